@@ -1,0 +1,126 @@
+"""Every error that torch_ir raises, and how its message is built.
+
+A message is a sentence that says what is wrong and where, a picture of the place when there is one,
+and the remedy. All errors share the base :class:`TorchIRError`, carry a stable kebab-case ``code``,
+and keep the Python kind that a caller would expect (a missing file is also a ``FileNotFoundError``
+where the standard library would have raised one).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class TorchIRError(Exception):
+    """Base of all errors of this package.
+
+    Args:
+        message: One sentence: what is wrong, and where.
+        picture: The guilty line of IR text, JSON path or source, with a caret where it helps.
+        remedy: What the reader can do about it.
+
+    Example:
+        >>> print(TorchIRError("%q is never defined", picture="add(%q)", remedy="Define %q."))
+        %q is never defined
+            add(%q)
+        Define %q.
+    """
+
+    code: ClassVar[str] = "torch-ir-error"
+
+    def __init__(self, message: str, *, picture: str | None = None, remedy: str | None = None):
+        self.message = message
+        self.picture = picture
+        self.remedy = remedy
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.picture:
+            parts.extend("    " + line for line in self.picture.splitlines())
+        if self.remedy:
+            parts.append(self.remedy)
+        return "\n".join(parts)
+
+
+class InvalidIRError(TorchIRError, ValueError):
+    """A value, node or graph that cannot be part of an IR was constructed or checked.
+
+    Raised by the constructors of the data model (an attribute that no format can hold, a negative
+    dimension) and by ``ir.check(strict=True)``.
+    """
+
+    code = "invalid-ir"
+
+
+class ParseError(TorchIRError, ValueError):
+    """Text is not IR text; the message shows the line with a caret under the offending token."""
+
+    code = "parse-error"
+
+
+class SerializationError(TorchIRError, ValueError):
+    """A file or document is not an IR, or an IR could not be written.
+
+    The message names the file and, for JSON, the path of the offending value
+    (``$.nodes[3].inputs[0].shape[1]``). Nothing is half-loaded and nothing is half-written.
+    """
+
+    code = "serialization-error"
+
+
+class ExportError(TorchIRError):
+    """``torch.export`` refused the model; its reason is in the message and its error is the cause."""
+
+    code = "export-error"
+
+
+class ConversionError(TorchIRError):
+    """An exported program holds something that the IR cannot express yet; every such thing is listed."""
+
+    code = "conversion-error"
+
+
+class WeightLoadError(TorchIRError, ValueError):
+    """A weight file cannot be read, or its tensors are not those that the IR names."""
+
+    code = "weight-load-error"
+
+
+class ExecutionError(TorchIRError):
+    """An IR cannot be run: a bad input, an unknown operator, a missing weight, or a failing kernel."""
+
+    code = "execution-error"
+
+
+class InputError(ExecutionError, ValueError):
+    """The inputs of a call do not match what the graph was extracted for."""
+
+    code = "input-error"
+
+
+class MissingWeightsError(ExecutionError, ValueError):
+    """An executor was run before its weights were given."""
+
+    code = "missing-weights"
+
+
+class OptionalDependencyError(TorchIRError, ImportError):
+    """A feature needs a package that is not installed; the message names the extra to install."""
+
+    code = "optional-dependency"
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A sentence that names the candidates closest to ``name``, or the empty string.
+
+    Example:
+        >>> did_you_mean("aten.relu.defualt", ["aten.relu.default", "aten.add.Tensor"])
+        'Did you mean aten.relu.default?'
+        >>> did_you_mean("zzz", ["aten.relu.default"])
+        ''
+    """
+    close = difflib.get_close_matches(name, list(candidates), n=2, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else ""

@@ -1,0 +1,278 @@
+"""The program: an ordered list of operator calls with its inputs, outputs, weights and everything else it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
+from torch_ir.ir.tree import Signature
+from torch_ir.ir.values import Attribute, FrozenDict, as_attribute
+
+if TYPE_CHECKING:
+    from torch_ir.ir.check import Finding
+    from torch_ir.ir.diff import Diff
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRange:
+    """The values that a symbol may take, both ends included; ``upper`` None is unbounded."""
+
+    lower: int = 0
+    upper: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.upper is not None and self.upper < self.lower:
+            raise InvalidIRError(f"the range {self.lower}..{self.upper} is empty")
+
+    def __contains__(self, value: int) -> bool:
+        return self.lower <= value and (self.upper is None or value <= self.upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A buffer or a graph input that the program writes.
+
+    Attributes:
+        target: Name of the value that is written: a graph input, or the name under which nodes use a weight.
+        value: What it holds when the program ends; the target itself where in-place operators write to it as it runs.
+    """
+
+    target: str
+    value: TensorMeta
+
+
+@dataclass(frozen=True, slots=True)
+class IR:
+    """A PyTorch program without its weights.
+
+    Attributes:
+        nodes: The operator calls in program order.
+        graph_inputs: The tensors that a call gives.
+        graph_outputs: The tensors that a call returns, in order; one value may stand more than once.
+        weights: Parameters, buffers and constants whose values come from outside, by their ``state_dict`` key.
+        weight_name_mapping: The name under which nodes use a weight or constant, to its key.
+        constants: Values that are part of the program, by key.
+        model_name: A name for people.
+        pytorch_version: The torch that the program was extracted with.
+        symbols: Each symbol's range.
+        functions: Programs that nodes refer to by name: bodies of control flow and of scopes.
+        mutations: The buffers and inputs that the program writes.
+        signature: The structure of arguments and results; None for a graph of plain tensors.
+        dialect: The rules that the graph keeps; ``"export"`` is what ``torch.export`` gives.
+        weight_aliases: Other ``state_dict`` keys of a tied weight, to the key in ``weights``.
+        metadata: Values for tools, kept by every pass and format, without meaning to this package.
+
+    Raises:
+        InvalidIRError: A field holds what it cannot hold. How the parts fit together is the matter of :meth:`check`.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> y = TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [], model_name="Relu")
+        >>> ir
+        IR(model_name='Relu', nodes=1, inputs=1, outputs=1, weights=0)
+        >>> ir.check()
+        ()
+    """
+
+    nodes: tuple[OpNode, ...]
+    graph_inputs: tuple[TensorMeta, ...]
+    graph_outputs: tuple[TensorMeta, ...]
+    weights: tuple[TensorMeta, ...]
+    weight_name_mapping: FrozenDict[str, str] = field(default_factory=FrozenDict[str, str])
+    constants: FrozenDict[str, Constant] = field(default_factory=FrozenDict[str, Constant])
+    model_name: str = ""
+    pytorch_version: str = ""
+    symbols: FrozenDict[str, SymbolRange] = field(default_factory=FrozenDict[str, SymbolRange])
+    functions: FrozenDict[str, IR] = field(default_factory=lambda: FrozenDict[str, IR]())
+    mutations: tuple[Mutation, ...] = ()
+    signature: Signature | None = None
+    dialect: str = "export"
+    weight_aliases: FrozenDict[str, str] = field(default_factory=FrozenDict[str, str])
+    metadata: FrozenDict[str, Attribute] = field(default_factory=FrozenDict[str, Attribute])
+    _views: dict[str, Any] = field(
+        default_factory=dict[str, Any], init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations"):
+            set_field(self, name, tuple(getattr(self, name)))
+        for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases"):
+            set_field(self, name, FrozenDict(getattr(self, name)))
+        set_field(
+            self, "constants", FrozenDict({k: as_constant(v) for k, v in self.constants.items()})
+        )
+        set_field(
+            self, "metadata", FrozenDict({k: as_attribute(v) for k, v in self.metadata.items()})
+        )
+
+    # -- views ---------------------------------------------------------------------------------------
+
+    def _view(self, name: str, make: Callable[[], T]) -> T:
+        if name not in self._views:
+            self._views[name] = make()
+        return cast(T, self._views[name])
+
+    @property
+    def by_name(self) -> Mapping[str, OpNode]:
+        """Each node by its name."""
+        return self._view("by_name", lambda: FrozenDict({node.name: node for node in self.nodes}))
+
+    @property
+    def producers(self) -> Mapping[str, OpNode]:
+        """The node that makes each value, by the value's name."""
+        return self._view(
+            "producers", lambda: FrozenDict({o.name: n for n in self.nodes for o in n.outputs})
+        )
+
+    @property
+    def users(self) -> Mapping[str, tuple[OpNode, ...]]:
+        """The nodes that take each value, by the value's name, in program order; absent where nothing takes it."""
+        return self._view("users", self._find_users)
+
+    def _find_users(self) -> Mapping[str, tuple[OpNode, ...]]:
+        users: dict[str, dict[str, OpNode]] = {}
+        for node in self.nodes:
+            for meta in node.inputs:
+                users.setdefault(meta.name, {})[node.name] = node
+        return FrozenDict({name: tuple(nodes.values()) for name, nodes in users.items()})
+
+    def node(self, name: str) -> OpNode:
+        """The node of that name.
+
+        Raises:
+            InvalidIRError: There is none; the message names the closest.
+        """
+        if name not in self.by_name:
+            raise InvalidIRError(
+                f"there is no node {name!r}", remedy=did_you_mean(name, self.by_name)
+            )
+        return self.by_name[name]
+
+    def external_values(self) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
+        """Each name under which nodes may use a weight or constant, with its key and what it is.
+
+        A weight or constant that the mapping does not name is used under its key.
+        """
+        return self._view("external_values", self._find_external_values)
+
+    def _find_external_values(self) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
+        known: dict[str, TensorMeta | Constant] = {
+            **self.constants,
+            **{meta.name: meta for meta in self.weights},
+        }
+        mapped = set(self.weight_name_mapping.values())
+        values = {key: (key, value) for key, value in known.items() if key not in mapped}
+        for name, key in self.weight_name_mapping.items():
+            if key in known:
+                values[name] = (key, known[key])
+        return values
+
+    # -- change, check, compare ------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)
+
+    def check(self, *, strict: bool = False) -> tuple[Finding, ...]:
+        """Everything that is not well-formed, without torch.
+
+        Args:
+            strict: Raise the first finding instead of returning all.
+
+        Raises:
+            InvalidIRError: With ``strict``, if there is a finding.
+        """
+        from torch_ir.ir.check import check
+
+        return check(self, strict=strict)
+
+    def diff(self, other: IR) -> Diff:
+        """What changed from this IR to the other, by structure; names of values do not matter.
+
+        ``bool(ir.diff(other))`` is False if the two compute the same; ``print`` shows the difference.
+        """
+        from torch_ir.ir.diff import diff
+
+        return diff(self, other)
+
+    # -- show ------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return (
+            f"IR(model_name={self.model_name!r}, nodes={len(self.nodes)}, inputs={len(self.graph_inputs)}, "
+            f"outputs={len(self.graph_outputs)}, weights={len(self.weights)})"
+        )
+
+    def __str__(self) -> str:
+        from torch_ir.ir.text import ir_text
+
+        return ir_text(self)
+
+    def _repr_html_(self) -> str:
+        from torch_ir.viz.html import ir_html
+
+        return ir_html(self)
+
+    # -- store -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of this IR, as plain dicts and lists."""
+        from torch_ir.serde import ir_to_dict
+
+        return ir_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> IR:
+        """The IR of a JSON document.
+
+        Raises:
+            SerializationError: The document is not that of an IR; the message has the path of the first fault.
+        """
+        from torch_ir.serde import ir_from_dict
+
+        return ir_from_dict(data)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write this IR: an archive if the name ends in ``.tir``, JSON otherwise.
+
+        A save that fails leaves the old file as it was.
+
+        Raises:
+            SerializationError: The file cannot be written.
+        """
+        from torch_ir.serde import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> IR:
+        """Read an IR that :meth:`save` wrote, or JSON of the same shape.
+
+        Raises:
+            SerializationError: The file cannot be read or is not an IR.
+        """
+        from torch_ir.serde import load
+
+        return load(path)
+
+
+def expressions(ir: IR) -> Iterator[SymExpr]:
+    """Every symbolic expression in the shapes of an IR, functions left out."""
+    for metas in (
+        ir.graph_inputs,
+        ir.graph_outputs,
+        ir.weights,
+        *(node.outputs for node in ir.nodes),
+    ):
+        for meta in metas:
+            yield from (d for d in meta.shape if isinstance(d, SymExpr))

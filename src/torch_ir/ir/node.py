@@ -1,0 +1,149 @@
+"""One operator call, and where in the user's program it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.schema import Slots, bind_in_order, lookup
+from torch_ir.ir.tensor import TensorMeta
+from torch_ir.ir.values import Attribute, FrozenDict, as_attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a node came from.
+
+    Attributes:
+        file: Source file of the innermost frame of the user's code, or the empty string.
+        line: Its line number, from 1; 0 if unknown.
+        code: The text of that line.
+        module: Path of the module that made the call, such as ``layers.3.self_attn.q_proj``; empty for the root.
+        module_type: Qualified class name of that module.
+
+    Example:
+        >>> str(Location("net.py", 12, "return self.fc(x)", "fc", "torch.nn.modules.linear.Linear"))
+        'net.py:12 in fc (Linear): return self.fc(x)'
+    """
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    module: str = ""
+    module_type: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file else ""
+        kind = f"({self.module_type.rpartition('.')[2]})" if self.module_type else ""
+        inside = " ".join(part for part in (self.module, kind) if part)
+        text = " in ".join(part for part in (place, inside) if part)
+        return f"{text}: {self.code}" if self.code else text
+
+
+@dataclass(frozen=True, slots=True)
+class OpNode:
+    """One call of one exact operator overload.
+
+    Attributes:
+        name: Unique name in its graph.
+        op_type: The exact overload, such as ``aten.conv2d.default``; never matched by prefix.
+        inputs: The tensors that it takes.
+        outputs: The tensors that it makes; ``producer_output_idx`` is the position among the operator's results, flattened.
+        attrs: Non-tensor arguments by schema name.
+        operands: Which argument takes which input, ``{"input": 0, "weight": 1}``, lists as
+            ``{"tensors": (0, 1, None)}``. A node made without it is bound in the schema's order; it stays None
+            if the operator is unknown or the inputs do not fit, which :meth:`IR.check` reports.
+        location: Where it came from.
+
+    Example:
+        >>> x = TensorMeta("x", (2, 3), "float32")
+        >>> y = TensorMeta("y", (2, 3), "float32", "y")
+        >>> node = OpNode("y", "aten.add.Tensor", [x, x], [y], {"alpha": 2})
+        >>> node.operands
+        {'self': 0, 'other': 1}
+        >>> print(node)
+        %y: f32[2, 3] = aten.add.Tensor(%x, %x, alpha=2)
+    """
+
+    name: str
+    op_type: str
+    inputs: tuple[TensorMeta, ...]
+    outputs: tuple[TensorMeta, ...]
+    attrs: FrozenDict[str, Attribute] = field(default_factory=FrozenDict[str, Attribute])
+    operands: FrozenDict[str, Slots] | None = None
+    location: Location | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "inputs", tuple(self.inputs))
+        set_field(self, "outputs", tuple(self.outputs))
+        if type(self.attrs) is not FrozenDict:
+            set_field(self, "attrs", _freeze_attributes(self.name, self.attrs))
+        if self.operands is None:
+            set_field(self, "operands", self._bind())
+        elif type(self.operands) is not FrozenDict:
+            set_field(self, "operands", _freeze_operands(self.name, self.operands))
+
+    def _bind(self) -> FrozenDict[str, Slots] | None:
+        schema = lookup(self.op_type)
+        bound = None if schema is None else bind_in_order(schema, len(self.inputs), self.attrs)
+        return None if bound is None else FrozenDict(bound)
+
+    def __str__(self) -> str:
+        from torch_ir.ir.text import node_text
+
+        return node_text(self)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of this node."""
+        from torch_ir.serde import node_to_dict
+
+        return node_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> OpNode:
+        """The node of a JSON document.
+
+        Raises:
+            SerializationError: The document is not that of a node.
+        """
+        from torch_ir.serde import node_from_dict
+
+        return node_from_dict(data)
+
+
+def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str, Attribute]:
+    frozen: dict[str, Attribute] = {}
+    for name, value in attrs.items():
+        try:
+            frozen[name] = as_attribute(value)
+        except InvalidIRError as error:
+            raise InvalidIRError(
+                f"attribute {name!r} of node {node!r}: {error.message}", remedy=error.remedy
+            ) from None
+    return FrozenDict(frozen)
+
+
+def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[str, Slots]:
+    frozen: dict[str, Slots] = {}
+    for name, slots in operands.items():
+        if isinstance(slots, list | tuple):
+            items = cast(Iterable[object], slots)
+            frozen[name] = tuple([_slot(node, name, item) for item in items])
+        else:
+            frozen[name] = _slot(node, name, slots)
+    return FrozenDict(frozen)
+
+
+def _slot(node: str, name: str, slot: object) -> int | None:
+    if slot is not None and type(slot) is not int:
+        raise InvalidIRError(
+            f"operand {name!r} of node {node!r} must be an input's index or None, got {slot!r:.60}"
+        )
+    return slot

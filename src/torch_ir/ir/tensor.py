@@ -1,0 +1,270 @@
+"""Tensors as an IR holds them: metadata without data, and the few constants whose values are part of the program."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.ir.values import dtype_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """Shape and element type of a tensor, without data.
+
+    Attributes:
+        name: Name of the value, unique in its graph.
+        shape: Dimensions, each a non-negative int or a symbolic expression.
+        dtype: torch's name of the element type, such as ``"float32"``.
+        producer_node: Name of the node that makes it; None for graph inputs, weights and constants.
+        producer_output_idx: Which of the producer's results it is.
+
+    Raises:
+        InvalidIRError: A dimension is negative or no dimension, or the dtype is unknown.
+
+    Example:
+        >>> TensorMeta("x", [2, "s0 + 1"], "float32")
+        TensorMeta(name='x', shape=(2, SymExpr('s0 + 1')), dtype='float32', producer_node=None, producer_output_idx=0)
+    """
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: str
+    producer_node: str | None = None
+    producer_output_idx: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.shape) is not tuple or not all(type(d) is int and d >= 0 for d in self.shape):
+            object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))
+        if self.dtype not in DTYPES:
+            object.__setattr__(self, "dtype", dtype_name(self.dtype))
+
+    def __str__(self) -> str:
+        return f"%{self.name}: {type_text(self)}"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is an int."""
+        return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes of the data, or None if a dimension is symbolic."""
+        if not self.is_static:
+            return None
+        return math.prod(cast(tuple[int, ...], self.shape)) * DTYPES[self.dtype].itemsize
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of this tensor."""
+        from torch_ir.serde import tensor_to_dict
+
+        return tensor_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TensorMeta:
+        """The tensor of a JSON document.
+
+        Raises:
+            SerializationError: The document is not that of a tensor.
+        """
+        from torch_ir.serde import tensor_from_dict
+
+        return tensor_from_dict(data)
+
+
+def type_text(meta: TensorMeta | Constant) -> str:
+    """dtype and shape in torch's short spelling: ``f32[2, s0]``."""
+    return f"{DTYPES[meta.dtype].short}[{', '.join(map(str, meta.shape))}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A tensor with its values: little-endian, contiguous, in row-major order.
+
+    Two constants are equal if dtype, shape and bytes are. IR text names the bytes of a large constant by their hash
+    alone; what is parsed from it is such a constant without data, equal to the one with data.
+
+    Attributes:
+        dtype: torch's name of the element type.
+        shape: Dimensions, all ints.
+        data: The bytes; a view into a mapped file where it came from an archive; None where only the hash is known.
+        sha256: Hash of the bytes in hexadecimal; computed when first asked for if not given.
+
+    Raises:
+        InvalidIRError: The number of bytes is not that of the shape and dtype, or neither data nor hash is given.
+
+    Example:
+        >>> c = Constant.from_list([[1, 2], [3, 4]], "int64")
+        >>> c
+        Constant(i64[2, 2])
+        >>> c.tolist()
+        [[1, 2], [3, 4]]
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | memoryview | None
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if any(type(d) is not int or d < 0 for d in self.shape):
+            raise InvalidIRError(f"a constant cannot have the shape {list(self.shape)}")
+        if self.data is None:
+            if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+                raise InvalidIRError(
+                    f"a constant {type_text(self)} needs its data or the SHA-256 of it"
+                )
+        elif memoryview(self.data).nbytes != (
+            expected := math.prod(self.shape) * DTYPES[self.dtype].itemsize
+        ):
+            got = memoryview(self.data).nbytes
+            raise InvalidIRError(f"a constant {type_text(self)} has {expected} bytes, got {got}")
+
+    def __repr__(self) -> str:
+        return f"Constant({type_text(self)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return NotImplemented
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return False
+        if self.data is None or other.data is None:
+            return self.digest() == other.digest()
+        return memoryview(self.data).cast("B") == memoryview(other.data).cast("B")
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape, self.digest()))
+
+    def digest(self) -> str:
+        """The SHA-256 of the bytes, in hexadecimal."""
+        if not self.sha256:
+            object.__setattr__(self, "sha256", hashlib.sha256(self.tobytes()).hexdigest())
+        return self.sha256
+
+    def tobytes(self) -> bytes:
+        """The bytes of the data.
+
+        Raises:
+            InvalidIRError: Only the hash is known.
+        """
+        return bytes(self._buffer())
+
+    def _buffer(self) -> bytes | memoryview:
+        if self.data is None:
+            raise InvalidIRError(
+                f"the values of this constant {type_text(self)} are not in the text that it was parsed from",
+                remedy="Give them to parse(text, constants=...), or load the IR from JSON or an archive.",
+            )
+        return self.data
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a read-only array; bfloat16 and float8 as ml_dtypes.
+
+        Raises:
+            InvalidIRError: NumPy has no such element type; use :meth:`tobytes`.
+        """
+        import numpy as np
+
+        name = DTYPES[self.dtype].numpy
+        if name is None:
+            raise InvalidIRError(
+                f"NumPy has no {self.dtype}", remedy="Read the bytes with tobytes()."
+            )
+        if not hasattr(np, name) and name != "bool":
+            import ml_dtypes
+
+            kind = np.dtype(getattr(ml_dtypes, name))
+        else:
+            kind = np.dtype(name)
+        array = np.frombuffer(self._buffer(), dtype=kind).reshape(self.shape)
+        array.flags.writeable = False
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None:
+            array = array.astype(dtype)
+        return array.copy() if copy else array
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    @classmethod
+    def from_list(cls, values: Any, dtype: str) -> Constant:
+        """A constant from nested lists of numbers.
+
+        Raises:
+            InvalidIRError: The lists are ragged, hold something else than numbers, or do not fit the dtype.
+        """
+        import ml_dtypes
+        import numpy as np
+
+        name = DTYPES[dtype_name(dtype)].numpy
+        if name is None:
+            raise InvalidIRError(f"a constant of {dtype} cannot be given as a list of numbers")
+        kind = np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name, name))
+        try:
+            return cls.from_numpy(np.array(values, dtype=kind))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InvalidIRError(
+                f"the values of a constant are not a rectangle of {dtype} numbers: {error}"
+            ) from None
+
+    @classmethod
+    def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
+        """A constant with the values of an array; bool, integer, float, complex or an ml_dtypes type."""
+        import numpy as np
+
+        contiguous = np.ascontiguousarray(array).reshape(array.shape)
+        if contiguous.dtype.byteorder == ">":
+            contiguous = contiguous.astype(contiguous.dtype.newbyteorder("<"))
+        return cls(contiguous.dtype.name, array.shape, contiguous.tobytes())
+
+    @classmethod
+    def from_torch(cls, tensor: Any) -> Constant:
+        """A constant with the values of a dense ``torch.Tensor``, of any element type.
+
+        Raises:
+            InvalidIRError: The tensor has no values (meta), or is sparse or quantised.
+        """
+        torch = sys.modules["torch"]  # the caller has it: it made the tensor
+        if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+            kind = (
+                "meta" if tensor.is_meta else "quantised" if tensor.is_quantized else tensor.layout
+            )
+            raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
+        dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        raw = dense.reshape(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+        return cls(str(tensor.dtype), tuple(tensor.shape), raw)
+
+
+def as_constant(value: object) -> Constant:
+    """A constant from a Constant, a ``torch.Tensor``, or a NumPy array."""
+    if isinstance(value, Constant):
+        return value
+    if hasattr(value, "is_meta"):
+        return Constant.from_torch(value)
+    if hasattr(value, "__array_interface__"):
+        return Constant.from_numpy(cast(Any, value))
+    raise InvalidIRError(
+        f"a constant cannot be a {type(value).__name__}",
+        remedy="Give a tensor, an array, or a torch_ir.ir.Constant.",
+    )

@@ -1,0 +1,300 @@
+"""Attribute values: what a non-tensor argument of an operator can be.
+
+An attribute is None, a bool, int, float, complex or str; a symbolic expression; one of torch's enumerations as the
+torch-free values below; a reference to a function of the IR; or a tuple of such values. Everything is immutable and
+compared exactly: ``1``, ``1.0`` and ``True`` are three values, ``0.0`` is not ``-0.0``, and NaN equals NaN, so
+that equal IRs have equal text and equal bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self, TypeVar, cast
+
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ir.dtypes import ALIASES, DTYPES
+from torch_ir.ir.symbols import SymExpr
+
+LAYOUTS = (
+    "strided",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "jagged",
+    "_mkldnn",
+)
+MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+RUN_DEVICE = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type as an argument: ``aten.to.dtype(%x, dtype=torch.float32)``.
+
+    Example:
+        >>> str(DType("float32"))
+        'torch.float32'
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", dtype_name(self.name))
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A tensor layout as an argument, such as ``torch.strided``."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _require_known("layout", self.name, LAYOUTS)
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFormat:
+    """A memory format as an argument, such as ``torch.channels_last``."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _require_known("memory format", self.name, MEMORY_FORMATS)
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device as an argument.
+
+    ``Device("run")`` means *where the program runs*: extraction records it for the device that the model lived on (meta,
+    usually), and an executor substitutes its own device.
+
+    Example:
+        >>> str(Device("cuda:1")), str(Device("run"))
+        ('device("cuda:1")', 'device("run")')
+    """
+
+    name: str = RUN_DEVICE
+
+    def __str__(self) -> str:
+        return f'device("{self.name}")'
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """The name of an entry of ``IR.functions``, as an argument of a higher-order operator."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"&{self.name}"
+
+
+Attribute = (
+    None
+    | bool
+    | int
+    | float
+    | complex
+    | str
+    | SymExpr
+    | DType
+    | Layout
+    | MemoryFormat
+    | Device
+    | FunctionRef
+    | tuple["Attribute", ...]
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenDict(dict[K, V]):
+    """A dict that cannot be changed, is compared exactly, and copies as itself.
+
+    Example:
+        >>> attrs = FrozenDict(alpha=2)
+        >>> attrs["alpha"], attrs == {"alpha": 2}, attrs == {"alpha": 2.0}
+        (2, True, False)
+        >>> attrs["alpha"] = 3
+        Traceback (most recent call last):
+        ...
+        TypeError: a FrozenDict cannot be changed; build a new one
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a FrozenDict cannot be changed; build a new one")
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]  # every mutator of dict refuses, whatever its signature
+    __ior__ = _refuse  # type: ignore[assignment]  # as above
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mapping) and identical(self, cast(Any, other)))
+
+    def __hash__(self) -> int:  # type: ignore[override]  # dict is unhashable, a frozen one is not
+        return hash(frozenset(self.items()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[K, V]]]:
+        return type(self), (dict(self),)
+
+
+def identical(left: object, right: object) -> bool:
+    """Whether two values are the same value of the same type, bit for bit; containers are compared by element.
+
+    Example:
+        >>> identical(1, True), identical(0.0, -0.0), identical((float("nan"),), (float("nan"),))
+        (False, False, True)
+    """
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        a, b = cast(Mapping[Any, Any], left), cast(Mapping[Any, Any], right)
+        return a.keys() == b.keys() and all(identical(value, b[key]) for key, value in a.items())
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, float):
+        other = cast(float, right)
+        if left != left or other != other:
+            return left != left and other != other
+        return left == other and math.copysign(1.0, left) == math.copysign(1.0, other)
+    if isinstance(left, complex):
+        other = cast(complex, right)
+        return identical(left.real, other.real) and identical(left.imag, other.imag)
+    if isinstance(left, tuple | list):
+        a, b = cast(tuple[Any, ...], left), cast(tuple[Any, ...], right)
+        return len(a) == len(b) and all(map(identical, a, b))
+    return left == right
+
+
+def dtype_name(value: object) -> str:
+    """torch's canonical name of an element type given as a name or a ``torch.dtype``.
+
+    Example:
+        >>> dtype_name("torch.float"), dtype_name("int64")
+        ('float32', 'int64')
+
+    Raises:
+        InvalidIRError: The name is not an element type.
+    """
+    name = str(value).removeprefix("torch.")
+    name = ALIASES.get(name, name)
+    if name not in DTYPES:
+        raise InvalidIRError(
+            f"{name!r} is not an element type",
+            remedy=did_you_mean(name, DTYPES) or _one_of(DTYPES),
+        )
+    return name
+
+
+def as_attribute(value: object) -> Attribute:
+    """The immutable attribute value for a Python value; lists become tuples, torch's enumerations their torch-free form.
+
+    Example:
+        >>> as_attribute([1, [2.5, None]])
+        (1, (2.5, None))
+
+    Raises:
+        InvalidIRError: The value cannot be stored in an IR.
+    """
+    if value is None or isinstance(value, _PLAIN):
+        # a subclass (an IntEnum, numpy's float64) would print and store as something else than it is
+        return value if type(value) in _EXACT else _widen(value)
+    if isinstance(value, list | tuple):
+        items = cast(Iterable[object], value)
+        return tuple([as_attribute(item) for item in items])
+    if type(value).__module__ == "torch":
+        return _from_torch(value)
+    raise InvalidIRError(
+        f"an attribute cannot hold {value!r:.80} of type {type(value).__name__}",
+        remedy="Attributes are None, bool, int, float, complex, str, symbolic expressions, dtypes, devices, layouts, "
+        "memory formats, function references, and lists of these; tensors are operands.",
+    )
+
+
+_EXACT = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        SymExpr,
+        DType,
+        Layout,
+        MemoryFormat,
+        Device,
+        FunctionRef,
+    }
+)
+_PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    SymExpr,
+    DType,
+    Layout,
+    MemoryFormat,
+    Device,
+    FunctionRef,
+)
+
+
+def _widen(value: object) -> Attribute:
+    """The builtin value of a subclass instance (an IntEnum member, numpy.float64)."""
+    for base in (int, float, complex, str):
+        if isinstance(value, base):
+            return base(value)
+    raise InvalidIRError(f"an attribute cannot hold a {type(value).__name__}")
+
+
+def _from_torch(value: object) -> Attribute:
+    """torch.float32 and its kind, recognised by type name so that this package never imports torch."""
+    name = str(value).removeprefix("torch.")
+    match type(value).__name__:
+        case "dtype":
+            return DType(name)
+        case "layout":
+            return Layout(name)
+        case "memory_format":
+            return MemoryFormat(name)
+        case "device":
+            return Device(name)
+        case kind:
+            raise InvalidIRError(
+                f"an attribute cannot hold a torch.{kind}",
+                remedy="Tensors are operands; sizes are expressions.",
+            )
+
+
+def _require_known(kind: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise InvalidIRError(
+            f"{name!r} is not a {kind}", remedy=did_you_mean(name, known) or _one_of(known)
+        )
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return "One of " + ", ".join(names) + "."
