@@ -1,0 +1,57 @@
+# Each target makes the .venv that it needs; nothing but Python >= 3.11 has to be there.
+#   PYTHON=/path/to/python   the interpreter to make .venv with
+#   WORKERS=4                processes of the test run
+
+WORKERS ?= 2
+VENV    := .venv
+BIN     := $(VENV)/bin
+PINS    := pyproject.toml constraints.txt
+OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check format bench generate clean
+
+help:  ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence encoder; writes out/
+	$(OFFLINE) $(BIN)/python examples/minilm.py
+
+test: $(VENV)/dev.stamp  ## run all tests and doctests
+	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS)
+
+check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, sizes, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python tools/check_borders.py
+	$(BIN)/python tools/check_sizes.py
+	set -e; for tool in tools/generate_*.py; do $(BIN)/python $$tool --check; done
+
+format: $(VENV)/dev.stamp  ## let ruff fix what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: $(VENV)/dev.stamp  ## write every generated file anew
+	set -e; for tool in tools/generate_*.py; do $(BIN)/python $$tool; done
+
+bench: $(VENV)/demo.stamp  ## print how this compares with torch.export and eager
+	$(OFFLINE) $(BIN)/python benchmarks/run.py
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis
+	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- environment -------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	tools/make_venv.sh $(VENV)
+
+$(VENV)/demo.stamp: $(PINS) | $(BIN)/python
+	tools/install.sh $(BIN)/python demo
+	touch $@
+
+$(VENV)/dev.stamp: $(PINS) | $(BIN)/python
+	tools/install.sh $(BIN)/python dev
+	touch $(VENV)/demo.stamp $@

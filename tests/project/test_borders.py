@@ -1,0 +1,106 @@
+"""The linter's borders between packages really fail on a violation."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ruff(tmp_path: Path, where: str, source: str) -> str:
+    """What ruff says of one file under this project's own configuration."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for config in (ROOT / "src").rglob("ruff.toml"):
+        copy = tmp_path / config.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(config, copy)
+    path = tmp_path / where
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "json"]
+    output = subprocess.run([*command, str(path)], capture_output=True, text=True).stdout
+    return "\n".join(f"{found['code']} {found['message']}" for found in json.loads(output))
+
+
+@pytest.mark.parametrize("package", ["ir", "serde"])
+@pytest.mark.parametrize(
+    "source",
+    ["import torch\n", "def f():\n    from torch import nn\n", "import torch.fx as fx\n"],
+)
+def test_the_packages_that_work_without_torch_cannot_import_it(tmp_path, package, source):
+    report = ruff(tmp_path, f"src/torch_ir/{package}/planted.py", source)
+    assert "TID251 `torch" in report
+    assert "This package works where no torch is installed." in report
+
+
+@pytest.mark.parametrize("package", ["ir", "serde"])
+def test_they_import_numpy_in_functions_only(tmp_path, package):
+    where = f"src/torch_ir/{package}/planted.py"
+    assert "TID253 `numpy`" in ruff(tmp_path, where, "import numpy\n")
+    inside = "def f():\n    import numpy\n\n    return numpy\n"
+    assert "TID253" not in ruff(tmp_path, where, inside)
+
+
+@pytest.mark.parametrize("package", ["ir", "frontend"])
+def test_pickle_is_banned_everywhere(tmp_path, package):
+    report = ruff(tmp_path, f"src/torch_ir/{package}/planted.py", "import pickle\n")
+    assert "TID251 `pickle` is banned: Files from strangers are never unpickled." in report
+
+
+def test_torch_is_free_elsewhere(tmp_path):
+    report = ruff(tmp_path, "src/torch_ir/frontend/planted.py", "import torch\n")
+    assert "TID251" not in report
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("from torch_ir.ir._secret import f", "torch_ir.ir._secret.f"),
+        ("from torch_ir.ir import _secret", "torch_ir.ir._secret"),
+        ("import torch_ir.ir._secret", "torch_ir.ir._secret"),
+        ("def f():\n    from torch_ir.ir._secret.deep import g", "torch_ir.ir._secret.deep.g"),
+    ],
+)
+def test_private_modules_cannot_be_imported_from_elsewhere(source, name):
+    trespasses = load_tool("check_borders").trespasses
+    for path in ("src/torch_ir/serde/planted.py", "src/torch_ir/planted.py", "tests/planted.py"):
+        (finding,) = trespasses(Path(path), source)
+        assert finding.startswith(f"{path}:")
+        assert finding.endswith(f": {name} is private to torch_ir.ir")
+
+
+def test_a_package_may_import_its_own_private_modules():
+    source = "from torch_ir.ir._secret import f\nfrom __future__ import annotations\n"
+    trespasses = load_tool("check_borders").trespasses
+    assert list(trespasses(Path("src/torch_ir/ir/planted.py"), source)) == []
+    assert list(trespasses(Path("src/torch_ir/ir/deeper/planted.py"), source)) == []
+
+
+def test_sizes_are_limited():
+    oversized = load_tool("check_sizes").oversized
+    body = "    x = 1\n"
+    assert list(oversized("ok.py", "def f():\n" + body * 59)) == []
+    assert list(oversized("long.py", "def f():\n" + body * 60)) == [
+        "long.py:1: f has 61 lines, the limit is 60"
+    ]
+    assert list(oversized("long.py", "x = 1\n" * 601)) == ["long.py: 601 lines, the limit is 600"]
+
+
+@pytest.mark.parametrize("tool", ["check_borders", "check_sizes"])
+def test_this_tree_keeps_to_them(tool):
+    assert load_tool(tool).main() == 0
