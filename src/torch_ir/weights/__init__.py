@@ -1,0 +1,6 @@
+"""Weights from files, and whether they are those that an IR names."""
+
+from torch_ir.weights.check import check_weights
+from torch_ir.weights.load import load_weights, load_weights_pt, load_weights_safetensors
+
+__all__ = ["check_weights", "load_weights", "load_weights_pt", "load_weights_safetensors"]

@@ -1,0 +1,157 @@
+"""Weights from torch's own files and from archives; nothing is unpickled but as weights only."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from torch_ir.errors import SerializationError, WeightLoadError
+from torch_ir.ir.tensor import Constant
+
+
+def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file that ``torch.save`` wrote, always with ``weights_only=True``.
+
+    Raises:
+        WeightLoadError: The file is damaged, needs more than plain tensors, or is not a dict of
+            tensors.
+    """
+    try:
+        with warnings.catch_warnings():  # torch warns of what the error below says
+            warnings.simplefilter("ignore")
+            content = torch.load(
+                file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
+            )
+    except Exception as error:  # noqa: BLE001 - a damaged pickle raises anything at all
+        raise _refused(file, error) from None
+    return _state_dict(file, content)
+
+
+def _refused(file: Path, error: Exception) -> WeightLoadError:
+    if code := re.search(r"GLOBAL ([\w.]+)|Unsupported class ([\w.]+)", str(error)):
+        return WeightLoadError(
+            f"{file} holds more than tensors: loading it would call {code[1] or code[2]}",
+            remedy="Nothing was executed. Save the weights alone, torch.save(model.state_dict(), "
+            "path), or better as safetensors.",
+        )
+    return WeightLoadError(
+        f"{file} is cut off, damaged, or no checkpoint",
+        picture=_reason(error),
+        remedy="Write or download the weights again.",
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The part of torch's page-long message that says what was wrong."""
+    text = str(error).split("WeightsUnpickler error:")[-1].strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}"[:200] if text else type(error).__name__
+
+
+def _state_dict(file: Path, content: object) -> dict[str, torch.Tensor]:
+    if not isinstance(content, Mapping):
+        raise WeightLoadError(
+            f"{file} holds a {type(content).__name__}, not a state_dict",
+            remedy="Save the weights: torch.save(model.state_dict(), path).",
+        )
+    entries = cast(Mapping[Any, Any], content)
+    if not any(isinstance(value, torch.Tensor) for value in entries.values()):
+        inner = [key for key, value in entries.items() if _is_state_dict(value)]
+        if len(inner) == 1:
+            entries = cast(Mapping[Any, Any], entries[inner[0]])
+        elif inner:
+            raise WeightLoadError(
+                f"{file} holds more than one state_dict: {', '.join(map(repr, inner))}",
+                remedy="Save the one that is meant: "
+                f"torch.save(torch.load(path)[{inner[0]!r}], 'weights.pt').",
+            )
+    kept = {key: value for key, value in entries.items() if not _is_extra_state(key, value)}
+    wrong = [
+        f"{key!r}: {type(value).__name__}"
+        for key, value in kept.items()
+        if not (isinstance(key, str) and isinstance(value, torch.Tensor))
+    ]
+    if wrong:
+        raise WeightLoadError(
+            f"{file} is not a state_dict: {len(wrong)} of its {len(kept)} entries are no tensors",
+            picture="\n".join([*wrong[:10], *(["..."] if len(wrong) > 10 else [])]),
+            remedy="Save the weights alone: torch.save(model.state_dict(), path).",
+        )
+    return kept
+
+
+def _is_state_dict(value: object) -> bool:
+    if not isinstance(value, Mapping) or not value:
+        return False
+    entries = cast(Mapping[Any, Any], value)
+    return all(
+        isinstance(key, str) and (isinstance(item, torch.Tensor) or _is_extra_state(key, item))
+        for key, item in entries.items()
+    )
+
+
+def _is_extra_state(key: object, value: object) -> bool:
+    """What a module's ``get_extra_state`` put there: no graph uses it unless it is a tensor."""
+    return str(key).endswith("_extra_state") and not isinstance(value, torch.Tensor)
+
+
+def read_exported_program(file: Path, *, trust: bool) -> dict[str, torch.Tensor]:
+    """The parameters, buffers and constants of a ``.pt2``.
+
+    Raises:
+        WeightLoadError: ``trust`` is False, or torch cannot load the file.
+    """
+    if not trust:
+        raise WeightLoadError(
+            f"{file} was not loaded: torch's loader of exported programs may unpickle, "
+            "which executes what the file says",
+            remedy="If you trust where it comes from, give trust=True (--trust); "
+            "or give its weights as safetensors.",
+        )
+    try:
+        program = torch.export.load(file)
+    except Exception as error:  # torch's loader raises anything for a damaged file
+        raise WeightLoadError(
+            f"torch cannot load the exported program {file}",
+            picture=_reason(error),
+            remedy="Save it again with this version of torch.",
+        ) from error
+    constants = {
+        key: value for key, value in program.constants.items() if isinstance(value, torch.Tensor)
+    }
+    return {**constants, **program.state_dict}
+
+
+def read_archive(file: Path) -> dict[str, torch.Tensor]:
+    """The weights in a ``.tir`` archive, as views of its mapped bytes.
+
+    Raises:
+        WeightLoadError: The archive is damaged or was saved without weights.
+    """
+    from torch_ir.serde import read_archive_weights
+
+    try:
+        weights = read_archive_weights(file)
+    except SerializationError as error:
+        raise WeightLoadError(error.message, picture=error.picture, remedy=error.remedy) from error
+    if not weights:
+        raise WeightLoadError(
+            f"{file} was saved without weights",
+            remedy="Give the model's weights file; or save the archive with weights.",
+        )
+    return {key: _tensor(constant) for key, constant in weights.items()}
+
+
+def _tensor(constant: Constant) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, constant.dtype)
+    if not constant.data:
+        return torch.empty(constant.shape, dtype=dtype)
+    # torch asks for a writable buffer; a bytearray costs one copy, a writable map none
+    data = memoryview(constant.data)
+    buffer = bytearray(data) if data.readonly else data
+    return torch.frombuffer(buffer, dtype=dtype).reshape(constant.shape)

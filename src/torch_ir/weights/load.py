@@ -1,0 +1,169 @@
+"""Reading a weights file: what it is, told by its content, and the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+from torch_ir.errors import WeightLoadError
+from torch_ir.ir.graph import IR
+from torch_ir.weights.check import check_weights
+from torch_ir.weights.checkpoint import read_archive, read_checkpoint, read_exported_program
+from torch_ir.weights.detect import Format, detect
+from torch_ir.weights.sharded import read_index, read_safetensors
+
+INDEX_SUFFIX = ".safetensors.index.json"
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin")
+
+
+def load_weights(
+    path: str | PathLike[str], ir: IR | None = None, *, strict: bool = True, trust: bool = False
+) -> Mapping[str, torch.Tensor]:
+    """The tensors of a weights file, by ``state_dict`` key.
+
+    Read are ``.safetensors`` (one file; a ``.safetensors.index.json`` with its shards; a directory
+    with one of either), checkpoints of ``torch.save`` (``.pt``, ``.pth``, ``.bin``), ``.tir``
+    archives with weights, and ``.pt2`` programs. Data is mapped from the file, not copied: a page
+    is read when it is touched. (Checkpoints in the format before torch 1.6 cannot be mapped and
+    are read whole.) Nothing in a file is executed, except that torch's own loader of a ``.pt2``
+    may unpickle, which needs ``trust=True``.
+
+    A checkpoint may hold its weights one level down, as ``{"state_dict": {...}, "epoch": 3}``, if
+    no other entry of it could be meant.
+
+    Args:
+        path: The file or directory.
+        ir: If given, the tensors must be those that it names; see :func:`check_weights`.
+        strict: With ``ir``: refuse tensors that it does not name.
+        trust: Whether a ``.pt2`` may execute code as it loads.
+
+    Raises:
+        WeightLoadError: The file cannot be read, is something else, would have to be trusted, or
+            has not the tensors that ``ir`` names.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.torch import save_file
+        >>> path = Path(tempfile.mkdtemp()) / "net.safetensors"
+        >>> save_file({"fc.weight": torch.ones(2, 3)}, path)
+        >>> weights = load_weights(path)
+        >>> weights
+        SafetensorsWeights(1 tensor)
+        >>> weights["fc.weight"].shape
+        torch.Size([2, 3])
+    """
+    file = _the_file(Path(path))
+    weights = _read(file, trust)
+    if ir is not None:
+        check_weights(ir, weights, strict=strict, source=str(path))
+    return weights
+
+
+def load_weights_pt(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint that ``torch.save`` wrote.
+
+    Raises:
+        WeightLoadError: The file cannot be read or is something else.
+    """
+    file = _the_file(Path(path))
+    _require(file, Format.CHECKPOINT)
+    return read_checkpoint(file)
+
+
+def load_weights_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file, or of an index with its shards.
+
+    Raises:
+        WeightLoadError: The file cannot be read or is something else.
+    """
+    file = _the_file(Path(path))
+    if file.name.endswith(INDEX_SUFFIX):
+        return dict(read_index(file))
+    _require(file, Format.SAFETENSORS)
+    return dict(read_safetensors(file))
+
+
+def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
+    if file.name.endswith(".index.json"):
+        return read_index(file)
+    kind = detect(file)
+    _require_suffix(file, kind)
+    match kind:
+        case Format.SAFETENSORS:
+            return read_safetensors(file)
+        case Format.CHECKPOINT:
+            return read_checkpoint(file)
+        case Format.EXPORTED_PROGRAM:
+            return read_exported_program(file, trust=trust)
+        case Format.ARCHIVE:
+            return read_archive(file)
+
+
+_SUFFIXES = {
+    Format.SAFETENSORS: (".safetensors",),
+    Format.CHECKPOINT: CHECKPOINT_SUFFIXES,
+    Format.EXPORTED_PROGRAM: (".pt2",),
+    Format.ARCHIVE: (".tir",),
+}
+
+
+def _require_suffix(file: Path, kind: Format) -> None:
+    """Refuse a name that says another format than the content; a name may say nothing."""
+    suffix = file.suffix.lower()
+    known = {suffix for suffixes in _SUFFIXES.values() for suffix in suffixes}
+    if suffix in known and suffix not in _SUFFIXES[kind]:
+        raise WeightLoadError(
+            f"{file} is named {suffix} but is {kind.value}",
+            remedy=f"Rename it to end in {_SUFFIXES[kind][0]}, or give the file that was meant.",
+        )
+
+
+def _require(file: Path, kind: Format) -> None:
+    found = detect(file)
+    if found is not kind:
+        raise WeightLoadError(
+            f"{file} is {found.value}, not {kind.value}",
+            remedy="Read it with load_weights(), which finds out what a file is.",
+        )
+
+
+def _the_file(path: Path) -> Path:
+    """The file itself, or the one weights file of a directory."""
+    try:
+        is_directory, exists, is_file = path.is_dir(), path.exists(), path.is_file()
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        raise WeightLoadError(
+            f"cannot read {path}: {error.strerror}", remedy="Check the path and its permissions."
+        ) from None
+    if is_directory:
+        return _only_file_of(path)
+    if not exists:
+        raise WeightLoadError(
+            f"weights file not found: {path}",
+            remedy="Check the path; it is relative to the current directory.",
+        )
+    if not is_file:
+        raise WeightLoadError(f"{path} is not a regular file", remedy="Give a weights file.")
+    return path
+
+
+def _only_file_of(directory: Path) -> Path:
+    """The one index if there is any, else the one safetensors file, else the one checkpoint."""
+    names = sorted(entry.name for entry in directory.iterdir() if not entry.name.startswith("."))
+    for suffixes in ((INDEX_SUFFIX,), (".safetensors",), CHECKPOINT_SUFFIXES):
+        found = [name for name in names if name.endswith(suffixes)]
+        if len(found) == 1:
+            return directory / found[0]
+        if found:
+            raise WeightLoadError(
+                f"the directory {directory} has {len(found)} weights files",
+                picture="\n".join([*found[:10], *(["..."] if len(found) > 10 else [])]),
+                remedy="Give one of them, or the index that names them all.",
+            )
+    raise WeightLoadError(
+        f"the directory {directory} has no weights file",
+        remedy=f"Give a directory with one *{INDEX_SUFFIX}, *.safetensors, *.pt, *.pth or *.bin.",
+    )
