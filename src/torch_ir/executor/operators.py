@@ -1,0 +1,110 @@
+"""The exact torch operator of a node, and its attribute values as torch's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch._higher_order_ops  # registers cond, while_loop, scan and the scopes
+
+from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.ir import Attribute, Device, DType, FunctionRef, Layout, MemoryFormat, SymExpr
+from torch_ir.ir.schema import known_operators
+from torch_ir.ir.values import RUN_DEVICE
+
+# Libraries that register the operators of a namespace when they are imported.
+_REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+
+
+def resolve_operator(op_type: str) -> torch._ops.OpOverload | torch._ops.HigherOrderOperator:
+    """The operator of exactly that name.
+
+    Raises:
+        ExecutionError: torch has no such overload; the message names the closest, or what to import.
+    """
+    namespace, _, rest = op_type.partition(".")
+    packet, _, overload = rest.partition(".")
+    if namespace == "higher_order":
+        operator = getattr(torch.ops.higher_order, rest, None) if rest.isidentifier() else None
+    else:
+        operator = _overload(namespace, packet, overload)
+    if not isinstance(operator, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+        raise ExecutionError(
+            f"torch has no operator {op_type!r}", remedy=_remedy(namespace, op_type)
+        )
+    return operator
+
+
+def _overload(namespace: str, packet: str, overload: str) -> Any:
+    if namespace in _REGISTERED_BY:
+        importlib.import_module(_REGISTERED_BY[namespace])
+    if not (namespace.isidentifier() and packet.isidentifier()):
+        return None
+    packets = getattr(torch.ops, namespace)
+    try:
+        found = getattr(packets, packet)
+        return getattr(found, overload) if overload in found.overloads() else None
+    except AttributeError:
+        return None
+
+
+def _remedy(namespace: str, op_type: str) -> str:
+    if namespace in ("aten", "prims", "higher_order", *_REGISTERED_BY):
+        return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
+    return f"Import the library that registers the operators of {namespace!r} before running."
+
+
+def to_torch(
+    value: Attribute, run_device: torch.device, function: Callable[[str], Callable[..., Any]]
+) -> Any:
+    """An attribute as the argument that torch takes; expressions stay as they are.
+
+    Args:
+        value: The attribute.
+        run_device: What ``Device("run")`` and the meta device stand for.
+        function: Gives the callable of an entry of ``IR.functions``.
+    """
+    match value:
+        case DType(name=name) | Layout(name=name) | MemoryFormat(name=name):
+            return getattr(torch, name)
+        case Device(name=name):
+            return run_device if name in (RUN_DEVICE, "meta") else torch.device(name)
+        case FunctionRef(name=name):
+            return function(name)
+        case tuple():
+            return [to_torch(item, run_device, function) for item in value]
+        case _:
+            return value
+
+
+def from_text(kind: str, value: Attribute) -> Attribute:
+    """What a plain string means for an argument of this schema type, as files of other producers write it."""
+    if not isinstance(value, str) or kind.startswith("str"):
+        return value
+    match kind.removesuffix("?"):
+        case "ScalarType":
+            return DType(value)
+        case "Device":
+            return Device(value)
+        case "Layout":
+            return Layout(value.removeprefix("torch."))
+        case "MemoryFormat":
+            return MemoryFormat(value.removeprefix("torch."))
+        case _:
+            return value
+
+
+def has_expression(value: Attribute) -> bool:
+    """Whether a value depends on symbols."""
+    if isinstance(value, tuple):
+        return any(has_expression(item) for item in value)
+    return isinstance(value, SymExpr)
+
+
+def evaluate(value: Any, bindings: Mapping[str, int]) -> Any:
+    """The value with every expression in it evaluated."""
+    if isinstance(value, list | tuple):
+        return [evaluate(item, bindings) for item in value]
+    return value.evaluate(bindings) if isinstance(value, SymExpr) else value

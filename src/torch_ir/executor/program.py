@@ -1,0 +1,212 @@
+"""A graph as a list of bound calls over slots: checked once, then run in order, each value freed after its last use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+
+from torch_ir.errors import ExecutionError, TorchIRError
+from torch_ir.executor.bind import Binder, BoundCall, Environment
+from torch_ir.executor.operators import evaluate
+from torch_ir.ir import IR, OpNode, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.tree import unflatten
+
+
+class Observer(Protocol):
+    """Sees every node as it runs."""
+
+    def will_run(self, node: OpNode) -> None:
+        """Called before a node runs."""
+        ...
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Called with the tensors that a node made, in the order of ``node.outputs``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node, ready to run.
+
+    Attributes:
+        node: The node.
+        call: Its bound call.
+        results: For each output, its slot and its position among the operator's flattened results.
+        dead: Slots that nothing reads after this step.
+    """
+
+    node: OpNode
+    call: BoundCall
+    results: tuple[tuple[int, int], ...]
+    dead: tuple[int, ...]
+
+
+class Program:
+    """A graph that is bound to torch's operators and a device; values come in and out by name.
+
+    Args:
+        ir: The graph.
+        run_device: What ``Device("run")`` stands for.
+
+    Raises:
+        ExecutionError: A node cannot be bound; the message shows the node.
+    """
+
+    def __init__(self, ir: IR, run_device: torch.device):
+        self.ir = ir
+        self._slots: dict[str, int] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._run_device = run_device
+        for name in (*(meta.name for meta in ir.graph_inputs), *ir.external_values()):
+            self._slots[name] = len(self._slots)
+        self._given = len(self._slots)
+        binder = Binder(self._slots, run_device, self._function)
+        calls = [self._bind(binder, node) for node in ir.nodes]
+        self._steps = tuple(self._schedule(calls))
+        self._kept = [meta.name for meta in ir.graph_outputs]
+        for meta in (*ir.graph_outputs, *(m.value for m in ir.mutations)):
+            if meta.name not in self._slots:
+                raise ExecutionError(f"%{meta.name} is an output of the graph, and never defined")
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        if name not in self._functions:
+            if name not in self.ir.functions:
+                raise ExecutionError(f"the graph has no function {name!r}")
+            self._functions[name] = Body(self.ir.functions[name], self._run_device)
+        return self._functions[name]
+
+    def _bind(self, binder: Binder, node: OpNode) -> tuple[OpNode, BoundCall]:
+        try:
+            call = binder.bind(node)
+        except ExecutionError as error:
+            raise at_node(node, error.message, error.remedy) from None
+        for output in node.outputs:
+            if output.name in self._slots:
+                raise at_node(node, f"%{output.name} is defined twice")
+            self._slots[output.name] = len(self._slots)
+        return node, call
+
+    def _schedule(self, calls: list[tuple[OpNode, BoundCall]]) -> Iterator[Step]:
+        """Steps with, after each, the slots whose last use it is."""
+        keep = {m.name for m in (*self.ir.graph_outputs, *(m.value for m in self.ir.mutations))}
+        last_use: dict[str, int] = {}
+        for position, (node, _) in enumerate(calls):
+            for meta in (*node.outputs, *node.inputs):
+                last_use[meta.name] = position
+        dead: dict[int, list[int]] = {}
+        for name, position in last_use.items():
+            slot = self._slots[name]
+            if name not in keep and slot >= self._given:
+                dead.setdefault(position, []).append(slot)
+        for position, (node, call) in enumerate(calls):
+            results = tuple([(self._slots[o.name], o.producer_output_idx) for o in node.outputs])
+            yield Step(node, call, results, tuple(dead.get(position, ())))
+
+    def run(
+        self,
+        values: Mapping[str, torch.Tensor],
+        symbols: Mapping[str, int],
+        observer: Observer | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """The values of outputs and mutations, by name.
+
+        Args:
+            values: Each graph input and external value, by name.
+            symbols: The value of each symbol.
+            observer: Sees every node as it runs.
+
+        Raises:
+            ExecutionError: A kernel fails; its error is the cause and the message shows the node.
+        """
+        environment: Environment = [None] * len(self._slots)
+        for name, tensor in values.items():
+            environment[self._slots[name]] = tensor
+        for step in self._steps:
+            if observer is not None:
+                observer.will_run(step.node)
+            self._step(step, environment, symbols)
+            if observer is not None:
+                observer.did_run(step.node, [environment[slot] for slot, _ in step.results])
+            for slot in step.dead:
+                environment[slot] = None
+        names = (*self._kept, *(m.value.name for m in self.ir.mutations))
+        return {name: environment[self._slots[name]] for name in names}
+
+    def _step(self, step: Step, environment: Environment, symbols: Mapping[str, int]) -> None:
+        try:
+            made = step.call(environment, symbols)
+        except TorchIRError:
+            raise
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; the cause is kept
+            raise at_node(step.node, f"{step.node.op_type} failed: {error}") from error
+        if isinstance(made, torch.Tensor):
+            for slot, index in step.results:
+                if index:
+                    raise at_node(
+                        step.node, f"{step.node.op_type} has one result, result {index} is used"
+                    )
+                environment[slot] = made
+        elif step.results:
+            flat = list(_flatten(made))
+            for slot, index in step.results:
+                if index >= len(flat) or not isinstance(flat[index], torch.Tensor):
+                    raise at_node(
+                        step.node, f"{step.node.op_type} made no tensor as result {index}"
+                    )
+                environment[slot] = flat[index]
+
+
+class Body:
+    """A function of the program as a Python callable over tensors, for a higher-order operator to call."""
+
+    def __init__(self, ir: IR, run_device: torch.device):
+        self._ir = ir
+        self._program = Program(ir, run_device)
+
+    def __call__(self, *args: Any) -> Any:
+        names = [meta.name for meta in self._ir.graph_inputs]
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if len(tensors) != len(names):
+            raise ExecutionError(f"the function takes {len(names)} tensors, got {len(tensors)}")
+        symbols = bind_symbols(self._ir.graph_inputs, tensors)
+        values = self._program.run(dict(zip(names, tensors, strict=True)), symbols)
+        signature = self._ir.signature
+        if signature is None:
+            return tuple([values[meta.name] for meta in self._ir.graph_outputs])
+
+        def leaf(item: TensorLeaf | ValueLeaf) -> Any:
+            return (
+                values[item.name]
+                if isinstance(item, TensorLeaf)
+                else evaluate(item.value, symbols)
+            )
+
+        return unflatten(signature.outputs, leaf)
+
+
+def bind_symbols(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    """The value of each symbol that stands alone as a dimension of an input."""
+    symbols: dict[str, int] = {}
+    for meta, tensor in zip(metas, tensors, strict=True):
+        if not meta.is_static:
+            for dim, size in zip(meta.shape, tensor.shape, strict=False):
+                if not isinstance(dim, int) and dim.text.isidentifier():
+                    symbols.setdefault(dim.text, size)
+    return symbols
+
+
+def at_node(node: OpNode, message: str, remedy: str | None = None) -> ExecutionError:
+    """An error that shows the node and where it came from."""
+    picture = str(node) if node.location is None else f"{node}\nat {node.location}"
+    return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)
+
+
+def _flatten(made: object) -> Iterator[object]:
+    if isinstance(made, list | tuple):
+        for item in cast(list[object], made):
+            yield from _flatten(item)
+    else:
+        yield made

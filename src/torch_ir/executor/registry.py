@@ -1,0 +1,104 @@
+"""Tensors by name, and kernels that a user registers for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import torch
+
+from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.ir import Attribute
+
+
+class TensorRegistry:
+    """A mapping from names to tensors.
+
+    Example:
+        >>> registry = TensorRegistry()
+        >>> registry.register("x", torch.ones(2))
+        >>> registry.has("x"), registry.get("y") is None, registry["x"]
+        (True, True, tensor([1., 1.]))
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def register(self, name: str, tensor: torch.Tensor) -> None:
+        """Store a tensor under a name; an earlier one of that name is replaced."""
+        self._tensors[name] = tensor
+
+    def get(self, name: str) -> torch.Tensor | None:
+        """The tensor of that name, or None."""
+        return self._tensors.get(name)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return name in self._tensors
+
+    def clear(self) -> None:
+        """Forget every tensor."""
+        self._tensors.clear()
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._tensors:
+            raise ExecutionError(
+                f"there is no tensor {name!r}", remedy=did_you_mean(name, self._tensors)
+            )
+        return self._tensors[name]
+
+    def __setitem__(self, name: str, tensor: torch.Tensor) -> None:
+        self._tensors[name] = tensor
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"TensorRegistry({len(self._tensors)} tensors)"
+
+
+Kernel: TypeAlias = Callable[[list[torch.Tensor], Mapping[str, Attribute]], list[torch.Tensor]]
+"""Computes an operator from its tensors, in the order of ``OpNode.inputs``, and its attributes."""
+
+_KERNELS: dict[str, Kernel] = {}
+
+
+def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
+    """Decorator: run one exact operator with the decorated function instead of torch's kernel.
+
+    Args:
+        op_type: The exact overload, such as ``"mylib.gather_rows.default"``; nothing is matched by prefix.
+
+    Raises:
+        ExecutionError: The operator already has a registered kernel.
+
+    Example:
+        >>> @register_executor("mylib.double.default")
+        ... def double(inputs, attrs):
+        ...     return [inputs[0] * 2]
+        >>> unregister_executor("mylib.double.default")
+    """
+
+    def decorate(function: Kernel) -> Kernel:
+        if op_type in _KERNELS:
+            raise ExecutionError(
+                f"{op_type} already runs with {_KERNELS[op_type].__qualname__}",
+                remedy=f"Remove it with unregister_executor({op_type!r}) first.",
+            )
+        _KERNELS[op_type] = function
+        return function
+
+    return decorate
+
+
+def unregister_executor(op_type: str) -> None:
+    """Remove the registered kernel of an operator; nothing happens if it has none."""
+    _KERNELS.pop(op_type, None)
+
+
+def registered_kernel(op_type: str) -> Kernel | None:
+    """The kernel that a user registered for this exact operator, or None."""
+    return _KERNELS.get(op_type)

@@ -1,0 +1,27 @@
+"""From PyTorch to the IR: torch is first imported here."""
+
+from torch_ir.frontend.export import (
+    export_model,
+    extract_ir,
+    get_model_name,
+    load_exported_program,
+)
+from torch_ir.frontend.programs import convert_exported_program
+from torch_ir.frontend.registry import (
+    NodeInfo,
+    plain_conversion,
+    register_op,
+    unregister_op,
+)
+
+__all__ = [
+    "NodeInfo",
+    "convert_exported_program",
+    "export_model",
+    "extract_ir",
+    "get_model_name",
+    "load_exported_program",
+    "plain_conversion",
+    "register_op",
+    "unregister_op",
+]

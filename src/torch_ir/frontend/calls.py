@@ -1,0 +1,84 @@
+"""The arguments of a traced call, split into operands and attributes by the operator's schema."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+import torch
+
+from torch_ir.ir import Attribute, TensorMeta
+from torch_ir.ir.schema import Slots
+
+Resolve: TypeAlias = Callable[[torch.fx.Node], Any]
+"""What a traced node stands for: a TensorMeta, an Attribute, or a nested list of these."""
+
+ToAttribute: TypeAlias = Callable[[object], Attribute]
+
+
+@dataclass(slots=True)
+class Call:
+    """A call being put together: its inputs in the order of first use, and who takes them."""
+
+    inputs: list[TensorMeta] = field(default_factory=list[TensorMeta])
+    operands: dict[str, Slots] = field(default_factory=dict[str, Slots])
+    attrs: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+
+    def add(self, name: str, value: Any, to_attribute: ToAttribute) -> None:
+        """Record the argument ``name``; ``value`` has no traced nodes in it any more."""
+        if isinstance(value, TensorMeta):
+            self.operands[name] = self._slot(value)
+            return
+        if not (isinstance(value, list | tuple) and any(isinstance(v, TensorMeta) for v in value)):
+            self.attrs[name] = to_attribute(value)
+            return
+        items = cast(list[Any], value)
+        self.operands[name] = tuple(
+            [self._slot(v) if isinstance(v, TensorMeta) else None for v in items]
+        )
+        if any(v is not None and not isinstance(v, TensorMeta) for v in items):
+            rest = [None if isinstance(v, TensorMeta) else to_attribute(v) for v in items]
+            self.attrs[name] = tuple(rest)
+
+    def _slot(self, meta: TensorMeta) -> int:
+        self.inputs.append(meta)
+        return len(self.inputs) - 1
+
+
+def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttribute) -> Call:
+    """The call of an operator node, every argument under its name in the schema.
+
+    Raises:
+        InvalidIRError: An argument cannot be stored.
+    """
+    call = Call()
+    for name, value, skippable in _named_arguments(node):
+        value = torch.fx.node.map_arg(value, resolve)
+        if value is None and skippable:
+            continue
+        call.add(name, value, to_attribute)
+    return call
+
+
+def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
+    """Name, value, and whether None says no more than leaving the argument out, of each given argument."""
+    target = cast(Any, node.target)
+    if isinstance(target, torch._ops.OpOverload):
+        arguments = target._schema.arguments
+        given = dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
+        for argument in arguments:
+            if argument.name in given:
+                has_none_default = argument.has_default_value() and argument.default_value is None
+                yield argument.name, given[argument.name], has_none_default
+        return
+    # A higher-order operator has no schema; its Python signature names the arguments.
+    signature = inspect.signature(type(target).__call__)
+    bound = signature.bind(target, *node.args, **node.kwargs)
+    for name, value in list(bound.arguments.items())[1:]:
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            for keyword, item in value.items():
+                yield keyword, item, False
+        else:
+            yield name, value, False

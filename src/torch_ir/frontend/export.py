@@ -1,0 +1,167 @@
+"""From a module, an exported program or a ``.pt2`` file to an IR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from torch_ir.errors import ExportError
+from torch_ir.frontend.programs import convert_exported_program
+from torch_ir.ir import IR
+
+
+def extract_ir(
+    model: nn.Module | ExportedProgram | str | os.PathLike[str],
+    example_inputs: tuple[Any, ...] = (),
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    model_name: str | None = None,
+    strict: bool = False,
+    trust: bool = False,
+) -> IR:
+    """The IR of a model, without its weights.
+
+    Args:
+        model: A module on any device (meta: nothing is ever allocated), an exported program, or a ``.pt2`` file.
+        example_inputs: Positional arguments to trace with; unused for what is already exported.
+        kwargs: Keyword arguments to trace with.
+        dynamic_shapes: Which dimensions may vary, in ``torch.export``'s own forms.
+        model_name: A name for people; the class name if not given.
+        strict: Insist that module and inputs are on the meta device.
+        trust: Allow torch to unpickle what a ``.pt2`` file holds; only for files that you trust.
+
+    Raises:
+        ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
+        ConversionError: The exported program holds things that cannot be translated; all are listed.
+
+    Example:
+        >>> with torch.device("meta"):
+        ...     ir = extract_ir(nn.Linear(8, 4), (torch.randn(2, 8),))
+        >>> print(ir.nodes[0])
+        %linear: f32[2, 4] = aten.linear.default(%x, %p_weight, %p_bias)
+    """
+    if isinstance(model, str | os.PathLike):
+        name = model_name if model_name is not None else Path(model).stem
+        return convert_exported_program(load_exported_program(model, trust=trust), name)
+    if isinstance(model, ExportedProgram):
+        return convert_exported_program(model, model_name or _exported_name(model))
+    exported = export_model(
+        model, example_inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes, strict=strict
+    )
+    return convert_exported_program(
+        exported, get_model_name(model) if model_name is None else model_name
+    )
+
+
+def export_model(
+    model: nn.Module,
+    example_inputs: tuple[Any, ...],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    strict: bool = True,
+) -> ExportedProgram:
+    """The model as ``torch.export`` captures it.
+
+    Args:
+        model: The module.
+        example_inputs: Positional arguments to trace with.
+        kwargs: Keyword arguments to trace with.
+        dynamic_shapes: Which dimensions may vary.
+        strict: Insist that module and inputs are on the meta device. (torch's own ``strict`` is False.)
+
+    Raises:
+        ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
+    """
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise ExportError(f"a model is an nn.Module, got {type(model).__name__}")
+    if not isinstance(example_inputs, tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise ExportError(
+            f"example inputs are a tuple of arguments, got {type(example_inputs).__name__}",
+            remedy="Write (x,) for one argument.",
+        )
+    if strict:
+        _require_meta(model, example_inputs, kwargs or {})
+    try:
+        return _export(model, tuple(example_inputs), dict(kwargs or {}), dynamic_shapes)
+    except Exception as error:  # noqa: BLE001  # tracing runs the user's code, which may raise anything
+        raise ExportError(
+            f"torch.export refused {type(model).__name__}: {_first_lines(error)}"
+        ) from error
+
+
+def _export(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """Tracing as torch does it by default; a model that only its bytecode tracer takes is traced by that."""
+    try:
+        return torch.export.export(
+            model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+        )
+    except Exception as first:
+        try:
+            return torch.export.export(
+                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True
+            )
+        except Exception:  # noqa: BLE001  # the first reason is the one that concerns the user
+            raise first from None
+
+
+def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
+    """The exported program of a ``.pt2`` file, by torch's own loader.
+
+    Raises:
+        ExportError: The file is missing or not a ``.pt2``, or ``trust`` is not given: torch's loader may unpickle.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ExportError(
+            f"there is no file {path}" if not path.exists() else f"{path} is not a file"
+        )
+    if not trust:
+        raise ExportError(
+            f"{path} was not opened: torch.export.load may unpickle its contents, which can run any code",
+            remedy="If you trust the file, pass trust=True (--trust on the command line).",
+        )
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # noqa: BLE001  # torch's loader raises anything on a bad file
+        raise ExportError(f"{path} is not an exported program: {_first_lines(error)}") from error
+
+
+def get_model_name(model: nn.Module) -> str:
+    """The name of the module's class."""
+    return type(model).__name__
+
+
+def _exported_name(exported: ExportedProgram) -> str:
+    return type(exported.graph_module).__name__ if exported.graph_module is None else ""
+
+
+def _require_meta(model: nn.Module, args: Any, kwargs: Any) -> None:
+    named = [*model.named_parameters(), *model.named_buffers()]
+    leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+    inputs = [
+        (f"input {i}", leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)
+    ]
+    found = [
+        f"{name} is on {tensor.device}" for name, tensor in [*named, *inputs] if not tensor.is_meta
+    ]
+    if found:
+        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+        raise ExportError(
+            f"strict extraction needs everything on the meta device: {', '.join(found[:3])}{more}",
+            remedy='Build the model under torch.device("meta"), or pass strict=False.',
+        )
+
+
+def _first_lines(error: Exception) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return "\n".join(lines[:12]) or type(error).__name__

@@ -1,0 +1,248 @@
+"""One traced graph as nodes of the IR: the main program, or the body of a scope or a branch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+from torch.fx import Node as FxNode
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.frontend.attributes import (
+    SYMBOLIC_TYPES,
+    attribute_from_torch,
+    expression,
+    tensor_meta,
+)
+from torch_ir.frontend.calls import Call, translate_call
+from torch_ir.frontend.locations import node_location
+from torch_ir.frontend.registry import NodeInfo, conversion_of
+from torch_ir.frontend.trees import tree_from_value
+from torch_ir.ir import (
+    IR,
+    Attribute,
+    Container,
+    FunctionRef,
+    OpNode,
+    Signature,
+    SymbolRange,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
+
+SUPPORTED_HIGHER_ORDER = frozenset(
+    {"wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "while_loop", "scan", "map_impl"}
+)
+
+
+@dataclass(slots=True)
+class Context:
+    """What the translation of a program and of all its bodies share.
+
+    Attributes:
+        run_device: The device that stands for "where the program runs" in device arguments.
+        symbols: The range of each symbol of the program.
+        reasons: Everything that could not be translated, one sentence each, in program order.
+    """
+
+    run_device: torch.device | None
+    symbols: dict[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
+    reasons: list[str] = field(default_factory=list[str])
+
+    def attribute(self, value: object) -> Attribute:
+        """A non-tensor argument as an attribute."""
+        return attribute_from_torch(value, self.run_device)
+
+    def refuse(self, node: FxNode | None, reason: str) -> None:
+        """Note something that cannot be translated, with where it stands."""
+        where = f"node {node.name!r}: " if node is not None else ""
+        location = node_location(node) if node is not None else None
+        place = f" (at {location})" if location is not None else ""
+        self.reasons.append(f"{where}{reason}{place}")
+
+
+class GraphTranslator:
+    """Translates the calls of one traced graph; the values of its placeholders are given beforehand."""
+
+    def __init__(self, module: GraphModule, context: Context):
+        self.module = module
+        self.context = context
+        self.values: dict[FxNode, Any] = {}
+        self.nodes: list[OpNode] = []
+        self.functions: dict[str, IR] = {}
+
+    def run(self) -> None:
+        """Translate every node but placeholders and the output."""
+        for node in self.module.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            try:
+                self.values[node] = self._translate(node)
+            except InvalidIRError as error:
+                self.values[node] = None
+                self.context.refuse(node, error.message)
+
+    def leaf(self, value: object) -> TensorLeaf | ValueLeaf:
+        """The leaf of a signature for an output: a traced node or a plain value."""
+        value = self.values[value] if isinstance(value, FxNode) else value
+        if isinstance(value, TensorMeta):
+            return TensorLeaf(value.name)
+        return ValueLeaf(self.context.attribute(value))
+
+    def tensors(self, outputs: object) -> Iterator[TensorMeta]:
+        """The tensors among the outputs, in order."""
+        for value in torch.utils._pytree.tree_leaves(outputs):
+            value = self.values[value] if isinstance(value, FxNode) else value
+            if isinstance(value, TensorMeta):
+                yield value
+
+    # -- one node --------------------------------------------------------------------------------------
+
+    def _translate(self, node: FxNode) -> Any:
+        if node.op == "get_attr":
+            return self._attribute(node)
+        if node.op != "call_function":
+            raise InvalidIRError(f"a traced {node.op} has no counterpart")
+        value = node.meta.get("val")
+        if node.target is operator.getitem:
+            source = self.values[cast(FxNode, node.args[0])]
+            return None if source is None else source[node.args[1]]
+        if isinstance(value, SYMBOLIC_TYPES) and not isinstance(
+            node.target, torch._ops.OpOverload
+        ):
+            return expression(value)
+        if isinstance(node.target, torch._ops.OpOverload):
+            return self._operator(node, str(node.target))
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            name = node.target.name()
+            if name not in SUPPORTED_HIGHER_ORDER:
+                raise InvalidIRError(f"the higher-order operator {name} is not translated yet")
+            return self._operator(node, f"higher_order.{name}")
+        raise InvalidIRError(f"a call of {node.target} has no counterpart")
+
+    def _attribute(self, node: FxNode) -> FunctionRef:
+        name = str(node.target)
+        held: Any = self.module
+        for part in name.split("."):
+            held = getattr(held, part)
+        if not isinstance(held, GraphModule):
+            raise InvalidIRError(
+                f"the graph holds a {type(held).__name__} as the attribute {name!r}"
+            )
+        if name not in self.functions:
+            self.functions[name] = function_ir(held, name, self.context)
+        return FunctionRef(name)
+
+    def _operator(self, node: FxNode, op_type: str) -> Any:
+        value = node.meta["val"] if "val" in node.meta else self._body_value(node)
+        if isinstance(value, SYMBOLIC_TYPES):
+            if op_type in _SIZE_QUERIES:
+                return expression(value)
+            raise InvalidIRError(
+                f"{op_type} makes a {type(value).__name__} from data, which is not translated yet"
+            )
+        call = translate_call(node, self.values.__getitem__, self.context.attribute)
+        result, outputs = _results(node.name, value)
+        self.nodes.append(self._convert(node, op_type, call, outputs))
+        return result
+
+    def _convert(
+        self, node: FxNode, op_type: str, call: Call, outputs: list[TensorMeta]
+    ) -> OpNode:
+        info = NodeInfo(
+            name=node.name,
+            target=node.target,
+            op_type=op_type,
+            input_metas=call.inputs,
+            output_metas=outputs,
+            attrs=call.attrs,
+            operands=call.operands,
+            location=node_location(node),
+        )
+        return conversion_of(op_type)(info)
+
+    def _body_value(self, node: FxNode) -> Any:
+        """The traced results of a scope, which torch records only in its body."""
+        bodies = [
+            self._held(arg)
+            for arg in node.args
+            if isinstance(arg, FxNode) and arg.op == "get_attr"
+        ]
+        if len(bodies) != 1:
+            raise InvalidIRError(f"torch recorded no result for {node.target}")
+        results = bodies[0].graph.output_node().args[0]
+        return torch.fx.node.map_arg(results, lambda n: n.meta["val"])
+
+    def _held(self, node: FxNode) -> GraphModule:
+        return cast(GraphModule, self.module.get_submodule(str(node.target)))
+
+
+_SIZE_QUERIES = frozenset(
+    {
+        "aten.sym_size.int",
+        "aten.sym_stride.int",
+        "aten.sym_numel.default",
+        "aten.sym_storage_offset.default",
+    }
+)
+
+
+def function_ir(module: GraphModule, name: str, context: Context) -> IR:
+    """The IR of a body: everything that it uses comes in through its inputs."""
+    translator = GraphTranslator(module, context)
+    arguments: list[TensorLeaf | ValueLeaf] = []
+    graph_inputs: list[TensorMeta] = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            meta = tensor_meta(node.name, value)
+            graph_inputs.append(meta)
+            translator.values[node] = meta
+            arguments.append(TensorLeaf(node.name))
+        else:
+            translator.values[node] = context.attribute(value)
+            arguments.append(ValueLeaf(translator.values[node]))
+    translator.run()
+    results = module.graph.output_node().args[0]
+    inputs = Container("tuple", (Container("tuple", tuple(arguments)), Container("dict")))
+    return IR(
+        nodes=tuple(translator.nodes),
+        graph_inputs=tuple(graph_inputs),
+        graph_outputs=tuple(translator.tensors(results)),
+        weights=(),
+        model_name=name,
+        symbols=context.symbols,
+        functions=translator.functions,
+        signature=Signature(inputs, tree_from_value(results, translator.leaf)),
+    )
+
+
+def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:
+    """The traced result of a call with its tensors as metadata, nested as the operator nests them, and flat."""
+    if isinstance(value, torch.Tensor):
+        meta = tensor_meta(name, value, name)
+        return meta, [meta]
+    outputs: list[TensorMeta] = []
+    position = 0
+
+    def convert(item: object) -> Any:
+        nonlocal position
+        if isinstance(item, list | tuple):
+            return [convert(part) for part in cast(list[object], item)]
+        index = position
+        position += 1
+        if isinstance(item, torch.Tensor):
+            outputs.append(tensor_meta(f"{name}.{index}", item, name, index))
+            return outputs[-1]
+        if isinstance(item, SYMBOLIC_TYPES):
+            return expression(item)
+        if item is None or isinstance(item, int | float | bool):
+            return item
+        raise InvalidIRError(f"a result of type {type(item).__name__} has no counterpart")
+
+    return (None if value is None else convert(value)), outputs

@@ -1,0 +1,63 @@
+"""The user's source line and module path of a traced node."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+
+from torch_ir.ir import Location
+
+_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in .*\n\s+(?P<code>.*)')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def node_location(node: torch.fx.Node) -> Location | None:
+    """Where a traced call came from: the innermost frame outside torch, and the module that made the call."""
+    file, line, code = _innermost_frame(node.meta.get("stack_trace") or "")
+    module, module_type = _innermost_module(node.meta.get("nn_module_stack"))
+    if not (file or module or module_type):
+        return None
+    return Location(file, line, code, module, module_type)
+
+
+@lru_cache(maxsize=1024)
+def _innermost_frame(trace: str) -> tuple[str, int, str]:
+    frames = [(f["file"], int(f["line"]), f["code"].strip()) for f in _FRAME.finditer(trace)]
+    if not frames:
+        return "", 0, ""
+    own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+    file, line, code = (own or frames)[-1]
+    return _portable(file), line, code
+
+
+def _portable(file: str) -> str:
+    """The path below site-packages or the current folder, so that the same model gives the same IR anywhere."""
+    _, found, below = file.rpartition(f"{os.sep}site-packages{os.sep}")
+    if found:
+        return below
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
+
+
+def _innermost_module(stack: object) -> tuple[str, str]:
+    if not isinstance(stack, dict) or not stack:
+        return "", ""
+    path, kind = list(cast(dict[str, Any], stack).values())[-1]
+    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+    return _module_path(str(path)), name
+
+
+@lru_cache(maxsize=4096)
+def _module_path(path: str) -> str:
+    """``layers.0.fc`` from what strict tracing records as ``L['self'].layers[0].fc`` or ``L['self']._modules['fc']``."""
+    path = re.sub(r"^L\['self'\]\.?", "", path)
+    path = re.sub(
+        r"_modules\['([^']*)'\]|\['([^']*)'\]|\[(\d+)\]",
+        lambda m: "." + next(filter(None, m.groups())),
+        path,
+    )
+    return re.sub(r"\.{2,}", ".", path).strip(".")

@@ -1,0 +1,244 @@
+"""An exported program as an IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    TensorArgument,
+)
+from torch.fx import Node as FxNode
+
+from torch_ir.errors import ConversionError, InvalidIRError
+from torch_ir.frontend.attributes import tensor_meta
+from torch_ir.frontend.graphs import Context, GraphTranslator
+from torch_ir.frontend.trees import tree_from_spec
+from torch_ir.ir import (
+    IR,
+    Constant,
+    Mutation,
+    Signature,
+    SymbolRange,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
+from torch_ir.ir.effects import written_values
+
+_MUTATIONS = {
+    OutputKind.BUFFER_MUTATION,
+    OutputKind.USER_INPUT_MUTATION,
+    OutputKind.PARAMETER_MUTATION,
+}
+
+
+def convert_exported_program(
+    exported: ExportedProgram, model_name: str = "", strict: bool = False
+) -> IR:
+    """The IR of an exported program.
+
+    Args:
+        exported: What ``torch.export.export`` returned, before or after its decompositions.
+        model_name: A name for people.
+        strict: Accepted for callers of pytorch-ir; conversion is always strict.
+
+    Raises:
+        ConversionError: The program holds things that cannot be translated; the message lists all of them.
+    """
+    del strict
+    return _Program(exported).translate(model_name)
+
+
+class _Program:
+    """The translation of one exported program."""
+
+    def __init__(self, exported: ExportedProgram):
+        self.exported = exported
+        self.signature = exported.graph_signature
+        self.context = Context(_main_device(exported))
+        self.body = GraphTranslator(exported.graph_module, self.context)
+        self.weights: dict[str, TensorMeta] = {}
+        self.mapping: dict[str, str] = {}
+        self.constants: dict[str, Constant] = {}
+        self.graph_inputs: list[TensorMeta] = []
+        self.arguments: list[TensorLeaf | ValueLeaf] = []
+
+    def translate(self, model_name: str) -> IR:
+        self._symbols()
+        placeholders = self.exported.graph.find_nodes(op="placeholder")
+        for node, spec in zip(placeholders, self.signature.input_specs, strict=True):
+            try:
+                self.body.values[node] = self._placeholder(node, spec)
+            except InvalidIRError as error:
+                self.context.refuse(node, error.message)
+                self.body.values[node] = None
+        self.body.run()
+        results, mutations = self._outputs()
+        signature = self._signature(results)
+        self._raise_refusals()
+        ir = IR(
+            nodes=tuple(self.body.nodes),
+            graph_inputs=tuple(self.graph_inputs),
+            graph_outputs=tuple(
+                [v for v in map(self._value, results) if isinstance(v, TensorMeta)]
+            ),
+            weights=tuple(self.weights.values()),
+            weight_name_mapping=self.mapping,  # type: ignore[arg-type]  # frozen by the constructor
+            constants=self.constants,  # type: ignore[arg-type]  # frozen by the constructor
+            model_name=model_name,
+            pytorch_version=torch.__version__,
+            symbols=self.context.symbols,  # type: ignore[arg-type]  # frozen by the constructor
+            functions=self.body.functions,  # type: ignore[arg-type]  # frozen by the constructor
+            signature=signature,
+            weight_aliases=_aliases(self.exported, self.weights),  # type: ignore[arg-type]  # frozen by the constructor
+        )
+        return ir.replace(mutations=(*mutations, *_in_place(ir)))
+
+    def _raise_refusals(self) -> None:
+        reasons = self.context.reasons
+        if reasons:
+            things = "thing" if len(reasons) == 1 else "things"
+            raise ConversionError(
+                f"the program holds {len(reasons)} {things} that cannot be translated",
+                picture="\n".join(f"- {reason}" for reason in reasons),
+            )
+
+    # -- inputs ----------------------------------------------------------------------------------------
+
+    def _symbols(self) -> None:
+        for symbol, bounds in self.exported.range_constraints.items():
+            upper = (
+                None
+                if bounds.upper >= sympy.Integer(2**62) or not bounds.upper.is_finite
+                else int(bounds.upper)
+            )
+            self.context.symbols[str(symbol)] = SymbolRange(int(bounds.lower), upper)
+
+    def _placeholder(self, node: FxNode, spec: InputSpec) -> Any:
+        match spec.kind:
+            case InputKind.USER_INPUT:
+                return self._user_input(node, spec)
+            case InputKind.PARAMETER:
+                return self._external(node, spec, None)
+            case InputKind.BUFFER:
+                known = None if spec.persistent else self.exported.constants.get(str(spec.target))
+                return self._external(node, spec, known)
+            case InputKind.CONSTANT_TENSOR:
+                return self._external(node, spec, self.exported.constants.get(str(spec.target)))
+            case kind:
+                raise InvalidIRError(f"an input of kind {kind.name} is not translated yet")
+
+    def _user_input(self, node: FxNode, spec: InputSpec) -> Any:
+        if isinstance(spec.arg, ConstantArgument):
+            leaf = ValueLeaf(self.context.attribute(spec.arg.value))
+            self.arguments.append(leaf)
+            return leaf.value
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            meta = tensor_meta(node.name, value)
+            self.graph_inputs.append(meta)
+            self.arguments.append(TensorLeaf(node.name))
+            return meta
+        leaf = ValueLeaf(self.context.attribute(value))
+        self.arguments.append(leaf)
+        return leaf.value
+
+    def _external(self, node: FxNode, spec: InputSpec, known: object) -> TensorMeta:
+        """A parameter, buffer or constant: a weight, unless its value is known and no state dict has it."""
+        key = str(spec.target)
+        meta = tensor_meta(node.name, node.meta["val"])
+        self.mapping[node.name] = key
+        if (
+            isinstance(known, torch.Tensor)
+            and not known.is_meta
+            and not isinstance(known, FakeTensor)
+        ):
+            self.constants[key] = Constant.from_torch(known)
+        else:
+            self.weights[key] = meta.replace(name=key)
+        return meta
+
+    # -- outputs ---------------------------------------------------------------------------------------
+
+    def _outputs(self) -> tuple[list[Any], list[Mutation]]:
+        """The values that the caller gets, and what a functionalised program writes back."""
+        traced = cast(tuple[Any, ...], self.exported.graph.output_node().args[0])
+        results: list[Any] = []
+        mutations: list[Mutation] = []
+        placeholders = {spec.target: name for name, spec in self._named_inputs()}
+        for value, spec in zip(traced, self.signature.output_specs, strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT:
+                results.append(value)
+            elif spec.kind in _MUTATIONS:
+                target = (
+                    spec.target
+                    if spec.kind is OutputKind.USER_INPUT_MUTATION
+                    else placeholders[spec.target]
+                )
+                mutations.append(Mutation(str(target), self.body.values[value]))
+            else:
+                self.context.refuse(
+                    None, f"an output of kind {spec.kind.name} is not translated yet"
+                )
+        return results, mutations
+
+    def _named_inputs(self) -> Iterator[tuple[str, InputSpec]]:
+        for spec in self.signature.input_specs:
+            if isinstance(spec.arg, TensorArgument):
+                yield spec.arg.name, spec
+
+    def _value(self, result: object) -> object:
+        return self.body.values[result] if isinstance(result, FxNode) else result
+
+    def _signature(self, results: list[Any]) -> Signature | None:
+        spec = self.exported.call_spec
+        try:
+            inputs = tree_from_spec(spec.in_spec, iter(self.arguments))
+            outputs = tree_from_spec(spec.out_spec, map(self.body.leaf, results))
+        except InvalidIRError as error:
+            self.context.refuse(None, error.message)
+            return None
+        return Signature(inputs, outputs)
+
+
+def _in_place(ir: IR) -> Iterator[Mutation]:
+    """The buffers and inputs that in-place operators write as the program runs."""
+    metas = {meta.name: meta for meta in ir.graph_inputs}
+    metas |= {
+        name: TensorMeta(name, v.shape, v.dtype) for name, (_, v) in ir.external_values().items()
+    }
+    for name in sorted(written_values(ir)):
+        yield Mutation(name, metas[name])
+
+
+def _main_device(exported: ExportedProgram) -> torch.device | None:
+    """The one device on which the program's inputs and weights live, or None if there are several."""
+    values = [node.meta.get("val") for node in exported.graph.find_nodes(op="placeholder")]
+    # a fake tensor of a meta module says "meta" even where torch traces it as another device
+    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
+    if torch.device("meta") in devices:
+        return torch.device("meta")
+    if not devices:
+        return torch.get_default_device()
+    return devices.pop() if len(devices) == 1 else None
+
+
+def _aliases(exported: ExportedProgram, weights: dict[str, TensorMeta]) -> dict[str, str]:
+    """The keys of a state dict that name a tensor which the program uses under another key."""
+    first: dict[int, str] = {
+        id(exported.state_dict[key]): key for key in weights if key in exported.state_dict
+    }
+    return {
+        key: first[id(tensor)]
+        for key, tensor in exported.state_dict.items()
+        if key not in weights and id(tensor) in first
+    }

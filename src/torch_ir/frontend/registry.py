@@ -1,0 +1,92 @@
+"""Conversions that a user registers for an operator, in place of the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from torch_ir.errors import ConversionError
+from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
+from torch_ir.ir.schema import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """What extraction knows of one traced call when it makes the node.
+
+    Attributes:
+        name: Name of the node.
+        target: torch's operator.
+        input_metas: The tensors that the call takes, in the order of the schema.
+        output_metas: The tensors that it makes.
+        attrs: Non-tensor arguments by schema name.
+        op_type: The exact overload.
+        operands: Which argument takes which input.
+        location: Where the call came from.
+    """
+
+    name: str
+    target: Any
+    input_metas: list[TensorMeta]
+    output_metas: list[TensorMeta]
+    attrs: dict[str, Attribute]
+    op_type: str
+    operands: dict[str, Slots] = field(default_factory=dict[str, Slots])
+    location: Location | None = None
+
+
+Conversion: TypeAlias = Callable[[NodeInfo], OpNode]
+
+_CONVERSIONS: dict[str, Conversion] = {}
+
+
+def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
+    """Decorator: make the nodes of one exact overload with the decorated function.
+
+    Args:
+        op_type: The exact overload, such as ``"aten.conv2d.default"``; nothing is matched by prefix.
+
+    Raises:
+        ConversionError: The overload already has a conversion.
+
+    Example:
+        >>> @register_op("aten.erfinv.default")
+        ... def named_inverse_error(info: NodeInfo) -> OpNode:
+        ...     return plain_conversion(info).replace(attrs={"approximation": "giles"})
+        >>> unregister_op("aten.erfinv.default")
+    """
+
+    def decorate(function: Conversion) -> Conversion:
+        if op_type in _CONVERSIONS:
+            raise ConversionError(
+                f"{op_type} already has the conversion {_CONVERSIONS[op_type].__qualname__}",
+                remedy=f"Remove it with unregister_op({op_type!r}) first.",
+            )
+        _CONVERSIONS[op_type] = function
+        return function
+
+    return decorate
+
+
+def unregister_op(op_type: str) -> None:
+    """Remove the conversion of an overload; nothing happens if it has none."""
+    _CONVERSIONS.pop(op_type, None)
+
+
+def conversion_of(op_type: str) -> Conversion:
+    """The conversion that makes the nodes of this overload."""
+    return _CONVERSIONS.get(op_type, plain_conversion)
+
+
+def plain_conversion(info: NodeInfo) -> OpNode:
+    """The node that says exactly what was traced."""
+    return OpNode(
+        name=info.name,
+        op_type=info.op_type,
+        inputs=tuple(info.input_metas),
+        outputs=tuple(info.output_metas),
+        attrs=info.attrs,  # type: ignore[arg-type]  # frozen by the constructor
+        operands=info.operands,  # type: ignore[arg-type]  # frozen by the constructor
+        location=info.location,
+    )

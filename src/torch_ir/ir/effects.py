@@ -1,0 +1,94 @@
+"""Which graph inputs and weights a program writes in place, from the alias marks of the operators' schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.schema import Schema, Slots, lookup
+from torch_ir.ir.values import FunctionRef
+
+Roots = frozenset[str]
+"""The graph inputs and weights whose storage a value may share."""
+
+# Operators that write arguments which their schema does not mark, if the named flag is true.
+_UNMARKED_WRITES: dict[str, tuple[tuple[str, ...], str]] = {
+    "aten.batch_norm.default": (("running_mean", "running_var"), "training"),
+    "aten.instance_norm.default": (("running_mean", "running_var"), "use_input_stats"),
+    "aten.native_batch_norm.default": (("running_mean", "running_var"), "training"),
+    "aten.cudnn_batch_norm.default": (("running_mean", "running_var"), "training"),
+    "aten._batch_norm_impl_index.default": (("running_mean", "running_var"), "training"),
+}
+
+
+def written_values(ir: IR, schema_of: Callable[[str], Schema | None] = lookup) -> frozenset[str]:
+    """Names of the graph inputs and external values that in-place operators write, directly or through a view.
+
+    Args:
+        ir: The program.
+        schema_of: Gives the schema of an operator; one without a schema is taken to write nothing.
+
+    Example:
+        >>> from torch_ir.ir import OpNode, TensorMeta
+        >>> x, v = TensorMeta("x", (4,), "float32"), TensorMeta("v", (2, 2), "float32", "v")
+        >>> y = TensorMeta("y", (2, 2), "float32", "y")
+        >>> view = OpNode("v", "aten.view.default", [x], [v], {"size": [2, 2]})
+        >>> written_values(IR([view, OpNode("y", "aten.relu_.default", [v], [y])], [x], [y], []))
+        frozenset({'x'})
+    """
+    names = [meta.name for meta in ir.graph_inputs]
+    roots: dict[str, Roots] = {name: frozenset({name}) for name in (*names, *ir.external_values())}
+    written: set[str] = set()
+    for node in ir.nodes:
+        written.update(_apply(ir, node, roots, schema_of))
+    return frozenset(written)
+
+
+def _apply(
+    ir: IR, node: OpNode, roots: dict[str, Roots], schema_of: Callable[[str], Schema | None]
+) -> Iterator[str]:
+    """Record what the outputs of a node share storage with; yield the roots that it writes."""
+    body = _scope_body(ir, node)
+    if body is not None:
+        taken = [roots.get(meta.name, Roots()) for meta in node.inputs]
+        for meta, shared in zip(body.graph_inputs, taken, strict=False):
+            if meta.name in written_values(body, schema_of):
+                yield from shared
+        for output in node.outputs:
+            roots[output.name] = frozenset[str]().union(*taken)
+        return
+    schema = schema_of(node.op_type)
+    if schema is None or node.operands is None:
+        return
+    shared_by: dict[str, Roots] = {}
+    unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
+    for argument in schema.arguments:
+        shared = _operand_roots(node, node.operands, argument.name, roots)
+        if argument.alias:
+            shared_by[argument.alias] = shared_by.get(argument.alias, Roots()) | shared
+        if argument.is_written or (argument.name in unmarked and node.attrs.get(flag) is True):
+            yield from shared
+    returned = schema.returns
+    for output in node.outputs:
+        position = min(output.producer_output_idx, len(returned) - 1)
+        alias = returned[position].alias if returned else ""
+        roots[output.name] = shared_by.get(alias, Roots())
+
+
+def _operand_roots(
+    node: OpNode, operands: Mapping[str, Slots], argument: str, roots: Mapping[str, Roots]
+) -> Roots:
+    slots = operands.get(argument)
+    indices = slots if isinstance(slots, tuple) else (slots,)
+    shared = Roots()
+    for index in indices:
+        if index is not None and index < len(node.inputs):
+            shared |= roots.get(node.inputs[index].name, Roots())
+    return shared
+
+
+def _scope_body(ir: IR, node: OpNode) -> IR | None:
+    """The body of a scope, whose inputs are the node's own; branches and loops may not write what they take."""
+    reference = node.attrs.get("wrapped_func")
+    return ir.functions.get(reference.name) if isinstance(reference, FunctionRef) else None
