@@ -1,0 +1,209 @@
+"""The graph of a PyTorch model as one checked, weight-free, readable value.
+
+Names are loaded when they are first used: importing this package imports neither torch nor NumPy.
+
+Example:
+    >>> from torch_ir import parse
+    >>> ir = parse('''
+    ... graph Relu(%x: f32[2, 3]) {
+    ...   %y: f32[2, 3] = aten.relu.default(%x)
+    ...   return %y
+    ... }
+    ... ''')
+    >>> ir.nodes[0].op_type
+    'aten.relu.default'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_ir.debug import (
+        VerificationReport,
+        verify,
+        verify_ir,
+        verify_ir_with_state_dict,
+    )
+    from torch_ir.errors import (
+        ConversionError,
+        ExecutionError,
+        ExportError,
+        InputError,
+        InvalidIRError,
+        MissingWeightsError,
+        OptionalDependencyError,
+        ParseError,
+        SerializationError,
+        TorchIRError,
+        WeightLoadError,
+    )
+    from torch_ir.executor import (
+        IRExecutor,
+        TensorRegistry,
+        check_types,
+        execute_ir,
+        register_executor,
+    )
+    from torch_ir.frontend import (
+        convert_exported_program,
+        export_model,
+        extract_ir,
+        load_exported_program,
+        register_op,
+    )
+    from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
+    from torch_ir.ir.text import parse
+    from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
+    from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
+    from torch_ir.weights import (
+        check_weights,
+        load_weights,
+        load_weights_pt,
+        load_weights_safetensors,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # the program
+    "IR",
+    "OpNode",
+    "TensorMeta",
+    "SymExpr",
+    "Constant",
+    "parse",
+    # extract
+    "extract_ir",
+    "export_model",
+    "convert_exported_program",
+    "load_exported_program",
+    "register_op",
+    # store
+    "save_ir",
+    "load_ir",
+    "serialize_ir",
+    "deserialize_ir",
+    "validate_ir",
+    # weights
+    "load_weights",
+    "load_weights_pt",
+    "load_weights_safetensors",
+    "check_weights",
+    # run
+    "IRExecutor",
+    "TensorRegistry",
+    "execute_ir",
+    "register_executor",
+    "check_types",
+    # verify
+    "verify",
+    "verify_ir",
+    "verify_ir_with_state_dict",
+    "VerificationReport",
+    # show
+    "ir_to_mermaid",
+    "generate_op_distribution_pie",
+    # errors
+    "TorchIRError",
+    "InvalidIRError",
+    "ParseError",
+    "SerializationError",
+    "ExportError",
+    "ConversionError",
+    "WeightLoadError",
+    "ExecutionError",
+    "InputError",
+    "MissingWeightsError",
+    "OptionalDependencyError",
+    "__version__",
+]
+
+_HOME_OF_NAMES = {
+    "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
+    "torch_ir.ir.text": ("parse",),
+    "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
+    "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
+    "torch_ir.errors": (
+        "TorchIRError",
+        "InvalidIRError",
+        "ParseError",
+        "SerializationError",
+        "ExportError",
+        "ConversionError",
+        "WeightLoadError",
+        "ExecutionError",
+        "InputError",
+        "MissingWeightsError",
+        "OptionalDependencyError",
+    ),
+    "torch_ir.frontend": (
+        "extract_ir",
+        "export_model",
+        "convert_exported_program",
+        "load_exported_program",
+        "register_op",
+    ),
+    "torch_ir.weights": (
+        "load_weights",
+        "load_weights_pt",
+        "load_weights_safetensors",
+        "check_weights",
+    ),
+    "torch_ir.executor": (
+        "IRExecutor",
+        "TensorRegistry",
+        "execute_ir",
+        "register_executor",
+        "check_types",
+    ),
+    "torch_ir.debug": ("verify", "verify_ir", "verify_ir_with_state_dict", "VerificationReport"),
+}
+_HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}
+_SUBMODULES = (
+    "cli",
+    "debug",
+    "errors",
+    "executor",
+    "frontend",
+    "ir",
+    "serde",
+    "viz",
+    "weights",
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _SUBMODULES:
+        return import_module(f"torch_ir.{name}")
+    if name not in _HOME:
+        raise AttributeError(_unknown(name), name=name, obj=None)
+    value = getattr(_import_home(name), name)
+    globals()[name] = value
+    return value
+
+
+def _import_home(name: str) -> object:
+    try:
+        return import_module(_HOME[name])
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        from torch_ir.errors import OptionalDependencyError
+
+        raise OptionalDependencyError(
+            f"torch_ir.{name} needs PyTorch, which is not installed",
+            remedy="Install it with: pip install 'torch-ir[torch]'",
+        ) from error
+
+
+def _unknown(name: str) -> str:
+    from torch_ir.errors import did_you_mean
+
+    hint = "" if name.startswith("__") else did_you_mean(name, _HOME)
+    return f"module 'torch_ir' has no attribute {name!r}{'. ' if hint else ''}{hint}"
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
