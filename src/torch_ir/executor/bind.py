@@ -19,7 +19,7 @@ from torch_ir.executor.operators import (
 )
 from torch_ir.executor.registry import registered_kernel
 from torch_ir.ir import Attribute, OpNode
-from torch_ir.ir.schema import parse_schema
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema
 
 Environment: TypeAlias = list[Any]
 """The value of each slot; None before it is made and after its last use."""
@@ -80,7 +80,7 @@ class Binder:
         if kernel is not None:
             return self._registered(node, kernel)
         operator = resolve_operator(node.op_type)
-        if isinstance(operator, torch._ops.OpOverload):
+        if isinstance(operator, OpOverload):
             return self._overload(node, operator)
         return self._higher_order(node, operator)
 
@@ -92,12 +92,12 @@ class Binder:
 
         return BoundCall(kernel, (None, node.attrs), {}, ((0, fetch_all),), ())
 
-    def _overload(self, node: OpNode, operator: torch._ops.OpOverload) -> BoundCall:
-        self._require_operands(node, operator)
+    def _overload(self, node: OpNode, operator: OpOverload) -> BoundCall:
+        schema = operator_schema(operator)
+        self._require_operands(node, str(schema))
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         missing = False  # once an argument is left to its default, the later ones go by keyword
-        schema = parse_schema(str(operator._schema))
         for argument in schema.arguments:
             name = argument.name
             if not self._has(node, name):
@@ -113,8 +113,8 @@ class Binder:
         self._refuse_unknown(node, [a.name for a in schema.arguments])
         return _split(operator, args, kwargs)
 
-    def _higher_order(self, node: OpNode, operator: torch._ops.HigherOrderOperator) -> BoundCall:
-        self._require_operands(node, operator)
+    def _higher_order(self, node: OpNode, operator: HigherOrderOperator) -> BoundCall:
+        self._require_operands(node, str(operator))
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         parameters = list(inspect.signature(type(operator).__call__).parameters.values())[1:]
@@ -138,12 +138,10 @@ class Binder:
 
     # -- one argument ----------------------------------------------------------------------------------
 
-    def _require_operands(self, node: OpNode, operator: object) -> None:
+    def _require_operands(self, node: OpNode, schema: str) -> None:
         if node.operands is None:
-            schema = getattr(operator, "_schema", operator)
             raise ExecutionError(
-                f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments",
-                picture=str(schema),
+                f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments: {schema}"
             )
 
     def _has(self, node: OpNode, name: str) -> bool:
@@ -213,10 +211,11 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class _Read:
     """An argument that is read at run time."""
 
-    fetch: Fetch
+    fetch: Any  # a Fetch; its parts are looked into where it is a _FetchList
 
 
 def _spread(value: Any) -> list[Any]:
+    """The arguments behind ``*args``: a list of which some are read at run time, or none is."""
     return value.fetch.parts if isinstance(value, _Read) else list(value)
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
-import torch.utils._pytree as pytree
 
 from torch_ir.errors import ExecutionError, InputError, InvalidIRError, did_you_mean
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import unflatten
 from torch_ir.ir.values import identical
+from torch_ir.torch_api import pytree
 
 _BUILTIN: dict[str, type[Any]] = {
     "tuple": tuple,

@@ -7,47 +7,36 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch._higher_order_ops  # registers cond, while_loop, scan and the scopes
 
 from torch_ir.errors import ExecutionError, did_you_mean
 from torch_ir.ir import Attribute, Device, DType, FunctionRef, Layout, MemoryFormat, SymExpr
 from torch_ir.ir.schema import known_operators
 from torch_ir.ir.values import RUN_DEVICE
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_operator, overload
 
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 
 
-def resolve_operator(op_type: str) -> torch._ops.OpOverload | torch._ops.HigherOrderOperator:
+def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
     """The operator of exactly that name.
 
     Raises:
         ExecutionError: torch has no such overload; the message names the closest, or what to import.
     """
     namespace, _, rest = op_type.partition(".")
-    packet, _, overload = rest.partition(".")
-    if namespace == "higher_order":
-        operator = getattr(torch.ops.higher_order, rest, None) if rest.isidentifier() else None
-    else:
-        operator = _overload(namespace, packet, overload)
-    if not isinstance(operator, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+    packet, _, name = rest.partition(".")
+    if namespace in _REGISTERED_BY:
+        importlib.import_module(_REGISTERED_BY[namespace])
+    is_higher_order = namespace == "higher_order"
+    operator = (
+        higher_order_operator(rest) if is_higher_order else overload(namespace, packet, name)
+    )
+    if operator is None:
         raise ExecutionError(
             f"torch has no operator {op_type!r}", remedy=_remedy(namespace, op_type)
         )
     return operator
-
-
-def _overload(namespace: str, packet: str, overload: str) -> Any:
-    if namespace in _REGISTERED_BY:
-        importlib.import_module(_REGISTERED_BY[namespace])
-    if not (namespace.isidentifier() and packet.isidentifier()):
-        return None
-    packets = getattr(torch.ops, namespace)
-    try:
-        found = getattr(packets, packet)
-        return getattr(found, overload) if overload in found.overloads() else None
-    except AttributeError:
-        return None
 
 
 def _remedy(namespace: str, op_type: str) -> str:

@@ -12,8 +12,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir import Attribute, Device, SymExpr, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import RUN_DEVICE, as_attribute
-
-SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
 def attribute_from_torch(value: object, run_device: torch.device | None) -> Attribute:
@@ -27,9 +26,9 @@ def attribute_from_torch(value: object, run_device: torch.device | None) -> Attr
             [attribute_from_torch(item, run_device) for item in cast(list[object], value)]
         )
     if isinstance(value, torch.device):
-        is_run = run_device is not None and value.type == run_device.type
-        same_index = is_run and value.index in (None, run_device.index)
-        return Device(RUN_DEVICE) if same_index else Device(str(value))
+        if run_device is None or value.type != run_device.type:
+            return Device(str(value))
+        return Device(RUN_DEVICE if value.index in (None, run_device.index) else str(value))
     if isinstance(value, SYMBOLIC_TYPES):
         return expression(value)
     return as_attribute(value)

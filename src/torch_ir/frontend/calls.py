@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import torch
+from torch.fx.node import map_arg
 
 from torch_ir.ir import Attribute, TensorMeta
 from torch_ir.ir.schema import Slots
+from torch_ir.torch_api import OpOverload, operator_schema
 
 Resolve: TypeAlias = Callable[[torch.fx.Node], Any]
 """What a traced node stands for: a TensorMeta, an Attribute, or a nested list of these."""
@@ -55,7 +57,7 @@ def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttrib
     """
     call = Call()
     for name, value, skippable in _named_arguments(node):
-        value = torch.fx.node.map_arg(value, resolve)
+        value = map_arg(value, resolve)
         if value is None and skippable:
             continue
         call.add(name, value, to_attribute)
@@ -65,13 +67,12 @@ def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttrib
 def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
     """Name, value, and whether None says no more than leaving the argument out, of each given argument."""
     target = cast(Any, node.target)
-    if isinstance(target, torch._ops.OpOverload):
-        arguments = target._schema.arguments
+    if isinstance(target, OpOverload):
+        arguments = operator_schema(target).arguments
         given = dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
         for argument in arguments:
             if argument.name in given:
-                has_none_default = argument.has_default_value() and argument.default_value is None
-                yield argument.name, given[argument.name], has_none_default
+                yield argument.name, given[argument.name], argument.default == "None"
         return
     # A higher-order operator has no schema; its Python signature names the arguments.
     signature = inspect.signature(type(target).__call__)

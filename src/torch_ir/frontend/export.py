@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch_ir.errors import ExportError
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.ir import IR
+from torch_ir.torch_api import pytree
 
 
 def extract_ir(
@@ -51,7 +52,7 @@ def extract_ir(
         name = model_name if model_name is not None else Path(model).stem
         return convert_exported_program(load_exported_program(model, trust=trust), name)
     if isinstance(model, ExportedProgram):
-        return convert_exported_program(model, model_name or _exported_name(model))
+        return convert_exported_program(model, model_name or "")
     exported = export_model(
         model, example_inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes, strict=strict
     )
@@ -141,13 +142,9 @@ def get_model_name(model: nn.Module) -> str:
     return type(model).__name__
 
 
-def _exported_name(exported: ExportedProgram) -> str:
-    return type(exported.graph_module).__name__ if exported.graph_module is None else ""
-
-
 def _require_meta(model: nn.Module, args: Any, kwargs: Any) -> None:
     named = [*model.named_parameters(), *model.named_buffers()]
-    leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+    leaves = pytree.tree_leaves((args, kwargs))
     inputs = [
         (f"input {i}", leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)
     ]

@@ -10,10 +10,10 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
+from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import (
-    SYMBOLIC_TYPES,
     attribute_from_torch,
     expression,
     tensor_meta,
@@ -34,6 +34,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.torch_api import SYMBOLIC_TYPES, HigherOrderOperator, OpOverload, pytree
 
 SUPPORTED_HIGHER_ORDER = frozenset(
     {"wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "while_loop", "scan", "map_impl"}
@@ -96,7 +97,7 @@ class GraphTranslator:
 
     def tensors(self, outputs: object) -> Iterator[TensorMeta]:
         """The tensors among the outputs, in order."""
-        for value in torch.utils._pytree.tree_leaves(outputs):
+        for value in pytree.tree_leaves(outputs):
             value = self.values[value] if isinstance(value, FxNode) else value
             if isinstance(value, TensorMeta):
                 yield value
@@ -112,13 +113,11 @@ class GraphTranslator:
         if node.target is operator.getitem:
             source = self.values[cast(FxNode, node.args[0])]
             return None if source is None else source[node.args[1]]
-        if isinstance(value, SYMBOLIC_TYPES) and not isinstance(
-            node.target, torch._ops.OpOverload
-        ):
+        if isinstance(value, SYMBOLIC_TYPES) and not isinstance(node.target, OpOverload):
             return expression(value)
-        if isinstance(node.target, torch._ops.OpOverload):
+        if isinstance(node.target, OpOverload):
             return self._operator(node, str(node.target))
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, HigherOrderOperator):
             name = node.target.name()
             if name not in SUPPORTED_HIGHER_ORDER:
                 raise InvalidIRError(f"the higher-order operator {name} is not translated yet")
@@ -176,10 +175,14 @@ class GraphTranslator:
         if len(bodies) != 1:
             raise InvalidIRError(f"torch recorded no result for {node.target}")
         results = bodies[0].graph.output_node().args[0]
-        return torch.fx.node.map_arg(results, lambda n: n.meta["val"])
+        return map_arg(results, _traced_value)
 
     def _held(self, node: FxNode) -> GraphModule:
         return cast(GraphModule, self.module.get_submodule(str(node.target)))
+
+
+def _traced_value(node: FxNode) -> Any:
+    return node.meta["val"]
 
 
 _SIZE_QUERIES = frozenset(

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -33,6 +32,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.effects import written_values
+from torch_ir.torch_api import FakeTensor, schema_of
 
 _MUTATIONS = {
     OutputKind.BUFFER_MUTATION,
@@ -92,14 +92,14 @@ class _Program:
                 [v for v in map(self._value, results) if isinstance(v, TensorMeta)]
             ),
             weights=tuple(self.weights.values()),
-            weight_name_mapping=self.mapping,  # type: ignore[arg-type]  # frozen by the constructor
-            constants=self.constants,  # type: ignore[arg-type]  # frozen by the constructor
+            weight_name_mapping=self.mapping,
+            constants=self.constants,
             model_name=model_name,
             pytorch_version=torch.__version__,
-            symbols=self.context.symbols,  # type: ignore[arg-type]  # frozen by the constructor
-            functions=self.body.functions,  # type: ignore[arg-type]  # frozen by the constructor
+            symbols=self.context.symbols,
+            functions=self.body.functions,
             signature=signature,
-            weight_aliases=_aliases(self.exported, self.weights),  # type: ignore[arg-type]  # frozen by the constructor
+            weight_aliases=_aliases(self.exported, self.weights),
         )
         return ir.replace(mutations=(*mutations, *_in_place(ir)))
 
@@ -200,7 +200,7 @@ class _Program:
         return self.body.values[result] if isinstance(result, FxNode) else result
 
     def _signature(self, results: list[Any]) -> Signature | None:
-        spec = self.exported.call_spec
+        spec = cast(Any, self.exported.call_spec)
         try:
             inputs = tree_from_spec(spec.in_spec, iter(self.arguments))
             outputs = tree_from_spec(spec.out_spec, map(self.body.leaf, results))
@@ -216,7 +216,7 @@ def _in_place(ir: IR) -> Iterator[Mutation]:
     metas |= {
         name: TensorMeta(name, v.shape, v.dtype) for name, (_, v) in ir.external_values().items()
     }
-    for name in sorted(written_values(ir)):
+    for name in sorted(written_values(ir, schema_of)):
         yield Mutation(name, metas[name])
 
 

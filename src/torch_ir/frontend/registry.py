@@ -86,7 +86,7 @@ def plain_conversion(info: NodeInfo) -> OpNode:
         op_type=info.op_type,
         inputs=tuple(info.input_metas),
         outputs=tuple(info.output_metas),
-        attrs=info.attrs,  # type: ignore[arg-type]  # frozen by the constructor
-        operands=info.operands,  # type: ignore[arg-type]  # frozen by the constructor
+        attrs=info.attrs,
+        operands=info.operands,
         location=info.location,
     )

@@ -7,10 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, cast
 
-import torch.utils._pytree as pytree
-
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import Container, TensorLeaf, Tree, ValueLeaf
+from torch_ir.torch_api import pytree
 
 _BUILTIN: dict[Any, str] = {tuple: "tuple", list: "list", dict: "dict", OrderedDict: "OrderedDict"}
 
@@ -25,7 +24,7 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
         return next(leaves)
     children = tuple([tree_from_spec(child, leaves) for child in spec.children()])
     if spec.type in _BUILTIN:
-        keys = tuple(cast(Any, spec.context)) if spec.type in (dict, OrderedDict) else ()
+        keys = tuple(spec.context) if spec.type in (dict, OrderedDict) else ()
         return Container(_BUILTIN[spec.type], children, keys)
     name, context = _registered(spec)
     return Container(name, children, context=context)

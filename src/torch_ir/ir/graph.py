@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -83,21 +83,21 @@ class IR:
         ()
     """
 
-    nodes: tuple[OpNode, ...]
-    graph_inputs: tuple[TensorMeta, ...]
-    graph_outputs: tuple[TensorMeta, ...]
-    weights: tuple[TensorMeta, ...]
-    weight_name_mapping: FrozenDict[str, str] = field(default_factory=FrozenDict[str, str])
-    constants: FrozenDict[str, Constant] = field(default_factory=FrozenDict[str, Constant])
+    nodes: Sequence[OpNode]
+    graph_inputs: Sequence[TensorMeta]
+    graph_outputs: Sequence[TensorMeta]
+    weights: Sequence[TensorMeta]
+    weight_name_mapping: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
+    constants: Mapping[str, Constant] = field(default_factory=FrozenDict[str, Constant])
     model_name: str = ""
     pytorch_version: str = ""
-    symbols: FrozenDict[str, SymbolRange] = field(default_factory=FrozenDict[str, SymbolRange])
-    functions: FrozenDict[str, IR] = field(default_factory=lambda: FrozenDict[str, IR]())
-    mutations: tuple[Mutation, ...] = ()
+    symbols: Mapping[str, SymbolRange] = field(default_factory=FrozenDict[str, SymbolRange])
+    functions: Mapping[str, IR] = field(default_factory=lambda: FrozenDict[str, IR]())
+    mutations: Sequence[Mutation] = ()
     signature: Signature | None = None
     dialect: str = "export"
-    weight_aliases: FrozenDict[str, str] = field(default_factory=FrozenDict[str, str])
-    metadata: FrozenDict[str, Attribute] = field(default_factory=FrozenDict[str, Attribute])
+    weight_aliases: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
+    metadata: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
     _views: dict[str, Any] = field(
         default_factory=dict[str, Any], init=False, repr=False, compare=False
     )

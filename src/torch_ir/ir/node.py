@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
@@ -69,10 +69,10 @@ class OpNode:
 
     name: str
     op_type: str
-    inputs: tuple[TensorMeta, ...]
-    outputs: tuple[TensorMeta, ...]
-    attrs: FrozenDict[str, Attribute] = field(default_factory=FrozenDict[str, Attribute])
-    operands: FrozenDict[str, Slots] | None = None
+    inputs: Sequence[TensorMeta]
+    outputs: Sequence[TensorMeta]
+    attrs: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
+    operands: Mapping[str, Slots] | None = None
     location: Location | None = None
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
 }
-_CALLS: dict[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
+_CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,9 +264,17 @@ _PLAIN = (
 
 def _widen(value: object) -> Attribute:
     """The builtin value of a subclass instance (an IntEnum member, numpy.float64)."""
-    for base in (int, float, complex, str):
-        if isinstance(value, base):
-            return base(value)
+    match value:
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case complex():
+            return complex(value)
+        case str():
+            return str.__str__(value)
+        case _:
+            pass
     raise InvalidIRError(f"an attribute cannot hold a {type(value).__name__}")
 
 

@@ -1,0 +1,321 @@
+"""Whether the parts of an IR fit together: every finding, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ir.effects import written_values
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.schema import known_operators, lookup
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import TensorMeta, type_text
+from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
+from torch_ir.ir.values import FunctionRef
+
+KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with an IR.
+
+    Attributes:
+        code: Stable kebab-case name of the rule.
+        message: What is wrong, in a sentence.
+        node: Name of the node, or the empty string; inside a function ``"function/node"``.
+        expected: What the rule asks for, where it can be said in a word.
+        got: What was found, likewise.
+        location: The user's source line, where there is one.
+    """
+
+    code: str
+    message: str
+    node: str = ""
+    expected: str = ""
+    got: str = ""
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        where = f"node {self.node!r}: " if self.node else ""
+        details = (
+            f" (expected {self.expected}, got {self.got})" if self.expected or self.got else ""
+        )
+        source = f"\n    at {self.location}" if self.location is not None else ""
+        return f"[{self.code}] {where}{self.message}{details}{source}"
+
+
+def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
+    """All findings of the structural rules, in program order.
+
+    Rules: names are unique (``duplicate-node``, ``duplicate-value``); values are defined before use with the metadata
+    that they are used with (``undefined-value``, ``wrong-metadata``); the operator exists and its arguments are the
+    schema's (``unknown-operator``, ``unbound-inputs``, ``unknown-argument``, ``missing-argument``, ``bad-operand``,
+    ``unused-input``); weights have one name and one entry (``duplicate-weight``, ``dangling-mapping``,
+    ``dangling-alias``); functions, symbols, mutations and the signature refer to what exists (``undefined-function``,
+    ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``, ``bad-signature``).
+
+    Args:
+        ir: The program.
+        strict: Raise the first finding.
+
+    Raises:
+        InvalidIRError: With ``strict``, the first finding.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> y = TensorMeta("y", (2,), "float32", "y")
+        >>> broken = IR([OpNode("y", "aten.relu.default", [x], [y])], [], [y], [])
+        >>> print(*check(broken))
+        [undefined-value] node 'y': %x is used but never defined
+    """
+    findings: list[Finding] = []
+    for finding in _findings(ir, {}):
+        if strict:
+            location = "" if finding.location is None else f"at {finding.location}"
+            raise InvalidIRError(str(replace(finding, location=None)), picture=location or None)
+        findings.append(finding)
+    return tuple(findings)
+
+
+def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Finding]:
+    symbols = {**outer_symbols, **ir.symbols}
+    yield from _weights(ir)
+    defined = yield from _nodes(ir)
+    yield from _outputs(ir, defined)
+    yield from _symbols(ir, symbols)
+    yield from _mutations(ir, defined)
+    yield from _signature(ir)
+    for name, function in ir.functions.items():
+        if function.weights or function.constants:
+            message = f"function {name!r} has weights of its own; it must take them as inputs"
+            yield Finding("open-function", message)
+        for finding in _findings(function, symbols):
+            yield replace(finding, node=f"{name}/{finding.node}" if finding.node else name)
+
+
+# -- weights and names -----------------------------------------------------------------------------------
+
+
+def _weights(ir: IR) -> Iterator[Finding]:
+    keys: set[str] = set()
+    for meta in ir.weights:
+        if meta.name in keys:
+            yield Finding("duplicate-weight", f"the weight {meta.name!r} is listed twice")
+        keys.add(meta.name)
+    known = keys | ir.constants.keys()
+    for name, key in ir.weight_name_mapping.items():
+        if key not in known:
+            hint = did_you_mean(key, known)
+            message = f"%{name} is mapped to {key!r}, which is neither a weight nor a constant"
+            yield Finding("dangling-mapping", f"{message}. {hint}" if hint else message)
+    for alias, key in ir.weight_aliases.items():
+        if key not in keys:
+            yield Finding(
+                "dangling-alias", f"{alias!r} is another name of {key!r}, which is no weight"
+            )
+
+
+def _nodes(ir: IR) -> Any:
+    """Findings of each node; returns the metadata of every value that the graph defines."""
+    defined: dict[str, TensorMeta] = {}
+    for meta in ir.graph_inputs:
+        if meta.name in defined:
+            yield Finding("duplicate-value", f"the graph input %{meta.name} is defined twice")
+        defined[meta.name] = meta
+    for name, (_, value) in ir.external_values().items():
+        if name in defined:
+            yield Finding("duplicate-value", f"%{name} is both a graph input and a weight")
+        defined.setdefault(name, TensorMeta(name, value.shape, value.dtype))
+    names: set[str] = set()
+    for node in ir.nodes:
+        for finding in (*_uses(node, defined), *_call(ir, node), *_defines(node, defined, names)):
+            yield replace(finding, node=node.name, location=node.location)
+        names.add(node.name)
+        defined.update((meta.name, meta) for meta in node.outputs)
+    return defined
+
+
+def _uses(node: OpNode, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+    for meta in node.inputs:
+        if meta.name not in defined:
+            hint = did_you_mean(meta.name, defined)
+            message = f"%{meta.name} is used but never defined"
+            yield Finding("undefined-value", f"{message}. {hint}" if hint else message)
+        elif meta != defined[meta.name]:
+            yield _wrong_metadata(meta, defined[meta.name])
+
+
+def _wrong_metadata(used: TensorMeta, made: TensorMeta) -> Finding:
+    return Finding(
+        "wrong-metadata",
+        f"%{used.name} is not used as it is defined",
+        expected=_described(made),
+        got=_described(used),
+    )
+
+
+def _described(meta: TensorMeta) -> str:
+    if meta.producer_node is None:
+        return type_text(meta)
+    return f"{type_text(meta)} from result {meta.producer_output_idx} of {meta.producer_node!r}"
+
+
+def _defines(
+    node: OpNode, defined: Mapping[str, TensorMeta], names: set[str]
+) -> Iterator[Finding]:
+    if node.name in names:
+        yield Finding("duplicate-node", "another node has this name")
+    positions: set[int] = set()
+    for meta in node.outputs:
+        if meta.name in defined:
+            yield Finding("duplicate-value", f"%{meta.name} is defined twice")
+        if meta.producer_node != node.name:
+            got = repr(meta.producer_node)
+            yield Finding(
+                "wrong-producer", f"%{meta.name} names another producer", "", repr(node.name), got
+            )
+        if meta.producer_output_idx in positions or meta.producer_output_idx < 0:
+            yield Finding(
+                "wrong-producer", f"%{meta.name} is result {meta.producer_output_idx} once more"
+            )
+        positions.add(meta.producer_output_idx)
+
+
+# -- one call --------------------------------------------------------------------------------------------
+
+
+def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
+    yield from _functions(ir, node)
+    schema = lookup(node.op_type)
+    if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
+        hint = did_you_mean(node.op_type, known_operators())
+        message = f"there is no operator {node.op_type}"
+        yield Finding("unknown-operator", f"{message}. {hint}" if hint else message)
+        return
+    if node.operands is None:
+        if schema is not None or node.inputs:
+            fits = f"the {len(node.inputs)} inputs do not fit the arguments of {node.op_type}"
+            yield Finding(
+                "unbound-inputs", fits if schema is not None else "no input has an argument"
+            )
+        return
+    yield from _slots(node)
+    if schema is None:
+        return
+    known = [argument.name for argument in schema.arguments]
+    for name in dict.fromkeys((*node.operands, *node.attrs)):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            message = f"{node.op_type} has no argument {name!r}"
+            yield Finding("unknown-argument", f"{message}. {hint}" if hint else message)
+    for argument in schema.arguments:
+        given = argument.name in node.operands or argument.name in node.attrs
+        if not given and argument.default is None:
+            yield Finding(
+                "missing-argument", f"argument {argument.name!r} of {node.op_type} is not given"
+            )
+
+
+def _slots(node: OpNode) -> Iterator[Finding]:
+    used: set[int] = set()
+    for name, slots in (node.operands or {}).items():
+        for slot in slots if isinstance(slots, tuple) else (slots,):
+            if slot is None:
+                continue
+            if not 0 <= slot < len(node.inputs):
+                message = (
+                    f"argument {name!r} takes input {slot}, the node has {len(node.inputs)} inputs"
+                )
+                yield Finding("bad-operand", message)
+            used.add(slot)
+    for index, meta in enumerate(node.inputs):
+        if index not in used:
+            yield Finding("unused-input", f"no argument takes input {index} (%{meta.name})")
+
+
+def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
+    for value in node.attrs.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, FunctionRef) and item.name not in ir.functions:
+                hint = did_you_mean(item.name, ir.functions)
+                message = f"there is no function {item.name!r}"
+                yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
+
+
+# -- the graph as a whole --------------------------------------------------------------------------------
+
+
+def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+    for meta in ir.graph_outputs:
+        if meta.name not in defined:
+            hint = did_you_mean(meta.name, defined)
+            message = f"the graph output %{meta.name} is never defined"
+            yield Finding("undefined-value", f"{message}. {hint}" if hint else message)
+        elif meta != defined[meta.name]:
+            yield _wrong_metadata(meta, defined[meta.name])
+
+
+def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Finding]:
+    reported: set[str] = set()
+    for node, meta in _metas(ir):
+        for dim in meta.shape:
+            if not isinstance(dim, SymExpr):
+                continue
+            for symbol in dim.symbols:
+                if symbol not in symbols and symbol not in reported:
+                    reported.add(symbol)
+                    message = f"the symbol {symbol} in the shape of %{meta.name} has no range"
+                    yield Finding("unbound-symbol", message, node)
+
+
+def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
+    for meta in (*ir.graph_inputs, *ir.weights):
+        yield "", meta
+    for node in ir.nodes:
+        for meta in node.outputs:
+            yield node.name, meta
+
+
+def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+    targets = {meta.name for meta in ir.graph_inputs} | ir.external_values().keys()
+    for mutation in ir.mutations:
+        if mutation.target not in targets:
+            message = f"%{mutation.target} is written, and is neither a graph input nor a weight"
+            yield Finding("bad-mutation", message)
+        value = mutation.value
+        if value.name not in defined:
+            yield Finding(
+                "bad-mutation",
+                f"%{mutation.target} is set to %{value.name}, which is never defined",
+            )
+        elif value != defined[value.name]:
+            yield _wrong_metadata(value, defined[value.name])
+    declared = {mutation.target for mutation in ir.mutations}
+    for name in sorted(written_values(ir) - declared):
+        if name in ir.external_values():
+            message = f"%{name} is written in place, and no mutation says so"
+            yield Finding("undeclared-mutation", message)
+
+
+def _signature(ir: IR) -> Iterator[Finding]:
+    if ir.signature is None:
+        return
+    for word, tree, metas in (
+        ("inputs", ir.signature.inputs, ir.graph_inputs),
+        ("outputs", ir.signature.outputs, ir.graph_outputs),
+    ):
+        names, expected = tensor_names(tree), tuple([meta.name for meta in metas])
+        if names != expected:
+            message = f"the {word} of the signature are not those of the graph"
+            yield Finding("bad-signature", message, "", str(list(expected)), str(list(names)))
+        for leaf in leaves(tree):
+            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                for symbol in leaf.value.symbols:
+                    if symbol not in ir.symbols:
+                        yield Finding(
+                            "unbound-symbol", f"the symbol {symbol} in the signature has no range"
+                        )

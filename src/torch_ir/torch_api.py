@@ -1,0 +1,61 @@
+"""What this package uses of torch beyond its public API, in one place: what to look at when torch changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
+import torch.utils._pytree as pytree
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from torch_ir.ir.schema import Schema, lookup, parse_schema
+
+__all__ = [
+    "SYMBOLIC_TYPES",
+    "FakeTensor",
+    "FakeTensorMode",
+    "HigherOrderOperator",
+    "OpOverload",
+    "higher_order_operator",
+    "operator_schema",
+    "overload",
+    "pytree",
+    "schema_of",
+]
+
+SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def operator_schema(operator: OpOverload) -> Schema:
+    """The schema of an operator, as the torch that runs says it."""
+    return parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+
+
+def overload(namespace: str, packet: str, name: str) -> OpOverload | None:
+    """The operator of exactly that namespace, packet and overload, or None."""
+    if not (namespace.isidentifier() and packet.isidentifier()):
+        return None
+    try:
+        found = getattr(getattr(torch.ops, namespace), packet)
+        return getattr(found, name) if name in found.overloads() else None
+    except AttributeError:
+        return None
+
+
+def higher_order_operator(name: str) -> HigherOrderOperator | None:
+    """The higher-order operator of that name, or None."""
+    found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
+    return found if isinstance(found, HigherOrderOperator) else None
+
+
+def schema_of(op_type: str) -> Schema | None:
+    """The schema of an operator from the table, or from torch for one that a library registered."""
+    known = lookup(op_type)
+    if known is not None:
+        return known
+    namespace, _, rest = op_type.partition(".")
+    packet, _, name = rest.partition(".")
+    operator = None if namespace == "higher_order" else overload(namespace, packet, name)
+    return None if operator is None else operator_schema(operator)
