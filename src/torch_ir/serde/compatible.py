@@ -1,0 +1,67 @@
+"""The calls of pytorch-ir, with its arguments."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+
+from torch_ir.errors import SerializationError
+from torch_ir.ir.graph import IR
+from torch_ir.serde.document import dumps, loads
+from torch_ir.serde.storage import load, save
+
+
+def serialize_ir(ir: IR) -> str:
+    """An IR as the text of a JSON document; the same as :func:`dumps` without the encoding.
+
+    Raises:
+        SerializationError: A value that a document cannot hold.
+    """
+    return dumps(ir).decode()
+
+
+def deserialize_ir(json_str: str) -> IR:
+    """The IR of the text of a JSON document.
+
+    Raises:
+        SerializationError: The text is not the document of an IR.
+    """
+    return loads(json_str)
+
+
+def save_ir(ir: IR, path: str | PathLike[str]) -> None:
+    """Write an IR as :func:`save` does, making the directories above it if need be.
+
+    Raises:
+        SerializationError: The file cannot be written.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise SerializationError(f"{os.fspath(path)}: cannot be written: {error}") from None
+    save(ir, path)
+
+
+def load_ir(path: str | PathLike[str]) -> IR:
+    """Read an IR.
+
+    Raises:
+        SerializationError: The file is not an IR; if there is none, it is a ``FileNotFoundError`` too.
+    """
+    return load(path)
+
+
+def validate_ir(ir: IR) -> bool:
+    """True if the IR is well-formed.
+
+    Raises:
+        SerializationError: It is not; the message lists every finding of :meth:`IR.check`.
+    """
+    findings = ir.check()
+    if not findings:
+        return True
+    count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
+    raise SerializationError(
+        f"the IR is not well-formed: {count}", picture="\n".join(map(str, findings))
+    )
