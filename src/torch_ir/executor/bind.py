@@ -186,7 +186,7 @@ class Binder:
         ) as error:  # torch.device on a bad name; a torch without that dtype
             raise ExecutionError(f"argument {name!r} of {node.op_type}: {error}") from None
         if has_expression(value):
-            return _Read(lambda environment, symbols: evaluate(constant, symbols))
+            return _Read(_Evaluated(constant))
         return constant
 
     def _fetch_slot(self, node: OpNode, index: int) -> Fetch:
@@ -217,6 +217,16 @@ class _Read:
 def _spread(value: Any) -> list[Any]:
     """The arguments behind ``*args``: a list of which some are read at run time, or none is."""
     return value.fetch.parts if isinstance(value, _Read) else list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """Reads a constant with the expressions in it evaluated."""
+
+    value: Any
+
+    def __call__(self, environment: Environment, symbols: Mapping[str, int]) -> Any:
+        return evaluate(self.value, symbols)
 
 
 @dataclass(frozen=True, slots=True)

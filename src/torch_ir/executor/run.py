@@ -133,6 +133,11 @@ class IRExecutor:
         values, _ = self._run(tuple(inputs), observer)
         return tuple([values[meta.name] for meta in self.ir.graph_outputs])
 
+    def external_tensors(self) -> list[torch.Tensor]:
+        """The weights and constants that the program runs with."""
+        self._prepare()
+        return [*self._values.values(), *self._state.values()]
+
     # -- running ---------------------------------------------------------------------------------------
 
     def _run(

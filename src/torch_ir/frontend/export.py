@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,29 @@ def extract_ir(
     exported = export_model(
         model, example_inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes, strict=strict
     )
-    return convert_exported_program(
-        exported, get_model_name(model) if model_name is None else model_name
-    )
+    name = get_model_name(model) if model_name is None else model_name
+    ir = convert_exported_program(exported, name)
+    return _extracted_in_training(ir) if model.training else ir
+
+
+def _extracted_in_training(ir: IR) -> IR:
+    """The IR of a model in training mode: marked as such, and not without a word if that changes what it computes."""
+    affected = [
+        node
+        for node in ir.nodes
+        if TRAINING_FLAGS & {k for k, v in node.attrs.items() if v is True}
+    ]
+    if affected:
+        warnings.warn(
+            f"the model is in training mode: {len(affected)} nodes (the first is {affected[0].name!r}, "
+            f"{affected[0].op_type}) do what they do in training. Call model.eval() first for inference.",
+            stacklevel=3,
+        )
+    return ir.replace(metadata={**ir.metadata, "training": True})
+
+
+TRAINING_FLAGS = {"train", "training", "use_input_stats"}
+"""Arguments by which operators such as dropout and batch norm are told that the model trains."""
 
 
 def export_model(

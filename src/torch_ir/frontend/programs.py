@@ -95,7 +95,7 @@ class _Program:
             weight_name_mapping=self.mapping,
             constants=self.constants,
             model_name=model_name,
-            pytorch_version=torch.__version__,
+            pytorch_version=str(torch.__version__),
             symbols=self.context.symbols,
             functions=self.body.functions,
             signature=signature,

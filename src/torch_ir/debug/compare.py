@@ -1,0 +1,111 @@
+"""Whether two tensors, or two results of a program, are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ir.ir.values import identical
+from torch_ir.torch_api import pytree
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a tensor, or another leaf of a result, compares with what was expected.
+
+    Attributes:
+        is_close: Whether it is the same within the tolerance.
+        reason: In what it differs; empty if it does not.
+        max_diff: Largest absolute difference; infinite where values cannot be subtracted.
+        mean_diff: Mean absolute difference.
+        shape: Shape of the expected tensor, or None for a leaf that is no tensor.
+    """
+
+    is_close: bool
+    reason: str = ""
+    max_diff: float = 0.0
+    mean_diff: float = 0.0
+    shape: tuple[int, ...] | None = None
+
+
+def compare_tensors(
+    expected: torch.Tensor, got: torch.Tensor, *, rtol: float = 0.0, atol: float = 0.0
+) -> Difference:
+    """Compare dtype, shape and values; NaN equals NaN, integers, booleans and complex numbers must be equal exactly.
+
+    Floating-point values may differ by ``atol + rtol * |expected|``, computed in float64.
+
+    Example:
+        >>> compare_tensors(torch.ones(2), torch.tensor([1.0, 1.5])).reason
+        '1 of 2 values differ by up to 0.5'
+    """
+    shape = tuple(expected.shape)
+    if expected.dtype != got.dtype:
+        return _unlike(f"the dtype is {got.dtype}, expected {expected.dtype}", shape)
+    if expected.shape != got.shape:
+        return _unlike(f"the shape is {list(got.shape)}, expected {list(shape)}", shape)
+    if expected.layout != got.layout:
+        return _unlike(f"the layout is {got.layout}, expected {expected.layout}", shape)
+    if expected.layout != torch.strided:
+        expected, got = expected.to_dense(), got.to_dense()
+    got = got.to(expected.device)
+    if expected.numel() == 0 or digest(expected) == digest(got):
+        return Difference(True, shape=shape)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    left, right = _comparable(expected, wide), _comparable(got, wide)
+    equal = (left == right) | (left.isnan() & right.isnan())
+    distance = torch.where(equal, torch.zeros_like(left.abs()), (left - right).abs())
+    distance = distance.nan_to_num(nan=float("inf"))
+    inexact = expected.is_floating_point() and (rtol > 0 or atol > 0)
+    wrong = distance > (atol + rtol * left.abs().nan_to_num(nan=0.0) if inexact else 0.0)
+    count, largest = int(wrong.sum()), float(distance.max())
+    reason = f"{count} of {expected.numel()} values differ by up to {largest:.3g}" if count else ""
+    return Difference(not count, reason, largest, float(distance.mean()), shape)
+
+
+def _comparable(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    return tensor.detach().to(wide)
+
+
+def _unlike(reason: str, shape: tuple[int, ...]) -> Difference:
+    return Difference(False, reason, float("inf"), float("inf"), shape)
+
+
+def compare_results(expected: Any, got: Any, *, rtol: float, atol: float) -> list[Difference]:
+    """Compare two results leaf by leaf; one entry that says so if their structure differs."""
+    expected_leaves, expected_spec = pytree.tree_flatten(expected)
+    got_leaves, got_spec = pytree.tree_flatten(got)
+    if expected_spec != got_spec:
+        return [_unlike(f"the structure is {got_spec}, expected {expected_spec}", ())]
+    return [
+        _compare_leaf(a, b, rtol, atol) for a, b in zip(expected_leaves, got_leaves, strict=True)
+    ]
+
+
+def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Difference:
+    if isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor):
+        return compare_tensors(expected, got, rtol=rtol, atol=atol)
+    if not identical(expected, got):
+        return Difference(
+            False,
+            f"the value is {got!r:.60}, expected {expected!r:.60}",
+            float("inf"),
+            float("inf"),
+        )
+    return Difference(True)
+
+
+def digest(tensor: torch.Tensor) -> bytes:
+    """A hash of dtype, shape and bits of a dense tensor; two tensors with the same hash are the same tensor."""
+    tensor = tensor.detach()
+    header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
+    state = hashlib.blake2b(header, digest_size=16)
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.numel():
+        dense = tensor.cpu().resolve_conj().resolve_neg().contiguous()
+        state.update(dense.reshape(-1).view(torch.uint8).numpy().data)
+    return state.digest()

@@ -1,0 +1,126 @@
+"""Running the live model beside its IR without leaving a trace on it, and recording what it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_ir.debug.compare import digest
+from torch_ir.ir import IR
+from torch_ir.torch_api import pytree
+
+SEED = 0
+"""Both sides draw their random numbers from this seed."""
+
+
+def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The model's result on copies of the arguments; its mode, buffers and the random state stay as they were.
+
+    The model runs in the mode in which the IR was extracted, without gradients, with its parameters
+    detached: some kernels choose their algorithm by whether a weight requires a gradient. The fused
+    inference path of ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds
+    differently.
+    """
+    tensors = {
+        **{name: parameter.detach() for name, parameter in model.named_parameters()},
+        **{name: buffer.detach().clone() for name, buffer in model.named_buffers()},
+    }
+    run_args, run_kwargs = fresh((args, dict(kwargs)))
+    with (
+        same_random_numbers(),
+        _unfused_attention(),
+        _mode(model, ir.metadata.get("training") is True),
+        torch.no_grad(),
+    ):
+        return torch.func.functional_call(model, tensors, run_args, run_kwargs, tie_weights=True)
+
+
+def fresh(tree: Any) -> Any:
+    """The same structure with every tensor copied."""
+    return pytree.tree_map(_copied, tree)
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+@contextmanager
+def same_random_numbers() -> Generator[None]:
+    """Draw from the fixed seed inside, and continue as before afterwards."""
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        yield
+
+
+@contextmanager
+def _unfused_attention() -> Generator[None]:
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _mode(model: nn.Module, training: bool) -> Generator[None]:
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        if model.training != training:
+            model.train(training)
+        yield
+    finally:
+        for module, was_training in before:
+            module.training = was_training
+
+
+def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Every tensor of a model that no state dict has, by qualified name: non-persistent buffers and attributes."""
+    kept = model.state_dict().keys()
+    found = {
+        name: b for name, b in model.named_buffers(remove_duplicate=False) if name not in kept
+    }
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                found[f"{prefix}.{name}" if prefix else name] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One tensor that eager made: by which operator, and the hash of its value."""
+
+    operator: str
+    shape: tuple[int, ...]
+    digest: bytes
+
+
+class Recorder(TorchDispatchMode):
+    """Records every tensor that torch makes while active; keeps hashes, not values.
+
+    Args:
+        keep: Position in :attr:`made` of one tensor whose value is kept, or None.
+    """
+
+    def __init__(self, keep: int | None = None):
+        super().__init__()
+        self.made: list[Made] = []
+        self.kept: torch.Tensor | None = None
+        self._keep = keep
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator and record its results."""
+        result = func(*args, **(kwargs or {}))
+        for value in pytree.tree_leaves(result):
+            if isinstance(value, torch.Tensor):
+                if len(self.made) == self._keep:
+                    self.kept = value.detach().clone()
+                self.made.append(Made(str(func), tuple(value.shape), digest(value)))
+        return result

@@ -1,0 +1,185 @@
+"""Whether an IR computes what the live model computes: every output, and on request every node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_ir.debug.compare import Difference, compare_results
+from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
+from torch_ir.debug.nodes import NodeDifference, compare_nodes
+from torch_ir.errors import TorchIRError
+from torch_ir.executor import IRExecutor
+from torch_ir.ir import IR
+from torch_ir.torch_api import pytree
+from torch_ir.weights import load_weights
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationReport:
+    """What came out of a comparison with eager PyTorch.
+
+    Attributes:
+        is_valid: Whether every output is the same within the tolerance.
+        max_diff: Largest absolute difference of any output.
+        mean_diff: Largest mean absolute difference of any output.
+        num_outputs: Number of leaves compared.
+        output_details: For each output its index, shape, whether it is close, and the differences.
+        error_message: Why the comparison failed; None if it did not.
+        nodes_compared: Number of nodes whose values were looked for in eager; 0 unless asked.
+        first_difference: The first node whose value eager never made; None if there is none.
+    """
+
+    is_valid: bool
+    max_diff: float = 0.0
+    mean_diff: float = 0.0
+    num_outputs: int = 0
+    output_details: tuple[dict[str, Any], ...] = ()
+    error_message: str | None = None
+    nodes_compared: int = 0
+    first_difference: NodeDifference | None = None
+
+    def __str__(self) -> str:
+        verdict = "equal to eager" if self.is_valid else "NOT equal to eager"
+        lines = [f"{verdict}: {self.num_outputs} outputs, largest difference {self.max_diff:.3g}"]
+        for detail in self.output_details:
+            if not detail["is_close"]:
+                lines.append(f"  output {detail['index']}: {detail['reason']}")
+        if self.error_message is not None and not self.output_details:
+            lines.append(f"  {self.error_message}")
+        if self.first_difference is not None:
+            lines.append(f"  first node that differs: {self.first_difference}")
+        elif self.nodes_compared:
+            lines.append(f"  all {self.nodes_compared} nodes make values that eager makes")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+
+def verify(
+    ir: IR,
+    model: nn.Module,
+    inputs: Sequence[Any],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    constants: Mapping[str, torch.Tensor] | None = None,
+    every_node: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+) -> VerificationReport:
+    """Run model and IR on copies of the same arguments and compare dtype, shape, structure and value of every output.
+
+    The model is left as it was: mode, buffers, random state. It runs in the mode in which the IR was extracted.
+
+    Args:
+        ir: The program.
+        model: The live model, with its weights.
+        inputs: Positional arguments.
+        kwargs: Keyword arguments.
+        weights: What the IR runs with; the model's own state dict if not given.
+        constants: Values that no state dict has; the model's own if not given.
+        every_node: Also look for the value of every node among all that eager computes, and name the first that
+            eager never makes.
+        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same bits.
+        atol: Allowed absolute difference.
+
+    Raises:
+        WeightLoadError: The weights are not those that the program needs.
+        ExecutionError: The arguments do not fit, or a node cannot be run.
+
+    Example:
+        >>> from torch_ir.frontend import extract_ir
+        >>> model = torch.nn.Linear(3, 2)
+        >>> print(verify(extract_ir(model, (torch.ones(1, 3),)), model, (torch.ones(1, 3),), every_node=True))
+        equal to eager: 1 outputs, largest difference 0
+          all 1 nodes make values that eager makes
+    """
+    args, named = tuple(inputs), dict(kwargs or {})
+    executor = IRExecutor(
+        ir,
+        model.state_dict() if weights is None else weights,
+        known_tensors(model) if constants is None else constants,
+    )
+    expected = run_eager(model, ir, args, named)
+    run_args, run_kwargs = fresh((args, named))
+    with same_random_numbers():
+        got = executor(*run_args, **run_kwargs)
+    if ir.signature is None:
+        expected = tuple(x for x in pytree.tree_leaves(expected) if isinstance(x, torch.Tensor))
+    differences = compare_results(expected, got, rtol=rtol, atol=atol)
+    report = _report(differences)
+    if not every_node:
+        return report
+    executor.reset()
+    first = compare_nodes(executor, model, args, named)
+    return replace(report, nodes_compared=len(ir.nodes), first_difference=first)
+
+
+def _report(differences: list[Difference]) -> VerificationReport:
+    wrong = [d for d in differences if not d.is_close]
+    return VerificationReport(
+        is_valid=not wrong,
+        max_diff=max((d.max_diff for d in differences), default=0.0),
+        mean_diff=max((d.mean_diff for d in differences), default=0.0),
+        num_outputs=len(differences),
+        output_details=tuple([{"index": i, **asdict(d)} for i, d in enumerate(differences)]),
+        error_message=f"{len(wrong)} of {len(differences)} outputs differ: {wrong[0].reason}"
+        if wrong
+        else None,
+    )
+
+
+def verify_ir_with_state_dict(
+    ir: IR,
+    state_dict: Mapping[str, torch.Tensor],
+    original_model: nn.Module,
+    test_inputs: Sequence[Any],
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    constants: Mapping[str, torch.Tensor] | None = None,
+) -> tuple[bool, VerificationReport]:
+    """Compare an IR with these weights against the live model.
+
+    Returns:
+        Whether they agree, and the report; what made a comparison impossible is the report's ``error_message``.
+    """
+    try:
+        report = verify(
+            ir,
+            original_model,
+            test_inputs,
+            weights=state_dict,
+            constants=constants,
+            rtol=rtol,
+            atol=atol,
+        )
+    except TorchIRError as error:
+        report = VerificationReport(False, error_message=str(error))
+    return report.is_valid, report
+
+
+def verify_ir(
+    ir: IR,
+    weights_path: str | PathLike[str],
+    original_model: nn.Module,
+    test_inputs: Sequence[Any],
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    constants: Mapping[str, torch.Tensor] | None = None,
+) -> tuple[bool, VerificationReport]:
+    """As :func:`verify_ir_with_state_dict`, with the weights of a file."""
+    try:
+        weights = load_weights(weights_path)
+    except TorchIRError as error:
+        return False, VerificationReport(False, error_message=str(error))
+    return verify_ir_with_state_dict(
+        ir, weights, original_model, test_inputs, rtol, atol, constants
+    )
