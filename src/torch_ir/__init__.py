@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.text import parse
-    from torch_ir.serializer import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
+    from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
     from torch_ir.weights import (
         check_weights,
@@ -123,7 +123,7 @@ __all__ = [
 _HOME_OF_NAMES = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
-    "torch_ir.serializer": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
+    "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
     "torch_ir.errors": (
         "TorchIRError",
@@ -169,7 +169,6 @@ _SUBMODULES = (
     "frontend",
     "ir",
     "serde",
-    "serializer",
     "viz",
     "weights",
 )
