@@ -9,6 +9,7 @@ import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[rep
 import torch.utils._pytree as pytree
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.ir.schema import Schema, lookup, parse_schema
 
@@ -18,6 +19,7 @@ __all__ = [
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
+    "ShapeEnv",
     "higher_order_operator",
     "operator_schema",
     "overload",

@@ -13,6 +13,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from torch_ir.errors import ExportError
+from torch_ir.frontend.meta import is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
@@ -122,18 +123,40 @@ def export_model(
 def _export(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """Tracing as torch does it by default; a model that only its bytecode tracer takes is traced by that."""
-    try:
-        return torch.export.export(
-            model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
-        )
-    except Exception as first:
+    """The first way of tracing that the model takes; if none, the reason of the first is raised."""
+    first: Exception | None = None
+    for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
         try:
-            return torch.export.export(
-                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True
-            )
-        except Exception:  # noqa: BLE001  # the first reason is the one that concerns the user
-            raise first from None
+            exported = trace(model, args, kwargs, dynamic_shapes)
+        except Exception as error:  # noqa: BLE001  # tracing runs the user's code, which may raise anything
+            first = first or error
+        else:
+            if exported is not None:
+                return exported
+    raise first or ExportError("nothing was traced")
+
+
+def _trace_meta_as_cpu(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram | None:
+    """A model on the meta device as if it were on the CPU; None for any other model."""
+    if not is_on_meta(model, (args, kwargs)):
+        return None
+    with on_fake_cpu(model, (args, kwargs)) as (fake_args, fake_kwargs):
+        return _trace(model, fake_args, fake_kwargs, dynamic_shapes)
+
+
+def _trace(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+
+
+def _trace_bytecode(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """By torch's bytecode tracer, which takes some models that running the code does not."""
+    return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
 
 
 def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:

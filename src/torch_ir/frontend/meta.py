@@ -1,0 +1,69 @@
+"""Tracing a model on the meta device as if it were on the CPU.
+
+On the meta device torch computes no values at all: a small table that the model writes in its ``forward``
+(``torch.tensor([0.5, 0.25], device=x.device)``) is lost, and branches on the device go another way than where the program
+will run. Tensors that are fake and claim to be on the CPU cost as little, keep such tables, and trace what the CPU would run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
+
+
+def is_on_meta(model: nn.Module, arguments: Any) -> bool:
+    """Whether every parameter, buffer and argument that is a tensor is on the meta device, and there is one."""
+    tensors = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments)]
+    devices = {tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    return devices == {"meta"}
+
+
+@contextmanager
+def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
+    """Within the context the model's meta tensors are fake CPU tensors; yields the arguments made so too.
+
+    Parameters, buffers and tensor attributes are replaced one for one, tied ones by the same, and put back at the end.
+    """
+    mode = FakeTensorMode(
+        shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True
+    )
+    made: dict[int, torch.Tensor] = {}
+
+    def fake(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_meta:
+            return tensor
+        if id(tensor) not in made:
+            made[id(tensor)] = _fake(tensor, mode)
+        return made[id(tensor)]
+
+    replaced: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+    try:
+        for holder in _holders(model):
+            for name, value in list(holder.items()):
+                if isinstance(value, torch.Tensor) and value.is_meta:
+                    replaced.append((holder, name, value))
+                    holder[name] = fake(value)
+        yield pytree.tree_map(fake, arguments)
+    finally:
+        for holder, name, value in replaced:
+            holder[name] = value
+
+
+def _holders(model: nn.Module) -> Generator[dict[str, Any]]:
+    """The dicts in which modules keep parameters, buffers and plain attributes."""
+    for module in model.modules():
+        attributes = vars(module)
+        yield from (attributes["_parameters"], attributes["_buffers"], attributes)
+
+
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    fake = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(fake, requires_grad=tensor.requires_grad)
+    return fake.requires_grad_(tensor.requires_grad) if tensor.requires_grad else fake
