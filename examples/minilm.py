@@ -131,26 +131,28 @@ def run(out: Path, console: Console) -> bool:
         executor = IRExecutor(loaded, weights, constants)
         embeddings = executor(*inputs)
     with step("eager, for comparison"):
-        expected = eager(config, folder, inputs)
+        live = eager_model(config, folder)
+        with torch.no_grad():
+            expected = live(*inputs)
+    with step("verify every node"):
+        report = torch_ir.verify(loaded, live, inputs, every_node=True)
 
     (out / "minilm.ir").write_text(f"{ir}\n")
-    (out / "minilm.mmd").write_text(torch_ir.ir_to_mermaid(ir, max_nodes=400))
+    (out / "minilm.mmd").write_text(torch_ir.ir_to_mermaid(ir, max_nodes=len(ir.nodes), include_weights=False))
     show(console, step, start, ir, out)
     show_similarity(console, embeddings)
     equal = same_bits(embeddings, expected)
     console.print(f"bitwise equal to eager: {'yes' if equal else 'NO'}")
-    return equal
+    console.print(f"node by node: {report}", highlight=False)
+    return equal and report.is_valid and report.first_difference is None
 
 
-def eager(
-    config: BertConfig, folder: Path, inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-) -> torch.Tensor:
-    """What the model itself gives, with its weights read by the safetensors package."""
+def eager_model(config: BertConfig, folder: Path) -> SentenceEncoder:
+    """The model itself, with its weights read by the safetensors package alone."""
     model = SentenceEncoder(config).eval().requires_grad_(False)
-    unexpected = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-    assert not unexpected.missing_keys
-    with torch.no_grad():
-        return model(*inputs)
+    keys = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    assert not keys.missing_keys
+    return model
 
 
 def show(console: Console, step: Steps, start: float, ir: IR, out: Path) -> None:
@@ -170,15 +172,13 @@ def show(console: Console, step: Steps, start: float, ir: IR, out: Path) -> None
 
 
 def show_similarity(console: Console, embeddings: torch.Tensor) -> None:
-    """The cosine of each pair of sentences."""
-    table = Table(title="similarity of the sentences")
-    table.add_column("")
-    for number in range(len(SENTENCES)):
-        table.add_column(str(number + 1), justify="right")
-    for number, row in enumerate(embeddings @ embeddings.T):
-        table.add_row(
-            f"{number + 1} {SENTENCES[number]}", *(f"{value:.2f}" for value in row.tolist())
-        )
+    """The sentences, and the cosine of each pair."""
+    numbers = range(1, len(SENTENCES) + 1)
+    for number, sentence in zip(numbers, SENTENCES, strict=True):
+        console.print(f"{number} {sentence}", highlight=False)
+    table = Table("", *map(str, numbers), title="similarity of the sentences")
+    for number, row in zip(numbers, (embeddings @ embeddings.T).tolist(), strict=True):
+        table.add_row(str(number), *(f"{cosine:.2f}" for cosine in row))
     console.print(table)
 
 
