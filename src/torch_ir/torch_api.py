@@ -8,12 +8,19 @@ import torch
 import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
 import torch.utils._pytree as pytree
 from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.ir.schema import Schema, lookup, parse_schema
 
 __all__ = [
+    "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
     "FakeTensor",
     "FakeTensorMode",
@@ -26,6 +33,14 @@ __all__ = [
     "pytree",
     "schema_of",
 ]
+
+NO_FAKE_RESULT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    NotImplementedError,
+)
+"""Errors by which a fake tensor says that it cannot know a result, rather than that the call is wrong."""
 
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

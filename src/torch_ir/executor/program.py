@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 
@@ -25,6 +25,12 @@ class Observer(Protocol):
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Called with the tensors that a node made, in the order of ``node.outputs``."""
         ...
+
+
+Decide: TypeAlias = Callable[
+    [OpNode, Callable[[], Sequence[torch.Tensor]]], Sequence[torch.Tensor]
+]
+"""Gives the outputs of a node, by running it or otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +135,36 @@ class Program:
                 observer.will_run(step.node)
             self._step(step, environment, symbols)
             if observer is not None:
-                observer.did_run(step.node, [environment[slot] for slot, _ in step.results])
+                observer.did_run(step.node, _outputs(step, environment))
             for slot in step.dead:
                 environment[slot] = None
         names = (*self._kept, *(m.value.name for m in self.ir.mutations))
         return {name: environment[self._slots[name]] for name in names}
+
+    def run_each(
+        self, values: Mapping[str, torch.Tensor], symbols: Mapping[str, int], decide: Decide
+    ) -> None:
+        """Run every node through ``decide``, which gives the outputs that the later nodes see.
+
+        Args:
+            values: Each graph input and external value, by name.
+            symbols: The value of each symbol.
+            decide: Takes a node and a function that runs it.
+        """
+        environment: Environment = [None] * len(self._slots)
+        for name, tensor in values.items():
+            environment[self._slots[name]] = tensor
+        for step in self._steps:
+
+            def run(step: Step = step) -> Sequence[torch.Tensor]:
+                self._step(step, environment, symbols)
+                return _outputs(step, environment)
+
+            outputs = decide(step.node, run)
+            for (slot, _), tensor in zip(step.results, outputs, strict=True):
+                environment[slot] = tensor
+            for slot in step.dead:
+                environment[slot] = None
 
     def _step(self, step: Step, environment: Environment, symbols: Mapping[str, int]) -> None:
         try:
@@ -157,6 +188,10 @@ class Program:
                         step.node, f"{step.node.op_type} made no tensor as result {index}"
                     )
                 environment[slot] = flat[index]
+
+
+def _outputs(step: Step, environment: Environment) -> list[torch.Tensor]:
+    return [environment[slot] for slot, _ in step.results]
 
 
 class Body:

@@ -48,7 +48,7 @@ def extract_ir(
         >>> with torch.device("meta"):
         ...     ir = extract_ir(nn.Linear(8, 4), (torch.randn(2, 8),))
         >>> print(ir.nodes[0])
-        %linear: f32[2, 4] = aten.linear.default(%x, %p_weight, %p_bias)
+        %linear: f32[2, 4] = aten.linear.default(%input, %p_weight, %p_bias)
     """
     if isinstance(model, str | os.PathLike):
         name = model_name if model_name is not None else Path(model).stem

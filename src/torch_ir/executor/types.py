@@ -1,0 +1,104 @@
+"""Recorded shapes and dtypes against what the operators give: re-derived with fake tensors, not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.errors import ExecutionError
+from torch_ir.executor.program import Program
+from torch_ir.ir import IR, FunctionRef, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.check import Finding
+from torch_ir.ir.tensor import type_text
+from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode
+
+
+def check_types(ir: IR) -> tuple[Finding, ...]:
+    """All nodes that torch refuses, or whose results have another shape or dtype than recorded.
+
+    The program runs on fake tensors, which have no data, one per graph input and weight; symbols take a value from
+    their range. A node whose results depend on data is believed. Findings have the codes ``unbindable-node``,
+    ``refused-arguments`` and ``wrong-type``.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
+        >>> node = OpNode("y", "aten.sum.dim_IntList", [x], [y], {"dim": [1]})
+        >>> print(*check_types(IR([node], [x], [y], [])))
+        [wrong-type] node 'y': %y is not what aten.sum.dim_IntList gives (expected f32[2], got f32[2, 3])
+    """
+    try:
+        program = Program(ir, torch.device("cpu"))
+    except ExecutionError as error:
+        return (Finding("unbindable-node", error.message),)
+    symbols = {name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()}
+    metas = {meta.name: meta for meta in ir.graph_inputs}
+    for name, (_, value) in ir.external_values().items():
+        metas[name] = TensorMeta(name, value.shape, value.dtype)
+    checker = _Checker(symbols)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        checker.mode = mode
+        values = {name: checker.fake(meta) for name, meta in metas.items()}
+        program.run_each(values, symbols, checker)
+    return tuple(checker.findings)
+
+
+def _sample(lower: int, upper: int | None) -> int:
+    """A size in the range that is not likely to be equal to another by accident."""
+    return max(lower, 7) if upper is None or upper >= 7 else upper
+
+
+class _Checker:
+    """Runs each step on fake tensors and compares the results with what is recorded."""
+
+    def __init__(self, symbols: Mapping[str, int]):
+        self.symbols = symbols
+        self.findings: list[Finding] = []
+        self.mode: Any = None
+
+    def fake(self, meta: TensorMeta) -> torch.Tensor:
+        shape = [d.evaluate(self.symbols) if isinstance(d, SymExpr) else d for d in meta.shape]
+        return torch.empty(shape, dtype=getattr(torch, meta.dtype))
+
+    def __call__(self, node: OpNode, run: Any) -> Sequence[torch.Tensor]:
+        """The outputs of a node, as the operator gives them or as recorded where it cannot say."""
+        if any(isinstance(value, FunctionRef) for value in node.attrs.values()):
+            return [self.fake(meta) for meta in node.outputs]
+        try:
+            outputs = run()
+        except ExecutionError as error:
+            if not isinstance(error.__cause__, NO_FAKE_RESULT):
+                self.findings.append(
+                    Finding(
+                        "refused-arguments", _sentence(error), node.name, location=node.location
+                    )
+                )
+            return [self.fake(meta) for meta in node.outputs]
+        return [
+            self._compared(node, meta, out)
+            for meta, out in zip(node.outputs, outputs, strict=True)
+        ]
+
+    def _compared(self, node: OpNode, meta: TensorMeta, made: torch.Tensor) -> torch.Tensor:
+        recorded = self.fake(meta)
+        if any(not isinstance(size, int) for size in made.shape):
+            return recorded  # the size depends on data
+        if made.shape != recorded.shape or made.dtype != recorded.dtype:
+            dtype = str(made.dtype).removeprefix("torch.")
+            self.findings.append(
+                Finding(
+                    "wrong-type",
+                    f"%{meta.name} is not what {node.op_type} gives",
+                    node.name,
+                    expected=type_text(TensorMeta("", tuple(made.shape), dtype)),
+                    got=type_text(meta),
+                    location=node.location,
+                )
+            )
+            return recorded
+        return made
+
+
+def _sentence(error: ExecutionError) -> str:
+    return error.message.partition(": ")[2].splitlines()[0]
