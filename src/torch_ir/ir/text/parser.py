@@ -1,0 +1,475 @@
+"""IR text to an IR: one pass over the lines, then every name is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
+from torch_ir.ir.graph import IR, Mutation, SymbolRange
+from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.symbols import Dim
+from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
+from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
+from torch_ir.ir.text.constants import constant_from_values
+from torch_ir.ir.text.lexer import (
+    TOKEN,
+    Line,
+    parse_int,
+    read_int,
+    read_sigil,
+    read_string,
+    read_word,
+    unquote_name,
+)
+from torch_ir.ir.text.locations import read_location
+from torch_ir.ir.text.printer import derived_name, result_index
+from torch_ir.ir.text.scope import Scope
+from torch_ir.ir.text.trees import read_tree
+from torch_ir.ir.text.values import read_type, read_value, spell_type
+from torch_ir.ir.tree import Signature
+from torch_ir.ir.values import Attribute, FrozenDict
+
+MAX_FUNCTIONS = 100
+"""How deep functions may nest."""
+
+_NODE_PRODUCER = object()
+
+
+def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
+    """The IR that a text spells.
+
+    Args:
+        text: What ``str(ir)`` gives, or hand-written text of the same grammar (``docs/text.md``).
+        constants: Values for the constants that the text names by hash only, by key; those of a function by the
+            function's name and the key, ``"body/idx"``. Each a Constant, a ``torch.Tensor`` or a NumPy array.
+            Constants without values here stay without data, and are equal to those with data.
+
+    Raises:
+        ParseError: The text is not IR text (the message shows the line), or a value given in ``constants`` is not the one
+            that the text names.
+
+    Example:
+        >>> ir = parse('''
+        ... ir "Scale" {
+        ...   constant @two: f32[] = 2.0
+        ...   input %x: f32[3]
+        ...   %y: f32[3] = aten.mul.Tensor(%x, @two)
+        ...   return %y
+        ... }''')
+        >>> ir.nodes[0].operands, parse(str(ir)) == ir
+        ({'self': 0, 'other': 1}, True)
+    """
+    reader = _Reader(constants or {})
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = Line(number, raw, TOKEN.findall(raw))
+        if line.next:
+            reader.read(line)
+    return reader.finish()
+
+
+class _Graph:
+    """An IR in the making."""
+
+    def __init__(self, opened: Line, model_name: str, name: str = ""):
+        self.opened = opened
+        self.name = name
+        self.fields: dict[str, Any] = {"model_name": model_name}
+        self.symbols: dict[str, SymbolRange] = {}
+        self.weights: list[TensorMeta] = []
+        self.constants: dict[str, Constant] = {}
+        self.names: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        self.metadata: dict[str, Attribute] = {}
+        self.functions: dict[str, IR] = {}
+        self.inputs: list[TensorMeta] = []
+        self.mutations: list[tuple[Reference, Reference]] = []
+        self.nodes: list[tuple[str, Call, tuple[TensorMeta, ...], Location | None]] = []
+        self.returned: list[Reference] = []
+
+    def build(self) -> IR:
+        """The IR, with every reference looked up."""
+        results = [meta for _, _, outputs, _ in self.nodes for meta in outputs]
+        constants = {key: self.constants[key] for key in sorted(self.constants)}
+        scope = Scope([*self.inputs, *results], self.weights, constants, self.names)
+
+        def resolve(reference: Reference) -> TensorMeta:
+            if reference.meta is not None:
+                return reference.meta
+            return scope.find(reference.mark, reference.name) or _refuse(reference, scope)
+
+        def target(reference: Reference) -> str:
+            return resolve(reference).name if reference.mark == "@" else reference.name
+
+        nodes: list[OpNode] = []
+        for name, call, outputs, location in self.nodes:
+            inputs, operands, attrs = bind_call(call, resolve)
+            nodes.append(OpNode(name, call.op_type, inputs, outputs, attrs, operands, location))
+        return IR(
+            nodes=tuple(nodes),
+            graph_inputs=tuple(self.inputs),
+            graph_outputs=tuple([resolve(reference) for reference in self.returned]),
+            weights=tuple(self.weights),
+            weight_name_mapping=FrozenDict(self.names),
+            constants=FrozenDict(self.constants),
+            symbols=FrozenDict(self.symbols),
+            functions=FrozenDict(self.functions),
+            mutations=tuple(
+                [Mutation(target(to), resolve(value)) for to, value in self.mutations]
+            ),
+            weight_aliases=FrozenDict(self.aliases),
+            metadata=FrozenDict(self.metadata),
+            **self.fields,
+        )
+
+
+def _refuse(reference: Reference, scope: Scope) -> TensorMeta:
+    if reference.mark == "#":
+        raise reference.line.error(
+            "inputs by number need the list of inputs",
+            at=reference.at,
+            remedy="As in aten.add.Tensor(#0, #0) of [%x].",
+        )
+    name = f"{reference.mark}{reference.name}"
+    if reference.mark == "@":
+        raise reference.line.error(
+            f"there is no weight or constant {name}",
+            at=reference.at,
+            remedy=did_you_mean(reference.name, scope.keys),
+        )
+    raise reference.line.error(
+        f"{name} is not defined",
+        at=reference.at,
+        remedy=did_you_mean(reference.name, [*scope.values, *scope.external])
+        or f"A value without definition is written with its type, as in {name}: f32[2].",
+    )
+
+
+class _Reader:
+    """Statement by statement, with the graphs that are open."""
+
+    def __init__(self, constants: Mapping[str, Any]):
+        self.given = constants
+        self.taken: set[str] = set()
+        self.open: list[_Graph] = []
+        self.types: dict[str, tuple[str, tuple[Dim, ...]]] = {}
+        self.result: IR | None = None
+        self.last: Line | None = None
+
+    def read(self, line: Line) -> None:
+        """One line that is not empty."""
+        self.last = line
+        token = line.next
+        if not self.open:
+            self._open(line)
+        elif token[0] == "%":
+            self._node(line)
+        elif line.tokens[1] == ":":
+            self._node(line)
+        elif token == "}":
+            line.take()
+            line.end()
+            self._close()
+        else:
+            statement = _STATEMENTS.get(token)
+            if statement is None:
+                raise _unknown_statement(line)
+            line.take()
+            statement(self, line, self.open[-1])
+            if token != "func":
+                line.end()
+
+    def finish(self) -> IR:
+        """The IR of the whole text."""
+        if self.open:
+            raise self.open[-1].opened.error(
+                "the bracket { is never closed", at=len(self.open[-1].opened.tokens) - 2
+            )
+        if self.result is None:
+            raise ParseError("the text holds no IR", remedy='It begins with: ir "name" {')
+        unknown = sorted(set(self.given) - self.taken)
+        if unknown:
+            raise ParseError(
+                f"the text has no constant {unknown[0]!r}, for which a value is given",
+                remedy=did_you_mean(unknown[0], self.taken),
+            )
+        return self.result
+
+    def _open(self, line: Line) -> None:
+        if self.result is not None:
+            raise line.error("the text goes on behind the end of the IR")
+        if line.next != "ir":
+            raise line.error(
+                f"expected an IR, got {line.next!r:.60}",
+                remedy='The text begins with: ir "name" {',
+            )
+        line.take()
+        name = read_string(line, "the name of the model") if line.next != "{" else ""
+        line.expect("{")
+        line.end()
+        self.open.append(_Graph(line, name))
+
+    def _close(self) -> None:
+        graph = self.open.pop()
+        ir = graph.build()
+        if self.open:
+            self.open[-1].functions[graph.name] = ir
+        else:
+            self.result = ir
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def _node(self, line: Line) -> None:
+        results: list[tuple[str, str, tuple[Dim, ...], object, int | None]] = []
+        if line.next[0] == "%":
+            results.append(self._result(line))
+            while line.accept(","):
+                results.append(self._result(line))
+            line.expect("=")
+        label: str | None = None
+        if line.tokens[line.at + 1 : line.at + 2] == [":"]:
+            label = read_word(line, "the name of a node")
+            line.expect(":")
+        call = read_call(line, self._reference)
+        line.end()
+        graph = self.open[-1]
+        outputs, name = _outputs(line, label, results)
+        graph.nodes.append((name, call, outputs, read_location(line)))
+
+    def _result(self, line: Line) -> tuple[str, str, tuple[Dim, ...], object, int | None]:
+        name = read_sigil(line, "%", "a result")
+        line.expect(":")
+        dtype, shape = read_type(line, self.types)
+        producer, index = _producer(line)
+        return name, dtype, shape, producer, index
+
+    def _reference(self, line: Line) -> Reference:
+        token = line.next
+        at = line.at
+        if token[:1] == "#":
+            return read_slot(line)
+        if token[:1] not in ("%", "@") or len(token) < 2 or token in ("%[", "%None"):
+            raise line.unexpected("a tensor such as %x or @weight")
+        line.at += 1
+        name = unquote_name(line, token)
+        if token[0] == "%" and line.accept(":"):
+            return Reference(line, at, "%", name, self._meta(line, name))
+        return Reference(line, at, token[0], name)
+
+    def _meta(self, line: Line, name: str) -> TensorMeta:
+        """The rest of a definition outside of nodes, behind the colon."""
+        dtype, shape = read_type(line, self.types)
+        if line.next != "from" and line.next[:1] != "#":
+            return TensorMeta(name, shape, dtype)
+        producer, index = _producer(line)
+        node = None if producer is _NODE_PRODUCER else producer
+        return TensorMeta(name, shape, dtype, node, index or 0)  # type: ignore[arg-type]  # str or None by now
+
+    # -- other statements --------------------------------------------------------------------------------
+
+    def _torch(self, line: Line, graph: _Graph) -> None:
+        self._once(line, graph, "pytorch_version", read_string(line, "a version"))
+
+    def _dialect(self, line: Line, graph: _Graph) -> None:
+        self._once(line, graph, "dialect", read_string(line, "a dialect"))
+
+    def _signature(self, line: Line, graph: _Graph) -> None:
+        inputs = read_tree(line)
+        line.expect("->")
+        self._once(line, graph, "signature", Signature(inputs, read_tree(line)))
+
+    def _once(self, line: Line, graph: _Graph, name: str, value: object) -> None:
+        self._new(line, graph.fields, name, f"the {line.tokens[0]} of the graph", 0)
+        graph.fields[name] = value
+
+    def _new(
+        self, line: Line, known: Mapping[str, object], name: str, what: str, at: int = 1
+    ) -> None:
+        if name in known:
+            raise line.error(f"{what} is given twice", at=at)
+
+    def _symbol(self, line: Line, graph: _Graph) -> None:
+        name = read_word(line, "a symbol")
+        self._new(line, graph.symbols, name, f"the symbol {name}")
+        line.expect(":")
+        lower = read_int(line)
+        line.expect("..")
+        try:
+            graph.symbols[name] = SymbolRange(lower, read_int(line) if line.next else None)
+        except InvalidIRError as error:
+            raise line.error(error.message, at=3) from None
+
+    def _weight(self, line: Line, graph: _Graph) -> None:
+        key = read_sigil(line, "@", "a weight")
+        line.expect(":")
+        graph.weights.append(self._meta(line, key))
+        self._as(line, graph, key)
+
+    def _as(self, line: Line, graph: _Graph, key: str) -> None:
+        """``as %a, %b``: the names under which nodes use a key."""
+        if not line.accept("as"):
+            return
+        while True:
+            at = line.at
+            name = read_sigil(line, "%", "a name")
+            self._new(line, graph.names, name, f"the name %{name}", at)
+            graph.names[name] = key
+            if not line.accept(","):
+                return
+
+    def _constant(self, line: Line, graph: _Graph) -> None:
+        key = read_sigil(line, "@", "a constant")
+        self._new(line, graph.constants, key, f"the constant @{key}")
+        line.expect(":")
+        at = line.at
+        dtype, dims = read_type(line, self.types)
+        shape = tuple([dim for dim in dims if isinstance(dim, int)])
+        if len(shape) < len(dims):
+            raise line.error("a constant has no symbolic dimensions", at=at)
+        self._as(line, graph, key)
+        line.expect("=")
+        constant = self._values(line, dtype, shape)
+        path = "/".join([opened.name for opened in self.open[1:]] + [key])
+        graph.constants[key] = self._given(line, path, constant)
+
+    def _values(self, line: Line, dtype: str, shape: tuple[int, ...]) -> Constant:
+        at = line.at
+        kind, _, digits = line.next.partition(":")
+        try:
+            if kind == "sha256":
+                line.take()
+                return Constant(dtype, shape, None, digits)
+            if kind == "bytes":
+                line.take()
+                return Constant(dtype, shape, bytes.fromhex(digits))
+            return constant_from_values(dtype, shape, read_value(line))
+        except (InvalidIRError, ValueError) as error:
+            if isinstance(error, ParseError):
+                raise
+            message = getattr(error, "message", "bytes are written as pairs of hexadecimal digits")
+            raise line.error(message, at=at) from None
+
+    def _given(self, line: Line, path: str, constant: Constant) -> Constant:
+        self.taken.add(path)
+        if path not in self.given:
+            return constant
+        try:
+            value = as_constant(self.given[path])
+        except InvalidIRError as error:
+            raise line.error(
+                f"the value given for @{path}: {error.message}", remedy=error.remedy
+            ) from None
+        if value != constant:
+            raise line.error(
+                f"the value given for @{path} is another one",
+                at=len(line.tokens) - 2,
+                remedy=f"It is {spell_type(value.dtype, value.shape)} with sha256:{value.digest()}.",
+            )
+        return value
+
+    def _name(self, line: Line, graph: _Graph) -> None:
+        name = read_sigil(line, "%", "a name")
+        self._new(line, graph.names, name, f"the name %{name}")
+        line.expect("=")
+        graph.names[name] = read_sigil(line, "@", "a weight or constant")
+
+    def _alias(self, line: Line, graph: _Graph) -> None:
+        alias = read_sigil(line, "@", "a weight")
+        self._new(line, graph.aliases, alias, f"the alias @{alias}")
+        line.expect("=")
+        graph.aliases[alias] = read_sigil(line, "@", "a weight")
+
+    def _metadata(self, line: Line, graph: _Graph) -> None:
+        key = read_string(line, "a key")
+        self._new(line, graph.metadata, key, f"the metadata {key!r}")
+        line.expect("=")
+        graph.metadata[key] = read_value(line)
+
+    def _mutate(self, line: Line, graph: _Graph) -> None:
+        target = self._reference(line)
+        line.expect("=")
+        graph.mutations.append((target, self._reference(line)))
+
+    def _function(self, line: Line, graph: _Graph) -> None:
+        name = read_sigil(line, "&", "a function")
+        self._new(line, graph.functions, name, f"the function &{name}")
+        if len(self.open) > MAX_FUNCTIONS:
+            raise line.error(f"functions nest more than {MAX_FUNCTIONS} deep", at=0)
+        title = read_string(line, "the name of the model") if line.next != "{" else ""
+        line.expect("{")
+        line.end()
+        self.open.append(_Graph(line, title, name))
+
+    def _input(self, line: Line, graph: _Graph) -> None:
+        name = read_sigil(line, "%", "an input")
+        line.expect(":")
+        graph.inputs.append(self._meta(line, name))
+
+    def _return(self, line: Line, graph: _Graph) -> None:
+        if graph.returned:
+            raise line.error("the graph returns twice", at=0)
+        while line.next:
+            if graph.returned:
+                line.expect(",")
+            graph.returned.append(self._reference(line))
+
+
+_STATEMENTS: dict[str, Callable[[_Reader, Line, _Graph], None]] = {
+    "torch": _Reader._torch,
+    "dialect": _Reader._dialect,
+    "symbol": _Reader._symbol,
+    "weight": _Reader._weight,
+    "constant": _Reader._constant,
+    "name": _Reader._name,
+    "alias": _Reader._alias,
+    "metadata": _Reader._metadata,
+    "mutate": _Reader._mutate,
+    "signature": _Reader._signature,
+    "func": _Reader._function,
+    "input": _Reader._input,
+    "return": _Reader._return,
+}
+
+
+def _unknown_statement(line: Line) -> ParseError:
+    token = line.next
+    if token == "{":
+        return line.error("nothing is opened here")
+    return line.error(
+        f"{token!r:.60} is not a statement",
+        remedy=did_you_mean(token, _STATEMENTS)
+        or f"A statement is a node (%y: f32[2] = aten.relu.default(%x)) or begins with one of {', '.join(_STATEMENTS)}.",
+    )
+
+
+def _producer(line: Line) -> tuple[object, int | None]:
+    """``from node#1``: the producer, None for none, and the number of the result, None where it is not said."""
+    producer: object = _NODE_PRODUCER
+    if line.accept("from"):
+        producer = None if line.accept("none") else read_word(line, "a node")
+    index = None
+    if line.next[:1] == "#":
+        index = parse_int(line, line.take()[1:])
+    return producer, index
+
+
+def _outputs(
+    line: Line,
+    label: str | None,
+    results: list[tuple[str, str, tuple[Dim, ...], object, int | None]],
+) -> tuple[tuple[TensorMeta, ...], str]:
+    """The results of a node with all that goes without saying, and the node's name."""
+    outputs = tuple([TensorMeta(name, shape, dtype) for name, dtype, shape, _, _ in results])
+    node = derived_name(outputs) if label is None else label
+    if node is None:
+        raise line.error(
+            "the node has no name",
+            at=0,
+            remedy="Name it, as in %a: f32[2], %b: f32[2] = pair: my.op.default(%x).",
+        )
+    metas: list[TensorMeta] = []
+    for position, (name, dtype, shape, producer, index) in enumerate(results):
+        producer = node if producer is _NODE_PRODUCER else producer
+        index = result_index(node, name, position) if index is None else index
+        metas.append(TensorMeta(name, shape, dtype, producer, index))  # type: ignore[arg-type]  # str or None by now
+    return tuple(metas), node

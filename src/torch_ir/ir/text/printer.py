@@ -1,0 +1,169 @@
+"""An IR as text; :mod:`torch_ir.ir.text.parser` reads it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.tensor import TensorMeta, type_text
+from torch_ir.ir.text.calls import spell_call
+from torch_ir.ir.text.constants import spell_constant
+from torch_ir.ir.text.fold import Run, runs
+from torch_ir.ir.text.lexer import quote, sigil, spell_int, word
+from torch_ir.ir.text.locations import spell_location
+from torch_ir.ir.text.scope import Scope, names_by_key, spell_producer
+from torch_ir.ir.text.trees import spell_tree
+from torch_ir.ir.text.values import spell_type, spell_value
+
+_NUMBER = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
+
+
+def ir_text(ir: IR, *, fold: int | None = None) -> str:
+    """The text of an IR, which :func:`torch_ir.ir.text.parse` reads back as an equal IR.
+
+    Args:
+        ir: Any IR, also an ill-formed one: what a reference claims beyond its name is written where it is not what
+            the definition says.
+        fold: Fold each run of nodes of one module into a line, at this depth of the module path (1 is the model's
+            own children). Folded text is for reading only; it cannot be parsed.
+
+    Raises:
+        InvalidIRError: ``fold`` is less than 1.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> y = TensorMeta("y", (2,), "float32", "y")
+        >>> print(ir_text(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [], model_name="Relu")))
+        ir "Relu" {
+          input %x: f32[2]
+          %y: f32[2] = aten.relu.default(%x)
+          return %y
+        }
+    """
+    head = f"ir {quote(ir.model_name)} {{" if ir.model_name else "ir {"
+    return "\n".join([head, *_body(ir, fold, "  "), "}"])
+
+
+def node_text(node: OpNode) -> str:
+    """The text of one node alone, without its location; tensors by name.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> print(node_text(OpNode("y", "aten.relu.default", [x], [TensorMeta("y", (2,), "float32", "y")])))
+        %y: f32[2] = aten.relu.default(%x)
+    """
+    return _node(node, lambda meta: sigil("%", meta.name))
+
+
+def scope_of(ir: IR) -> Scope:
+    """What names mean in an IR."""
+    results = chain.from_iterable(node.outputs for node in ir.nodes)
+    constants = {key: ir.constants[key] for key in sorted(ir.constants)}
+    return Scope(chain(ir.graph_inputs, results), ir.weights, constants, ir.weight_name_mapping)
+
+
+def located_node_text(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
+    """The line of a node with its location."""
+    text = _node(node, refer)
+    return text if node.location is None else f"{text}  # {spell_location(node.location)}"
+
+
+def _body(ir: IR, fold: int | None, indent: str) -> Iterator[str]:
+    scope = scope_of(ir)
+    for line in _header(ir, scope):
+        yield indent + line
+    for name in sorted(ir.functions):
+        function = ir.functions[name]
+        title = f" {quote(function.model_name)}" if function.model_name else ""
+        yield f"{indent}func {sigil('&', name)}{title} {{"
+        yield from _body(function, fold, indent + "  ")
+        yield indent + "}"
+    for meta in ir.graph_inputs:
+        yield f"{indent}input {_definition(meta)}"
+    if fold is None:
+        for node in ir.nodes:
+            yield indent + located_node_text(node, scope.reference)
+    else:
+        for item in runs(ir, fold):
+            text = str(item) if isinstance(item, Run) else located_node_text(item, scope.reference)
+            yield indent + text
+    yield f"{indent}return {', '.join(map(scope.reference, ir.graph_outputs))}".rstrip()
+
+
+def _header(ir: IR, scope: Scope) -> Iterator[str]:
+    if ir.pytorch_version:
+        yield f"torch {quote(ir.pytorch_version)}"
+    if ir.dialect != "export":
+        yield f"dialect {quote(ir.dialect)}"
+    for name in sorted(ir.symbols):
+        limits = ir.symbols[name]
+        upper = "" if limits.upper is None else spell_int(limits.upper)
+        yield f"symbol {word(name)}: {spell_int(limits.lower)}..{upper}"
+    yield from _weights(ir)
+    for alias in sorted(ir.weight_aliases):
+        yield f"alias {sigil('@', alias)} = {sigil('@', ir.weight_aliases[alias])}"
+    for key in sorted(ir.metadata):
+        yield f"metadata {quote(key)} = {spell_value(ir.metadata[key])}"
+    for mutation in ir.mutations:
+        yield f"mutate {scope.name(mutation.target)} = {scope.reference(mutation.value)}"
+    if ir.signature is not None:
+        inputs, outputs = ir.signature.inputs, ir.signature.outputs
+        yield f"signature {spell_tree(inputs)} -> {spell_tree(outputs)}"
+
+
+def _weights(ir: IR) -> Iterator[str]:
+    uses = names_by_key(ir.weight_name_mapping)
+    for meta in ir.weights:
+        yield f"weight {_definition(meta, '@')}{_names(uses.pop(meta.name, ()))}"
+    for key in sorted(ir.constants):
+        constant = ir.constants[key]
+        names = _names(uses.pop(key, ()))
+        yield f"constant {sigil('@', key)}: {type_text(constant)}{names} = {spell_constant(constant)}"
+    for key, names in uses.items():
+        for name in names:
+            yield f"name {sigil('%', name)} = {sigil('@', key)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return f" as {', '.join([sigil('%', name) for name in names])}" if names else ""
+
+
+def _definition(meta: TensorMeta, mark: str = "%", node: str | None = None, index: int = 0) -> str:
+    text = f"{sigil(mark, meta.name)}: {spell_type(meta.dtype, meta.shape)}"
+    if meta.producer_node == node and meta.producer_output_idx == index:
+        return text
+    return text + spell_producer(meta, node, index)
+
+
+def _node(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
+    outputs = node.outputs
+    label = "" if derived_name(outputs) == node.name else f"{word(node.name)}: "
+    call = spell_call(node, refer)
+    if not outputs:
+        return f"{label}{call}"
+    results = [
+        _definition(meta, "%", node.name, result_index(node.name, meta.name, position))
+        for position, meta in enumerate(outputs)
+    ]
+    return f"{', '.join(results)} = {label}{call}"
+
+
+def derived_name(outputs: Sequence[TensorMeta]) -> str | None:
+    """The name that a node has by its results: ``y`` of ``%y``, ``split`` of ``%split.0, %split.1``."""
+    if len(outputs) < 2:
+        return outputs[0].name if outputs else None
+    prefix = outputs[0].name.rpartition(".")[0]
+    for meta in outputs:
+        stem, _, number = meta.name.rpartition(".")
+        if stem != prefix or not _NUMBER.fullmatch(number):
+            return None
+    return prefix
+
+
+def result_index(node: str, result: str, position: int) -> int:
+    """The number of a result that goes without saying: ``1`` of ``%split.1``, else the position."""
+    stem, dot, number = result.rpartition(".")
+    return int(number) if dot and stem == node and _NUMBER.fullmatch(number) else position
