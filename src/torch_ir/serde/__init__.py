@@ -21,7 +21,7 @@ from torch_ir.serde.document import (
     tensor_to_dict,
 )
 from torch_ir.serde.files import MAX_JSON_BYTES, MissingFileError, write_atomically
-from torch_ir.serde.storage import load, save
+from torch_ir.serde.storage import load, read_archive_weights, save
 from torch_ir.serde.wire import FORMAT_VERSION
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "loads",
     "node_from_dict",
     "node_to_dict",
+    "read_archive_weights",
     "save",
     "save_ir",
     "serialize_ir",

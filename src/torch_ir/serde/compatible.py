@@ -47,7 +47,7 @@ def load_ir(path: str | PathLike[str]) -> IR:
     """Read an IR.
 
     Raises:
-        SerializationError: The file is not an IR; if there is none, it is a ``FileNotFoundError`` too.
+        SerializationError: The file is not an IR; a missing one is also a ``FileNotFoundError``.
     """
     return load(path)
 

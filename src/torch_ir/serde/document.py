@@ -112,9 +112,18 @@ def _read(data: bytes | str) -> Document:
     except msgspec.DecodeError as error:
         lenient = _with_python_numbers(raw)
         if lenient is None:
-            raise Fault("", str(error)) from None
+            raise Fault("", str(error), _hint(raw)) from None
         return _read_plain(lenient)
     return _read_plain(_plain(raw))
+
+
+def _hint(raw: bytes) -> str | None:
+    """What the data seems to be, where it is not JSON."""
+    if raw.startswith(b"\x80"):
+        return "The data looks like a pickle. Nothing is ever unpickled here."
+    if raw.startswith(b"PK"):
+        return "The data looks like an archive; give its path to load."
+    return None
 
 
 def _plain(raw: bytes) -> Any:

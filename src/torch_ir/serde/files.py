@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Generator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import BinaryIO
 
 from torch_ir.errors import SerializationError, TorchIRError
 
@@ -19,39 +21,47 @@ class MissingFileError(SerializationError, FileNotFoundError):
     """There is no such file."""
 
 
-def read_bounded(path: str | PathLike[str], limit: int = MAX_JSON_BYTES) -> bytes:
-    """The bytes of a file of at most ``limit`` bytes.
+@contextmanager
+def open_for_reading(path: str | PathLike[str]) -> Generator[BinaryIO]:
+    """A file to read from.
 
     Raises:
-        SerializationError: The file is missing, a directory, not readable, or larger; a missing
-            one is also a ``FileNotFoundError``.
+        SerializationError: It is missing (then it is a ``FileNotFoundError`` too), a directory, or
+            fails while it is read.
     """
-    name = os.fspath(path)
     try:
         with open(path, "rb") as file:  # noqa: PTH123  # a path of any kind, as given
-            found = os.fstat(file.fileno())
-            if stat.S_ISREG(found.st_mode) and found.st_size > limit:
-                raise too_large(name, limit)
-            data = file.read(limit + 1)  # a pipe has no size to ask for
-    except SerializationError:
+            yield file
+    except TorchIRError:
         raise
     except (OSError, ValueError) as error:
-        raise unreadable(name, error) from None
+        raise _unreadable(os.fspath(path), error) from None
+
+
+def read_bounded(file: BinaryIO, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
+    """The bytes of an open file or pipe of at most ``limit`` bytes.
+
+    Raises:
+        SerializationError: There are more.
+    """
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size > limit:
+        raise too_large(name, limit)
+    data = file.read(limit + 1)  # a pipe has no size to ask for
     if len(data) > limit:
         raise too_large(name, limit)
     return data
 
 
 def too_large(name: str, limit: int) -> SerializationError:
-    """The error of a file over a bound."""
+    """The error of a document over a bound."""
     return SerializationError(
         f"{name}: larger than the {limit // 2**20} MiB that a JSON document may have",
         remedy="Save large constants in an archive: a name that ends in .tir.",
     )
 
 
-def unreadable(name: str, error: Exception) -> SerializationError:
-    """The error of a file that cannot be opened or read."""
+def _unreadable(name: str, error: Exception) -> SerializationError:
     if isinstance(error, FileNotFoundError):
         return MissingFileError(f"{name}: there is no such file")
     if isinstance(error, IsADirectoryError):
@@ -63,31 +73,37 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def write_atomically(
-    path: str | PathLike[str], data: bytes | Iterable[bytes | memoryview]
-) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     """Write a file whole, or leave what was there as it was.
 
-    The bytes go to a new file beside it, which takes its place (and its permissions) when all
-    is on the disk.
-
-    Args:
-        path: The file; a symbolic link is followed.
-        data: Its bytes, or chunks of them.
+    The bytes go to a new file beside it, which takes its place (and its permissions) when all is
+    on the disk. A symbolic link is followed.
 
     Raises:
         SerializationError: The file cannot be written; nothing is left behind.
     """
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
+    """The same for a file that is written bit by bit: the new file takes its place at the end."""
     name = os.fspath(path)
     try:
         target = Path(os.path.realpath(path))
         mode = _mode_of(target, name)
         beside = target.with_name(f".torch-ir-{secrets.token_hex(8)}.tmp")
-        try:
-            _write(beside, mode, [data] if isinstance(data, bytes) else data)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+        with beside.open("xb") as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if mode is not None:
+                    beside.chmod(mode)
+                beside.replace(target)
+            finally:
+                beside.unlink(missing_ok=True)
     except TorchIRError:
         raise
     except (OSError, ValueError) as error:
@@ -105,13 +121,3 @@ def _mode_of(target: Path, name: str) -> int | None:
     if not stat.S_ISREG(found.st_mode):
         raise SerializationError(f"{name}: is not a regular file")
     return stat.S_IMODE(found.st_mode)
-
-
-def _write(path: Path, mode: int | None, chunks: Iterable[bytes | memoryview]) -> None:
-    with path.open("xb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    if mode is not None:
-        path.chmod(mode)

@@ -3,21 +3,78 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from os import PathLike
+from typing import Any
 
+from torch_ir.errors import SerializationError
 from torch_ir.ir.graph import IR
+from torch_ir.ir.tensor import Constant
 from torch_ir.serde.document import dumps, loads
-from torch_ir.serde.files import MAX_JSON_BYTES, read_bounded, too_large, write_atomically
+from torch_ir.serde.files import (
+    MAX_JSON_BYTES,
+    open_for_reading,
+    read_bounded,
+    too_large,
+    write_atomically,
+)
+
+ARCHIVE_SUFFIX = ".tir"
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+"""How a zip file begins, with members and without."""
 
 
-def save(ir: IR, path: str | PathLike[str]) -> None:
-    """Write an IR."""
+def save(ir: IR, path: str | PathLike[str], *, weights: Mapping[str, Any] | None = None) -> None:
+    """Write an IR: an archive if the name ends in ``.tir``, a JSON document otherwise.
+
+    Args:
+        ir: The IR.
+        path: The file; replaced whole, or left as it was.
+        weights: Values of the weights by key, to be stored with the IR in an archive.
+
+    Raises:
+        SerializationError: The file cannot be written, or a value cannot be stored.
+    """
+    name = os.fspath(path)
+    if name.endswith(ARCHIVE_SUFFIX):
+        from torch_ir.serde.archive import write_archive
+
+        write_archive(ir, path, weights)
+        return
+    if weights is not None:
+        raise SerializationError(
+            f"{name}: a JSON document holds no weights",
+            remedy="Choose a name that ends in .tir.",
+        )
     data = dumps(ir)
     if len(data) > MAX_JSON_BYTES:
-        raise too_large(os.fspath(path), MAX_JSON_BYTES)
+        raise too_large(name, MAX_JSON_BYTES)
     write_atomically(path, data)
 
 
 def load(path: str | PathLike[str]) -> IR:
-    """Read an IR."""
-    return loads(read_bounded(path), name=os.fspath(path))
+    """Read an IR from an archive or a JSON document; which of them is told by the content.
+
+    Raises:
+        SerializationError: The file cannot be read or is not an IR; a missing one is a
+            ``FileNotFoundError`` too.
+    """
+    name = os.fspath(path)
+    with open_for_reading(path) as file:
+        if file.peek(4)[:4] in ZIP_MAGIC:  # pyright: ignore[reportAttributeAccessIssue]  # open() buffers
+            from torch_ir.serde.archive import read_archive
+
+            return read_archive(file, name)
+        return loads(read_bounded(file, name), name=name)
+
+
+def read_archive_weights(path: str | PathLike[str]) -> Mapping[str, Constant]:
+    """The weights of an archive, as views into the mapped file.
+
+    Raises:
+        SerializationError: The file is not an archive, holds no weights, or does not match its
+            manifest.
+    """
+    from torch_ir.serde.archive import read_weights
+
+    return read_weights(path)

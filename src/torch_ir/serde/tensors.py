@@ -1,0 +1,185 @@
+"""Named tensors as a safetensors file, written in chunks and read without a copy.
+
+An element type that safetensors has no name for is stored as bytes (U8); what it is stands in the
+file's metadata under the key ``torch-ir``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.tensor import Constant, as_constant
+from torch_ir.ir.values import dtype_name
+from torch_ir.serde.explain import explain
+from torch_ir.serde.faults import Fault, each_value
+from torch_ir.serde.wire import Shape
+
+METADATA = "__metadata__"
+TRUE_TYPES = "torch-ir"
+MAX_HEADER_BYTES = 100 * 2**20
+"""The library's own bound."""
+
+# float4 is left out: safetensors counts its elements one by one, torch in pairs
+_NAMES = {
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+    "complex64": "C64",
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+class TrueType(Struct, forbid_unknown_fields=True):
+    """What a tensor is that is stored as bytes."""
+
+    dtype: str
+    shape: Shape
+
+
+class Entry(TrueType):
+    """One tensor in the header."""
+
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """A safetensors file that is yet to be written: its header, and the tensors in their order."""
+
+    header: bytes
+    tensors: Mapping[str, Any]
+    size: int
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """The bytes of the file, one tensor at a time.
+
+        Raises:
+            InvalidIRError: A tensor has no values, or others than its shape says.
+        """
+        yield self.header
+        for tensor in self.tensors.values():
+            yield as_constant(tensor).tobytes()
+
+
+def tensor_file(tensors: Mapping[str, Any]) -> TensorFile:
+    """The safetensors file of constants, ``torch.Tensor`` or NumPy arrays by name.
+
+    Wide element types come first, so that every tensor is aligned.
+
+    Raises:
+        InvalidIRError: A value is no tensor, or has an element type that no IR has.
+    """
+    types = {name: _type_of(tensor) for name, tensor in tensors.items()}
+    order = sorted(types, key=lambda name: (-DTYPES[types[name].dtype].itemsize, name))
+    true_types = {n: types[n] for n in sorted(types) if types[n].dtype not in _NAMES}
+    header: dict[str, Any] = {}
+    if true_types:
+        header[METADATA] = {TRUE_TYPES: msgspec.json.encode(true_types).decode()}
+    end = 0
+    for name in order:
+        start, end = end, end + _size(types[name])
+        header[name] = _entry(types[name], start, end)
+    text = msgspec.json.encode(header)
+    text += b" " * (-len(text) % 8)
+    return TensorFile(
+        len(text).to_bytes(8, "little") + text,
+        {name: tensors[name] for name in order},
+        8 + len(text) + end,
+    )
+
+
+def _type_of(tensor: Any) -> TrueType:
+    if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
+        raise InvalidIRError(f"{tensor!r:.80} is not a tensor")
+    return TrueType(dtype_name(tensor.dtype), [int(d) for d in tensor.shape])
+
+
+def _size(kind: TrueType) -> int:
+    return math.prod(cast(list[int], kind.shape)) * DTYPES[kind.dtype].itemsize
+
+
+def _entry(kind: TrueType, start: int, end: int) -> Entry:
+    if kind.dtype in _NAMES:
+        return Entry(_NAMES[kind.dtype], kind.shape, (start, end))
+    return Entry("U8", [end - start], (start, end))
+
+
+def read_tensor_file(data: memoryview) -> dict[str, Constant]:
+    """The tensors of a safetensors file, as views into it.
+
+    Raises:
+        Fault: The data is not such a file.
+    """
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise Fault("", "the header of the tensors is cut off")
+    header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
+    metadata = header.pop(METADATA, {})
+    entries = _convert(header, dict[str, Entry])
+    true_types = _decode(
+        _convert(metadata, dict[str, str]).get(TRUE_TYPES, "{}").encode(), dict[str, TrueType]
+    )
+    _check_offsets(entries, len(data) - 8 - size)
+    body = data[8 + size :]
+    return each_value(
+        lambda named: _constant(named[1], true_types.get(named[0]), body),
+        {name: (name, entry) for name, entry in entries.items()},
+        "",
+    )
+
+
+def _decode(text: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Fault("", f"the header of the tensors is malformed: {error}") from None
+
+
+def _convert(value: object, kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise explain(error, value, kind) from None
+
+
+def _check_offsets(entries: Mapping[str, Entry], size: int) -> None:
+    """The tensors fill the body one after the other, without gaps or overlaps."""
+    end = 0
+    for start, stop in sorted(entry.data_offsets for entry in entries.values()):
+        if start != end or stop < start:
+            raise Fault("", "the tensors overlap or leave gaps")
+        end = stop
+    if end != size:
+        raise Fault("", f"the tensors fill {end} bytes of {size}")
+
+
+def _constant(entry: Entry, true_type: TrueType | None, body: memoryview) -> Constant:
+    stored = _DTYPES.get(entry.dtype)
+    if stored is None:
+        raise Fault(".dtype", f"{entry.dtype!r:.40} is not an element type of safetensors")
+    kind = true_type or TrueType(stored, entry.shape)
+    start, end = entry.data_offsets
+    return Constant(kind.dtype, tuple(cast(list[int], kind.shape)), body[start:end])
