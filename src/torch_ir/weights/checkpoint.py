@@ -139,11 +139,6 @@ def read_archive(file: Path) -> dict[str, torch.Tensor]:
         weights = read_archive_weights(file)
     except SerializationError as error:
         raise WeightLoadError(error.message, picture=error.picture, remedy=error.remedy) from error
-    if not weights:
-        raise WeightLoadError(
-            f"{file} was saved without weights",
-            remedy="Give the model's weights file; or save the archive with weights.",
-        )
     return {key: _tensor(constant) for key, constant in weights.items()}
 
 

@@ -1,0 +1,43 @@
+"""The command ``torch-ir``: one module per command, loaded when it is called.
+
+Exit status: 0 done, 1 an error (or, for check, diff and verify, a finding), 2 wrong usage. Results
+go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import click
+
+from torch_ir import __version__
+from torch_ir.cli.group import CONTEXT_SETTINGS, TRACEBACK, LazyGroup
+
+COMMANDS = {
+    "extract": "Extract the IR of a model.",
+    "show": "Print an IR as text.",
+    "info": "Count operators, parameters, inputs and outputs.",
+    "check": "Find everything that is not well-formed.",
+    "diff": "Compare two IRs by structure.",
+    "run": "Run an IR on inputs.",
+    "verify": "Compare an IR with the model that it was extracted from.",
+    "convert": "Write an IR in another format.",
+    "completion": "Print the line that turns on shell completion.",
+}
+
+
+@click.group(
+    name="torch-ir",
+    cls=LazyGroup,
+    commands_by_name=COMMANDS,
+    params=[TRACEBACK],
+    context_settings=CONTEXT_SETTINGS,
+)
+@click.version_option(__version__, prog_name="torch-ir")
+def main() -> None:
+    """Extract, inspect, check, run and verify PyTorch programs.
+
+    A file is an IR as JSON, as an archive (.tir) or as text; `-` is standard input or output.
+    Code of yours is executed by `extract` and `verify` only.
+    """
+
+
+__all__ = ["main"]

@@ -1,0 +1,56 @@
+"""``torch-ir check``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli.progress import note, progress
+from torch_ir.ir.check import Finding
+
+
+@click.command
+@click.argument("file")
+@click.option("--no-types", is_flag=True, help="Do not derive the types again, which needs torch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(file: str, no_types: bool, as_json: bool) -> None:
+    """Find everything that is wrong with the IR in FILE; exit status 1 if there is anything.
+
+    First its structure: names, operators and their arguments, weights, functions, symbols. If that
+    is sound, each node's shape and dtype is derived again from its operator and compared.
+    """
+    ir = read_ir(file)
+    findings = ir.check()
+    if findings and not no_types:
+        note("types were not checked, because the structure is not sound")
+    elif not no_types:
+        findings = _type_findings(ir)
+    if as_json:
+        write_json([_record(finding) for finding in findings])
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+        count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+        click.echo(f"{file}: {count if findings else 'no findings'}", err=bool(findings))
+    if findings:
+        raise click.exceptions.Exit(1)
+
+
+def _type_findings(ir: Any) -> tuple[Finding, ...]:
+    from torch_ir import check_types
+
+    with progress("deriving types"):
+        return check_types(ir)
+
+
+def _record(finding: Finding) -> dict[str, str]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "node": finding.node,
+        "expected": finding.expected,
+        "got": finding.got,
+        "location": "" if finding.location is None else str(finding.location),
+    }

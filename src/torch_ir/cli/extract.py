@@ -1,0 +1,78 @@
+"""``torch-ir extract``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
+from torch_ir.cli.options import input_option, require_torch
+from torch_ir.cli.progress import note, progress
+
+if TYPE_CHECKING:
+    from torch_ir.cli.tensors import InputSpec
+    from torch_ir.ir import IR
+
+
+@click.command
+@click.argument("target")
+@input_option
+@click.option("-o", "--output", metavar="PATH", help="Where to write [stdout, as text].")
+@click.option("--to", type=click.Choice(FORMATS), help="Format [as the name of the output says].")
+@click.option("--meta", is_flag=True, help="Build the model on the meta device, without memory.")
+@click.option("--train", is_flag=True, help="Extract in training mode, not in eval mode.")
+@click.option("--name", help="Name of the model in the IR [its class].")
+@click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 file holds.")
+def command(
+    target: str,
+    inputs: tuple[InputSpec, ...],
+    output: str | None,
+    to: str | None,
+    meta: bool,
+    train: bool,
+    name: str | None,
+    trust: bool,
+) -> None:
+    r"""Extract the IR of the model that TARGET names.
+
+    TARGET is package.module:callable, path/to/file.py:callable, or a .pt2 file. The callable is a
+    torch.nn.Module class, or a function without arguments that returns a module, (module, inputs)
+    or (module, inputs, kwargs). It is executed, as is the code that it imports.
+
+    \b
+    torch-ir extract torchvision.models:resnet18 --input 1x3x224x224 --meta -o resnet18.json
+    torch-ir extract model.py:build -o model.tir
+    torch-ir extract program.pt2 --trust
+    """
+    kind = format_of(output, to, "json" if output == STDIO else "text")
+    require_torch()
+    ir = (
+        _from_program(target, name, trust)
+        if target.endswith(".pt2")
+        else _from_code(target, inputs, meta=meta, train=train, name=name)
+    )
+    write_ir(ir, output, kind)
+    if output not in (None, STDIO):
+        note(f"{output}: {len(ir.nodes)} nodes, {len(ir.weights)} weights by name")
+
+
+def _from_program(path: str, name: str | None, trust: bool) -> IR:
+    from torch_ir.frontend import extract_ir
+
+    with progress(f"reading {path}"):
+        return extract_ir(path, model_name=name, trust=trust)
+
+
+def _from_code(
+    target: str, inputs: tuple[InputSpec, ...], *, meta: bool, train: bool, name: str | None
+) -> IR:
+    from torch_ir.cli.arguments import prepared
+    from torch_ir.frontend import extract_ir
+
+    with progress(f"building {target}"):
+        built = prepared(target, inputs, meta=meta, seed=0)
+        built.model.train(train)
+    options: dict[str, Any] = {} if name is None else {"model_name": name}
+    with progress(f"extracting {target}"):
+        return extract_ir(built.model, built.args, kwargs=dict(built.kwargs) or None, **options)

@@ -1,0 +1,215 @@
+"""Reading an IR in any of its formats, and writing results to a file or to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torch_ir.errors import ParseError, SerializationError
+from torch_ir.ir import IR
+
+FORMATS = ("json", "tir", "text", "mermaid", "html")
+FORMAT_BY_SUFFIX = {
+    ".json": "json",
+    ".tir": "tir",
+    ".ir": "text",
+    ".txt": "text",
+    ".mmd": "mermaid",
+    ".html": "html",
+}
+STDIO = "-"
+
+
+def read_ir(path: str) -> IR:
+    """The IR in a file, or on stdin for ``-``: an archive, JSON or text, told by the content.
+
+    Raises:
+        SerializationError: It cannot be read, or is JSON or an archive that is no IR.
+        ParseError: It is text that is no IR text.
+    """
+    if path == STDIO:
+        return _read_stdin()
+    from torch_ir.serde import MAX_JSON_BYTES, load
+
+    if Path(path).suffix in (".json", ".tir"):
+        return load(path)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_JSON_BYTES)
+    except (OSError, ValueError):
+        return load(path)  # which says what is wrong
+    return _parse(data, path) if _is_text(data) else load(path)
+
+
+def _read_stdin() -> IR:
+    from torch_ir.serde import MAX_JSON_BYTES, load, loads
+
+    data = sys.stdin.buffer.read(MAX_JSON_BYTES)
+    if data.startswith(b"PK"):
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "stdin.tir"
+            file.write_bytes(data + sys.stdin.buffer.read())
+            return load(file)
+    return _parse(data, "stdin") if _is_text(data) else loads(data, name="stdin")
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it can only be IR text: neither JSON nor binary."""
+    start = data.lstrip()[:1]
+    return bool(start) and start not in b"{[" and not data.startswith(b"PK") and b"\0" not in data
+
+
+def _parse(data: bytes, name: str) -> IR:
+    from torch_ir.ir.text import parse
+
+    try:
+        return parse(data.decode())
+    except UnicodeDecodeError:
+        raise SerializationError(
+            f"{name}: is neither JSON, an archive nor text",
+            remedy="Give a file that torch-ir wrote.",
+        ) from None
+    except ParseError as error:
+        raise ParseError(
+            f"{name}: {error.message}", picture=error.picture, remedy=error.remedy
+        ) from None
+
+
+def has_weights(path: str) -> bool:
+    """Whether a file is an archive with weights."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "weights.safetensors" in archive.namelist()
+
+
+def format_of(output: str | None, to: str | None, default: str) -> str:
+    """The format to write: as asked with ``--to``, else as the name of the file says.
+
+    Raises:
+        UsageError: Nothing says which.
+    """
+    if to:
+        return to
+    if output in (None, STDIO):
+        return default
+    suffix = Path(str(output)).suffix.lower()
+    if suffix not in FORMAT_BY_SUFFIX:
+        raise click.UsageError(
+            f"the name {output!r} does not say which format to write; give --to, or a name that "
+            f"ends in one of {', '.join(FORMAT_BY_SUFFIX)}"
+        )
+    return FORMAT_BY_SUFFIX[suffix]
+
+
+def write_ir(
+    ir: IR, output: str | None, kind: str, weights: Mapping[str, Any] | None = None
+) -> None:
+    """Write an IR to a file, or to stdout if the name is None or ``-``.
+
+    Args:
+        ir: The IR.
+        output: Where to.
+        kind: One of the formats.
+        weights: Values to store in an archive with it.
+
+    Raises:
+        SerializationError: It cannot be written; an old file stays as it was.
+    """
+    if kind == "tir":
+        _write_archive(ir, output, weights)
+    else:
+        write(_RENDER[kind](ir), output)
+
+
+def _write_archive(ir: IR, output: str | None, weights: Mapping[str, Any] | None) -> None:
+    from torch_ir.serde import save
+
+    if output is not None and output.endswith(".tir"):
+        save(ir, output, weights=weights)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "m.tir"
+        save(ir, file, weights=weights)
+        write(file.read_bytes(), output)
+
+
+def _json(ir: IR) -> bytes:
+    from torch_ir.serde import dumps
+
+    return dumps(ir)
+
+
+def _text(ir: IR) -> bytes:
+    return f"{str(ir).rstrip()}\n".encode()
+
+
+def _mermaid(ir: IR) -> bytes:
+    from torch_ir.viz import ir_to_mermaid
+
+    return f"{ir_to_mermaid(ir)}\n".encode()
+
+
+def _html(ir: IR) -> bytes:
+    from torch_ir.viz import ir_html
+
+    return f'<!doctype html><meta charset="utf-8">\n{ir_html(ir)}\n'.encode()
+
+
+_RENDER: dict[str, Callable[[IR], bytes]] = {
+    "json": _json,
+    "text": _text,
+    "mermaid": _mermaid,
+    "html": _html,
+}
+
+
+def write(data: bytes, output: str | None) -> None:
+    """Write a result whole to a file, or to stdout if the name is None or ``-``.
+
+    Raises:
+        SerializationError: It cannot be written; an old file stays as it was.
+    """
+    if output in (None, STDIO):
+        click.echo(data, nl=False)
+        return
+    from torch_ir.serde import write_atomically
+
+    write_atomically(str(output), data)
+
+
+def write_json(value: Any) -> None:
+    """Print a value for scripts."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(rows: list[tuple[str, ...]], indent: str = "  ") -> str:
+    """Rows as aligned columns, numbers to the right.
+
+    Example:
+        >>> print(table([("relu", "12"), ("softmax", "3")]))
+          relu     12
+          softmax   3
+    """
+    if not rows:
+        return ""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        indent
+        + "  ".join(
+            cell.rjust(width) if _is_number(cell) else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(",", "").replace(".", "").lstrip("-").isdecimal()

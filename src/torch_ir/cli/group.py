@@ -1,0 +1,101 @@
+"""The group of commands: loads each when it is called, and shows errors without tracebacks."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from typing import IO, Any, NoReturn
+
+import click
+
+from torch_ir.errors import TorchIRError, did_you_mean
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 99}
+_SHOW_TRACEBACK = "torch_ir.traceback"
+
+
+def _remember_traceback(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.meta[_SHOW_TRACEBACK] = True
+
+
+TRACEBACK = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_traceback,
+    help="Show the Python traceback of an error.",
+)
+
+
+class CommandFailedError(click.ClickException):
+    """An error as the command line shows it: sentence, picture and remedy; exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it to stderr."""
+        click.echo(f"error: {self.message}", file=file, err=True)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and imports the module of the one called."""
+
+    def __init__(self, *args: Any, commands_by_name: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands_by_name = dict(commands_by_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of use."""
+        return list(self.commands_by_name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, its module now imported; None if there is none."""
+        if cmd_name not in self.commands_by_name:
+            return None
+        command: click.Command = import_module(f"torch_ir.cli.{cmd_name}").command
+        command.name = cmd_name
+        command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
+        if TRACEBACK not in command.params:
+            command.params.append(TRACEBACK)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands in the help without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.commands_by_name.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; an unknown one is a usage error that names the closest."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.commands_by_name:
+            hint = did_you_mean(name, self.commands_by_name)
+            ctx.fail(f"there is no command {name!r}. {hint}".rstrip())
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it raises becomes a message and exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except TorchIRError as error:
+            _fail(ctx, error, str(error))
+        except MemoryError as error:
+            _fail(ctx, error, "not enough memory")
+        except Exception as error:  # noqa: BLE001 - a fault of ours is told as such, not as a traceback
+            _fail(
+                ctx,
+                error,
+                f"{type(error).__name__}: {error}\nThis is a fault of torch-ir: please report it, "
+                "with what --traceback shows.",
+            )
+
+
+def _fail(ctx: click.Context, error: Exception, message: str) -> NoReturn:
+    if ctx.meta.get(_SHOW_TRACEBACK):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    sys.stdout.flush()
+    raise CommandFailedError(message) from error

@@ -1,0 +1,116 @@
+"""``torch-ir info``."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from torch_ir.cli.files import read_ir, table, write_json
+from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir.tensor import type_text
+
+SHOWN_OPERATORS = 15
+
+
+@click.command
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(file: str, as_json: bool) -> None:
+    """Count what the IR in FILE has: operators, parameters, inputs and outputs."""
+    facts = gather(read_ir(file))
+    if as_json:
+        write_json(facts)
+    else:
+        click.echo(describe(facts))
+
+
+def gather(ir: IR) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    keys_of_buffers = {
+        key for name, key in ir.weight_name_mapping.items() if name.startswith(("b_", "c_"))
+    }
+    operators = Counter(node.op_type for node in ir.nodes)
+    return {
+        "model_name": ir.model_name,
+        "pytorch_version": ir.pytorch_version,
+        "dialect": ir.dialect,
+        "nodes": len(ir.nodes),
+        "inputs": [_tensor(meta) for meta in ir.graph_inputs],
+        "outputs": [_tensor(meta) for meta in ir.graph_outputs],
+        "parameters": _sizes(m for m in ir.weights if m.name not in keys_of_buffers),
+        "buffers": _sizes(m for m in ir.weights if m.name in keys_of_buffers),
+        "constants": _sizes(
+            TensorMeta(key, value.shape, value.dtype) for key, value in ir.constants.items()
+        ),
+        "symbols": {
+            name: {"lower": span.lower, "upper": span.upper} for name, span in ir.symbols.items()
+        },
+        "functions": {name: len(body.nodes) for name, body in ir.functions.items()},
+        "mutations": [mutation.target for mutation in ir.mutations],
+        "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
+    }
+
+
+def _tensor(meta: TensorMeta) -> dict[str, Any]:
+    shape = [size if isinstance(size, int) else str(size) for size in meta.shape]
+    return {"name": meta.name, "shape": shape, "dtype": meta.dtype, "type": type_text(meta)}
+
+
+def _sizes(metas: Iterable[TensorMeta]) -> dict[str, int]:
+    """Counts of tensors of static shape; a weight of symbolic shape counts as a tensor alone."""
+    found = list(metas)
+    static = [meta for meta in found if meta.is_static]
+    return {
+        "tensors": len(found),
+        "elements": sum(math.prod(map(int, map(str, meta.shape))) for meta in static),
+        "bytes": sum(meta.nbytes or 0 for meta in static),
+    }
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    """The same for people."""
+    torch = f", torch {facts['pytorch_version']}" if facts["pytorch_version"] else ""
+    lines = [
+        f"{facts['model_name'] or '(no name)'}: {facts['nodes']:,} nodes, "
+        f"dialect {facts['dialect']}{torch}"
+    ]
+    sizes = [
+        (kind, f"{counts['elements']:,}", f"in {counts['tensors']:,} tensors", _bytes(counts))
+        for kind in ("parameters", "buffers", "constants")
+        if (counts := facts[kind])["tensors"]
+    ]
+    lines += [table(sizes, "")] if sizes else []
+    for kind in ("inputs", "outputs"):
+        lines.append(f"{kind}:" + ("" if facts[kind] else " none"))
+        lines += [f"  {tensor['name']}: {tensor['type']}" for tensor in facts[kind]]
+    if facts["symbols"]:
+        lines.append("symbols:")
+        lines += [
+            f"  {name}: {span['lower']}..{'' if span['upper'] is None else span['upper']}"
+            for name, span in facts["symbols"].items()
+        ]
+    if facts["functions"]:
+        lines.append("functions:")
+        lines += [f"  {name}: {nodes} nodes" for name, nodes in facts["functions"].items()]
+    if facts["mutations"]:
+        lines.append("writes to: " + ", ".join(facts["mutations"]))
+    lines.append("operators:" + ("" if facts["operators"] else " none"))
+    counted = list(facts["operators"].items())
+    if counted:
+        lines.append(table([(f"{count:,}", name) for name, count in counted[:SHOWN_OPERATORS]]))
+    if len(counted) > SHOWN_OPERATORS:
+        lines.append(f"  and {len(counted) - SHOWN_OPERATORS} more (all with --json)")
+    return "\n".join(lines)
+
+
+def _bytes(counts: Mapping[str, int]) -> str:
+    size = float(counts["bytes"])
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

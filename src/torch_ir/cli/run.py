@@ -1,0 +1,141 @@
+"""``torch-ir run``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torch_ir.cli.files import STDIO, has_weights, read_ir, write_json
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from torch_ir.ir import IR
+
+
+def symbol_of(value: str) -> tuple[str, int]:
+    """``NAME=VALUE``, taken apart.
+
+    Raises:
+        BadParameter: It has another form.
+    """
+    name, _, size = value.partition("=")
+    if not name or not size.isdecimal():
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as s0=16")
+    return name, int(size)
+
+
+@click.command
+@click.argument("file")
+@click.option("--inputs", metavar="PATH", help="Inputs by name, from .safetensors or .npz.")
+@click.option("--random", "random", is_flag=True, help="Random inputs; integers are 0 or 1.")
+@click.option(
+    "--symbol",
+    "symbols",
+    type=symbol_of,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Size of a symbolic dimension, for --random [2]; may be repeated.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
+@click.option(
+    "--weights", metavar="PATH", help="Weights, from .safetensors, .pt, .pt2, .tir, ... [FILE]."
+)
+@click.option("--random-weights", is_flag=True, help="Random weights, for a quick try.")
+@click.option(
+    "--constants",
+    metavar="PATH",
+    help="Values that no state_dict has, by key, from .safetensors or .npz.",
+)
+@click.option("-o", "--output", metavar="PATH", help="Write to a .safetensors or .npz file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds.")
+def command(
+    file: str,
+    inputs: str | None,
+    random: bool,
+    symbols: tuple[tuple[str, int], ...],
+    seed: int,
+    weights: str | None,
+    random_weights: bool,
+    constants: str | None,
+    output: str | None,
+    as_json: bool,
+    trust: bool,
+) -> None:
+    r"""Run the IR in FILE and summarise what comes out.
+
+    \b
+    torch-ir run m.json --weights m.safetensors --inputs x.npz -o y.npz
+    torch-ir run m.json --random-weights --random --seed 1
+    """
+    _check_usage(inputs, random, weights, random_weights, output)
+    require_torch()
+    ir = read_ir(file)
+    results = _run(
+        ir,
+        _inputs(ir, inputs, seed, dict(symbols)),
+        _weights(ir, file, weights, random_weights, seed, trust),
+        constants,
+    )
+    from torch_ir.cli.tensors import summaries, summary_table, write_tensors
+
+    if output:
+        write_tensors(results, output)
+    facts = summaries(results)
+    if as_json:
+        write_json(facts)
+    else:
+        click.echo(summary_table(facts))
+
+
+def _check_usage(
+    inputs: str | None, random: bool, weights: str | None, random_weights: bool, output: str | None
+) -> None:
+    if inputs and random:
+        raise click.UsageError("--inputs and --random exclude each other")
+    if weights and random_weights:
+        raise click.UsageError("--weights and --random-weights exclude each other")
+    if output and not output.endswith((".npz", ".safetensors")):
+        raise click.UsageError(f"the name {output!r} ends neither in .safetensors nor in .npz")
+
+
+def _inputs(ir: IR, path: str | None, seed: int, symbols: dict[str, int]) -> list[torch.Tensor]:
+    from torch_ir.cli.tensors import random_inputs, read_inputs
+
+    random_is_asked = click.get_current_context().params["random"]
+    if path:
+        return read_inputs(ir, path)
+    if ir.graph_inputs and not random_is_asked:
+        names = ", ".join(str(meta) for meta in ir.graph_inputs)
+        raise click.UsageError(f"give --inputs or --random; the inputs are {names}")
+    return random_inputs(ir, seed, symbols)
+
+
+def _weights(
+    ir: IR, file: str, path: str | None, random_weights: bool, seed: int, trust: bool
+) -> Any:
+    """The weights asked for, else those in the archive itself; None where there are none."""
+    from torch_ir.cli.tensors import random_weights as make_random_weights
+    from torch_ir.weights import load_weights
+
+    if random_weights:
+        return make_random_weights(ir, seed)
+    if path is None and file != STDIO and has_weights(file):
+        path = file
+    return None if path is None else load_weights(path, trust=trust)
+
+
+def _run(
+    ir: IR, inputs: list[torch.Tensor], weights: Any, constants: str | None
+) -> dict[str, torch.Tensor]:
+    from torch_ir.cli.tensors import names_of_outputs, read_tensors
+    from torch_ir.executor import IRExecutor
+
+    values = read_tensors(constants) if constants else None
+    with progress("running"):
+        results = IRExecutor(ir, weights, values).execute(tuple(inputs))
+    return dict(zip(names_of_outputs(ir), results, strict=True))

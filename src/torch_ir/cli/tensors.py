@@ -1,0 +1,266 @@
+"""Tensors on the command line: shapes as ``2x3:float32``, files, random ones, summaries."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import torch
+
+from torch_ir.cli.files import table, write
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, did_you_mean
+from torch_ir.ir import IR, SymExpr, TensorMeta
+from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import dtype_name
+from torch_ir.weights import load_weights_safetensors
+
+LARGEST_ELEMENT_COUNT = 2**40  # a typing error shall not fill the machine's memory
+UNSET_SYMBOL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One ``--input``: the keyword that it is for, or none; shape and dtype."""
+
+    keyword: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def input_of(value: str) -> InputSpec:
+    """``[NAME=]2x3x224x224[:float32]``, taken apart; no sizes for a 0-d tensor.
+
+    Raises:
+        BadParameter: It has another form, or more elements than any machine holds.
+    """
+    match = re.fullmatch(r"(?:([A-Za-z_]\w*)=)?((?:\d+(?:x\d+)*)?)(?::([\w.]+))?", value)
+    if match is None or not (match[2] or match[3]):
+        raise click.BadParameter(
+            f"{value!r} is not [NAME=]SIZExSIZE[:DTYPE], such as 2x3x224x224:float32"
+        )
+    try:
+        dtype = dtype_name(match[3] or "float32")
+    except InvalidIRError as error:
+        raise click.BadParameter(f"{value!r}: {error.message}. {error.remedy}") from None
+    shape = tuple(int(size) for size in match[2].split("x")) if match[2] else ()
+    if math.prod(shape) > LARGEST_ELEMENT_COUNT:
+        raise click.BadParameter(f"{value!r} has {math.prod(shape):,} elements")
+    return InputSpec(match[1] or "", shape, getattr(torch, dtype))
+
+
+def make_inputs(
+    specs: Sequence[InputSpec], device: torch.device, seed: int
+) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    """Random positional and keyword arguments of these shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    args: list[torch.Tensor] = []
+    kwargs: dict[str, torch.Tensor] = {}
+    for spec in specs:
+        if device.type == "meta":
+            tensor = torch.empty(spec.shape, dtype=spec.dtype, device="meta")
+        else:
+            tensor = random_tensor(spec.shape, spec.dtype, generator).to(device)
+        if spec.keyword:
+            kwargs[spec.keyword] = tensor
+        else:
+            args.append(tensor)
+    return tuple(args), kwargs
+
+
+def random_tensor(
+    shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """Normal numbers; for integers 0 or 1, which are indices into every table; for bool either."""
+    size = tuple(shape)
+    if dtype.is_complex:
+        parts = torch.randn((*size, 2), generator=generator)
+        return torch.view_as_complex(parts).to(dtype)
+    if dtype.is_floating_point:
+        return torch.randn(size, generator=generator).to(dtype)
+    return torch.randint(0, 2, size, generator=generator).to(dtype)
+
+
+def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:
+    """Small positive numbers, which no variance has trouble with; for integers 0."""
+    generator = torch.Generator().manual_seed(seed)
+    return {meta.name: _small(meta, generator) for meta in ir.weights}
+
+
+def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, meta.dtype)
+    shape = sizes(meta, {})
+    if dtype.is_floating_point or dtype.is_complex:
+        return (torch.rand(shape, generator=generator) / 10).to(dtype)
+    return torch.zeros(shape, dtype=dtype)
+
+
+def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape with values for its symbols."""
+    return tuple(
+        [size.evaluate(symbols) if isinstance(size, SymExpr) else size for size in meta.shape]
+    )
+
+
+def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Tensor]:
+    """A tensor for each graph input; a symbol not given is 2 or what its range has nearest."""
+    for name in given:
+        if name not in ir.symbols:
+            raise InputError(
+                f"there is no symbol {name!r}", remedy=did_you_mean(name, ir.symbols) or None
+            )
+    symbols = {
+        name: given.get(
+            name,
+            max(span.lower, min(UNSET_SYMBOL, UNSET_SYMBOL if span.upper is None else span.upper)),
+        )
+        for name, span in ir.symbols.items()
+    }
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        random_tensor(sizes(meta, symbols), getattr(torch, meta.dtype), generator)
+        for meta in ir.graph_inputs
+    ]
+
+
+def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
+    """The graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
+
+    Raises:
+        InputError: The file is not readable, or has not exactly the inputs of the IR.
+    """
+    tensors = read_tensors(path)
+    names = [meta.name for meta in ir.graph_inputs]
+    if set(tensors) == {f"arr_{index}" for index in range(len(names))}:
+        return [tensors[f"arr_{index}"] for index in range(len(names))]
+    missing = [meta for meta in ir.graph_inputs if meta.name not in tensors]
+    unexpected = sorted(set(tensors) - set(names))
+    if not missing and not unexpected:
+        return [tensors[name] for name in names]
+    lines = [f"missing: {meta.name} {type_text(meta)}" for meta in missing]
+    lines += [
+        f"unexpected: {name}. {did_you_mean(name, names)}".rstrip(". ") for name in unexpected
+    ]
+    raise InputError(
+        f"{path} has not the inputs of {ir.model_name!r}",
+        picture="\n".join(lines),
+        remedy=f"Name the tensors {', '.join(names)}.",
+    )
+
+
+def read_tensors(path: str) -> dict[str, torch.Tensor]:
+    """The tensors of a ``.safetensors`` or ``.npz`` file.
+
+    Raises:
+        InputError: The file cannot be read as what its name says.
+    """
+    file = Path(path)
+    try:
+        if file.suffix == ".npz":
+            return _read_npz(file)
+        return load_weights_safetensors(file)
+    except WeightLoadError as error:
+        message = error.message.replace("weights file", "file")
+        raise InputError(message, picture=error.picture, remedy=_TENSOR_FILES) from None
+
+
+_TENSOR_FILES = "Tensors are read from .safetensors and .npz files."
+
+
+def _read_npz(file: Path) -> dict[str, torch.Tensor]:
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: torch.from_numpy(archive[name]) for name in archive.files}
+    except FileNotFoundError:
+        raise InputError(f"there is no file {file}", remedy="Check the path.") from None
+    except Exception as error:  # noqa: BLE001 - a damaged file raises anything at all
+        raise InputError(
+            f"{file} cannot be read as .npz: {(str(error) or repr(error)).splitlines()[0]}",
+            remedy=_TENSOR_FILES,
+        ) from None
+
+
+def names_of_outputs(ir: IR) -> list[str]:
+    """A name for each output; one that stands more than once gets a number."""
+    names: list[str] = []
+    for meta in ir.graph_outputs:
+        name, count = meta.name, 1
+        while name in names:
+            count += 1
+            name = f"{meta.name}#{count}"
+        names.append(name)
+    return names
+
+
+def write_tensors(tensors: Mapping[str, torch.Tensor], output: str) -> None:
+    """Write tensors to a ``.safetensors`` or ``.npz`` file.
+
+    Raises:
+        InputError: The name ends in neither, or NumPy has no such element type.
+        SerializationError: The file cannot be written; an old one stays as it was.
+    """
+    if output.endswith(".npz"):
+        write(_npz(tensors), output)
+        return
+    from safetensors.torch import save
+
+    dense = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write(save(dense), output)
+
+
+def _npz(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    import io
+
+    import numpy as np
+
+    try:
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    except TypeError as error:
+        raise InputError(
+            f"NumPy cannot hold an output: {error}", remedy="Write to a .safetensors file."
+        ) from None
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **cast(Any, arrays))
+    return buffer.getvalue()
+
+
+def summaries(tensors: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
+    """Name, type, least, greatest and mean value of each tensor, and how many are not finite."""
+    return [_summary(name, tensor.detach()) for name, tensor in tensors.items()]
+
+
+def _summary(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+    shape = list(tensor.shape)
+    facts: dict[str, Any] = {
+        "name": name,
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": shape,
+        "type": type_text(TensorMeta(name, tuple(shape), str(tensor.dtype))),
+    }
+    values = (tensor.abs() if tensor.is_complex() else tensor).double()
+    finite = values[values.isfinite()]
+    if finite.numel():
+        facts |= {
+            "min": finite.min().item(),
+            "max": finite.max().item(),
+            "mean": finite.mean().item(),
+        }
+    facts["not_finite"] = values.numel() - finite.numel()
+    return facts
+
+
+def summary_table(facts: Sequence[Mapping[str, Any]]) -> str:
+    """The summaries as a table."""
+    rows = [("name", "type", "min", "max", "mean", "not finite")]
+    for fact in facts:
+        numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
+        rows.append((fact["name"], fact["type"], *numbers, str(fact["not_finite"] or "")))  # type: ignore[arg-type]  # six cells
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]  # type: ignore[misc]  # five cells
+    return table(cast(Any, rows), indent="")

@@ -1,0 +1,89 @@
+"""``torch-ir verify``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli.options import input_option, require_torch
+from torch_ir.cli.progress import progress
+
+if TYPE_CHECKING:
+    from torch_ir.cli.target import Target
+    from torch_ir.cli.tensors import InputSpec
+
+
+@click.command
+@click.argument("file")
+@click.argument("target")
+@input_option
+@click.option("--weights", metavar="PATH", help="Weights for both [what the callable made].")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
+@click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
+@click.option("--rtol", type=float, default=0.0, help="Allowed relative difference [0].")
+@click.option("--atol", type=float, default=0.0, help="Allowed absolute difference [0].")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds.")
+def command(
+    file: str,
+    target: str,
+    inputs: tuple[InputSpec, ...],
+    weights: str | None,
+    seed: int,
+    every_node: bool,
+    rtol: float,
+    atol: float,
+    as_json: bool,
+    trust: bool,
+) -> None:
+    r"""Compare the IR in FILE with the model that TARGET names; exit status 1 if they differ.
+
+    TARGET is as for extract, and is executed. Both run on the same inputs with the same weights.
+    Random inputs and weights are made with the seed.
+
+    \b
+    torch-ir verify m.json model.py:build --every-node
+    torch-ir verify m.json model.py:Net --input 1x3x8x8 --weights m.safetensors
+    """
+    require_torch()
+    ir = read_ir(file)
+    with progress(f"building {target}"):
+        built = _with_values(target, inputs, weights, seed, trust)
+    from torch_ir.debug import verify
+
+    with progress("comparing"):
+        report = verify(
+            ir,
+            built.model,
+            built.args,
+            kwargs=built.kwargs,
+            every_node=every_node,
+            rtol=rtol,
+            atol=atol,
+        )
+    if as_json:
+        write_json(report.to_dict())
+    else:
+        click.echo(str(report))
+    if not report.is_valid:
+        raise click.exceptions.Exit(1)
+
+
+def _with_values(
+    target: str, inputs: tuple[InputSpec, ...], weights: str | None, seed: int, trust: bool
+) -> Target:
+    """The model with its weights, and arguments with values."""
+    import torch
+
+    from torch_ir.cli.arguments import materialised, prepared
+
+    torch.manual_seed(seed)
+    built = prepared(target, inputs, meta=False, seed=seed)
+    loaded: Any = None
+    if weights is not None:
+        from torch_ir.weights import load_weights
+
+        loaded = load_weights(weights, trust=trust)
+    return materialised(built, target, loaded, seed)
