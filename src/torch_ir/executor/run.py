@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.errors import MissingWeightsError
+from torch_ir.errors import ExecutionError, MissingWeightsError
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
 from torch_ir.executor.program import Observer, Program, bind_symbols
 from torch_ir.executor.registry import TensorRegistry
@@ -180,6 +180,8 @@ class IRExecutor:
         self.load_weights_from_state_dict({})
 
     def _bound(self, device: torch.device) -> Program:
+        if self._program is None:
+            _require_well_formed(self.ir)
         if self._program is None or self._program[0] != device:
             self._program = (device, Program(self.ir, device))
         return self._program[1]
@@ -229,6 +231,17 @@ def execute_ir(
     if weights_path is not None:
         executor.load_weights(weights_path)
     return executor.execute(inputs)
+
+
+def _require_well_formed(ir: IR) -> None:
+    findings = ir.check()
+    if findings:
+        more = [f"and {len(findings) - 10} more"] if len(findings) > 10 else []
+        count = "1 fault" if len(findings) == 1 else f"{len(findings)} faults"
+        raise ExecutionError(
+            f"the program is not well-formed: {count}",
+            picture="\n".join([*map(str, findings[:10]), *more]),
+        )
 
 
 def _device(tensors: Any) -> torch.device | None:
