@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -26,7 +27,7 @@ from torch_ir.serde.encode import (
     encode_tensor,
     store_in_place,
 )
-from torch_ir.serde.explain import explain, unencodable
+from torch_ir.serde.explain import explain, first_place, is_unencodable
 from torch_ir.serde.faults import Fault, as_fault
 from torch_ir.serde.layout import document_bytes
 from torch_ir.serde.upgrades import upgrade
@@ -67,7 +68,7 @@ def encode_document(ir: IR, store: StoreConstant = store_in_place) -> bytes:
     try:
         return document_bytes(document)
     except (UnicodeEncodeError, ValueError) as error:
-        place = unencodable(msgspec.to_builtins(document))
+        place = first_place(msgspec.to_builtins(document), is_unencodable)
         raise Fault(place, f"the value cannot be written as JSON: {error}").error(
             "the IR"
         ) from None
@@ -129,18 +130,24 @@ def _hint(raw: bytes) -> str | None:
 def _plain(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except msgspec.ValidationError as error:
-        raise explain(error, None, Document) from None
+    except msgspec.ValidationError:
+        # numbers are all that can be wrong without types; Python's reader gives infinity for them
+        place = first_place(_python_json(raw), lambda value: value in (math.inf, -math.inf))
+        raise Fault(place, "a number is out of range") from None
+
+
+def _python_json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None
 
 
 def _with_python_numbers(raw: bytes) -> Any:
     """A document without a version whose only fault is the NaN and Infinity of Python's json."""
     if b"NaN" not in raw and b"Infinity" not in raw:
         return None
-    try:
-        document = json.loads(raw)
-    except ValueError:
-        return None
+    document = _python_json(raw)
     is_versioned = not isinstance(document, dict) or "format_version" in document
     return None if is_versioned else cast(Any, document)
 

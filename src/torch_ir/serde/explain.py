@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -83,28 +83,29 @@ def _replaced(document: Any, place: list[Step], value: object) -> object:
     return copy
 
 
-def unencodable(document: Any) -> str:
-    """The path of the first string or integer that JSON text cannot hold, or the empty string."""
+def first_place(document: Any, is_bad: Callable[[object], bool]) -> str:
+    """The path of the first key or value that is bad, or the empty string."""
     stack: list[tuple[str, Any]] = [("", document)]
     while stack:
         path, value = stack.pop()
         if isinstance(value, Mapping):
             items = cast(Mapping[str, Any], value).items()
-            bad = next((f'["{key!a}"]' for key, _ in items if not _is_encodable(key)), None)
+            bad = next((f'["{key!a}"]' for key, _ in items if is_bad(key)), None)
             if bad is not None:
                 return path + bad
             stack.extend(reversed([(path + key_path(key), item) for key, item in items]))
         elif isinstance(value, list):
             entries = enumerate(cast(list[Any], value))
             stack.extend(reversed([(f"{path}[{index}]", item) for index, item in entries]))
-        elif not _is_encodable(value):
+        elif is_bad(value):
             return path
     return ""
 
 
-def _is_encodable(value: object) -> bool:
+def is_unencodable(value: object) -> bool:
+    """Whether JSON text cannot hold a string or number: lone surrogates, endless digits."""
     try:
         msgspec.json.encode(value)
     except (UnicodeEncodeError, ValueError):
-        return False
-    return True
+        return True
+    return False
