@@ -12,17 +12,8 @@ from torch_ir.errors import SerializationError
 from torch_ir.ir import (
     IR,
     Constant,
-    Container,
-    FunctionRef,
-    Location,
-    Mutation,
     OpNode,
-    Signature,
-    SymbolRange,
-    SymExpr,
-    TensorLeaf,
     TensorMeta,
-    ValueLeaf,
 )
 from torch_ir.serde import (
     dumps,
@@ -34,38 +25,6 @@ from torch_ir.serde import (
     tensor_from_dict,
     tensor_to_dict,
 )
-
-
-def full_ir():
-    """An IR in which every field of the format occurs."""
-    x = TensorMeta("x", (SymExpr("s0"), 4), "float32")
-    y = TensorMeta("y", (SymExpr("s0"), 4), "float32", "y")
-    weight = TensorMeta("fc.weight", (4, 4), "float32")
-    where = Location("net.py", 3, "return self.fc(x)", "fc", "torch.nn.Linear")
-    attrs = {"p": 0.5, "k": [1, None, "s"], "z": 1j, "n": float("nan"), "body": FunctionRef("f")}
-    node = OpNode("y", "my.op.default", [x, x], [y], attrs, {"a": 0, "b": [1, None]}, where)
-    inputs = Container("tuple", [Container("tuple", [TensorLeaf("x")]), Container("dict")])
-    outputs = Container("my.Output", [TensorLeaf("y"), ValueLeaf(3)], context="{}")
-    return IR(
-        nodes=[node],
-        graph_inputs=[x],
-        graph_outputs=[y],
-        weights=[weight],
-        weight_name_mapping={"p_fc_weight": "fc.weight"},
-        constants={
-            "small": Constant.from_list([[1, 2]], "int64"),
-            "large": Constant("bfloat16", (3,), b"abcdef"),
-        },
-        model_name="Net",
-        pytorch_version="2.13.0",
-        symbols={"s0": SymbolRange(1, 8)},
-        functions={"f": IR([], [x], [x], [])},
-        mutations=[Mutation("x", y)],
-        signature=Signature(inputs, outputs),
-        dialect="aten",
-        weight_aliases={"head.weight": "fc.weight"},
-        metadata={"author": "me"},
-    )
 
 
 def refusal(document, name="m.json"):
@@ -122,7 +81,7 @@ def test_a_bomb_of_nesting(text):
     assert refusal(text).startswith("m.json: at $")
 
 
-def test_nesting_is_bounded_on_both_ways():
+def test_nesting_is_bounded_on_both_ways(full_ir):
     deep = 0
     for _ in range(100):
         deep = (deep,)
@@ -131,13 +90,13 @@ def test_nesting_is_bounded_on_both_ways():
         dumps(IR([OpNode("n", "my.op.default", [x], [], {"a": deep})], [x], [], []))
     message = "the document is nested too deeply (at most 64 levels)"
     assert str(caught.value) == f"the IR: at $.nodes[0].attrs.a: {message}"
-    document = ir_to_dict(full_ir())
+    document = ir_to_dict(full_ir)
     document["metadata"]["deep"] = json.loads("[" * 100 + "]" * 100)
     assert refusal(document) == "m.json: at $.metadata.deep" + "[0]" * 64 + f": {message}"
 
 
-def test_every_truncation_is_refused():
-    data = dumps(full_ir()).rstrip()
+def test_every_truncation_is_refused(full_ir):
+    data = dumps(full_ir).rstrip()
     for size in range(len(data)):
         refusal(data[:size])
 
@@ -202,8 +161,8 @@ def at(document, *steps):
     ],
     ids=str,
 )  # fmt: skip
-def test_the_message_names_the_place(steps, key, value, message):
-    document = ir_to_dict(full_ir())
+def test_the_message_names_the_place(full_ir, steps, key, value, message):
+    document = ir_to_dict(full_ir)
     at(document, *steps)[key] = value
     assert refusal(document).startswith(f"m.json: at {message}")
     with pytest.raises(SerializationError) as caught:
@@ -219,8 +178,8 @@ def places(value, steps=()):
             yield from places(item, (*steps, step))
 
 
-def test_any_field_of_another_type_is_refused_or_gives_an_ir():
-    document = json.loads(dumps(full_ir()))
+def test_any_field_of_another_type_is_refused_or_gives_an_ir(full_ir):
+    document = json.loads(dumps(full_ir))
     others = (None, True, -1, 2**70, 0.5, "", "x", [], [None], ["x"], {}, {"x": 1}, {"$expr": "1"})
     for steps in places(document):
         for other in others:
@@ -238,8 +197,8 @@ def test_any_field_of_another_type_is_refused_or_gives_an_ir():
                 again.check()
 
 
-def test_any_field_that_is_missing_is_refused_or_gives_an_ir():
-    document = json.loads(dumps(full_ir()))
+def test_any_field_that_is_missing_is_refused_or_gives_an_ir(full_ir):
+    document = json.loads(dumps(full_ir))
     for steps in places(document):
         if steps:
             changed = copy.deepcopy(document)
@@ -287,8 +246,8 @@ def test_dicts_that_are_no_documents(convert, value):
         convert(value)
 
 
-def test_a_dict_may_hold_what_json_cannot():
-    document = ir_to_dict(full_ir())
+def test_a_dict_may_hold_what_json_cannot(full_ir):
+    document = ir_to_dict(full_ir)
     document["nodes"][0]["attrs"].update(z=float("inf"), t=(1, 2))
     attrs = ir_from_dict(document).nodes[0].attrs
     assert attrs["z"] == float("inf")
@@ -298,8 +257,8 @@ def test_a_dict_may_hold_what_json_cannot():
 # -- saving --------------------------------------------------------------------------------------
 
 
-def test_what_a_file_cannot_hold_is_named():
-    ir = full_ir()
+def test_what_a_file_cannot_hold_is_named(full_ir):
+    ir = full_ir
     for changed, place in (
         (ir.replace(model_name="\ud800"), "$.model_name"),
         (ir.replace(metadata={"k": ("a", "\ud800")}), "$.metadata.k[1]"),
