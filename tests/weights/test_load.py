@@ -67,6 +67,15 @@ def test_safetensors_is_known_by_its_content(tmp_path, name):
     assert_same(load_weights(tmp_path / name))
 
 
+@pytest.mark.parametrize("start", [b"\x80\x02", b"PK"])
+def test_safetensors_whose_header_length_looks_like_another_format(tmp_path, start):
+    length = int.from_bytes(start, "little")
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(length)
+    content = length.to_bytes(8, "little") + header + bytes(4)
+    (tmp_path / "w.safetensors").write_bytes(content)
+    assert_same(load_weights(tmp_path / "w.safetensors"), {"a": torch.zeros(1)})
+
+
 @pytest.mark.parametrize("name", ["w.pt", "w.pth", "w.bin", "w", "w.ckpt"])
 @pytest.mark.parametrize("zipped", [True, False])
 def test_checkpoints_of_both_formats(tmp_path, name, zipped):

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
 from torch_ir.cli.options import input_option, require_torch
-from torch_ir.cli.progress import note, progress
+from torch_ir.cli.progress import held_back, note, progress
 
 if TYPE_CHECKING:
     from torch_ir.cli.tensors import InputSpec
@@ -74,5 +74,5 @@ def _from_code(
         built = prepared(target, inputs, meta=meta, seed=0)
         built.model.train(train)
     options: dict[str, Any] = {} if name is None else {"model_name": name}
-    with progress(f"extracting {target}"):
+    with progress(f"extracting {target}"), held_back():
         return extract_ir(built.model, built.args, kwargs=dict(built.kwargs) or None, **options)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import sys
+import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 
 import click
 
@@ -17,8 +20,23 @@ def progress(what: str) -> Generator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    with Console(file=sys.stderr).status(what):
         yield
+
+
+@contextmanager
+def held_back() -> Generator[None]:
+    """Hold back what torch writes to stderr; an error that follows says it better."""
+    held = io.StringIO()
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stderr(held), warnings.catch_warnings(record=True) as warned:
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+    click.echo(held.getvalue(), err=True, nl=False)
+    for text in dict.fromkeys(str(warning.message) for warning in warned):
+        note(text)
 
 
 def note(text: str) -> None:

@@ -9,6 +9,7 @@ import click
 from torch_ir.cli.files import STDIO, has_weights, read_ir, write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
+from torch_ir.errors import MissingWeightsError
 
 if TYPE_CHECKING:
     import torch
@@ -136,6 +137,11 @@ def _run(
     from torch_ir.executor import IRExecutor
 
     values = read_tensors(constants) if constants else None
-    with progress("running"):
-        results = IRExecutor(ir, weights, values).execute(tuple(inputs))
+    try:
+        with progress("running"):
+            results = IRExecutor(ir, weights, values).execute(tuple(inputs))
+    except MissingWeightsError as error:
+        raise MissingWeightsError(
+            error.message, remedy="Give --weights PATH, or --random-weights for a quick try."
+        ) from None
     return dict(zip(names_of_outputs(ir), results, strict=True))

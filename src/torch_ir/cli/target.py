@@ -65,7 +65,7 @@ def build(spec: str, *, meta: bool = False) -> Target:
         return Target(found)
     if not callable(found):
         raise TargetError(
-            f"{spec} is a {type(found).__name__}, not a model",
+            f"{spec} is no model but of type {type(found).__name__}",
             remedy="Name a callable. " + _RETURNS,
         )
     return _target(_call(cast(Callable[[], Any], found), spec, meta), spec)

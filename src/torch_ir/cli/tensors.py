@@ -75,14 +75,22 @@ def make_inputs(
 def random_tensor(
     shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
 ) -> torch.Tensor:
-    """Normal numbers; for integers 0 or 1, which are indices into every table; for bool either."""
-    size = tuple(shape)
-    if dtype.is_complex:
-        parts = torch.randn((*size, 2), generator=generator)
-        return torch.view_as_complex(parts).to(dtype)
-    if dtype.is_floating_point:
-        return torch.randn(size, generator=generator).to(dtype)
-    return torch.randint(0, 2, size, generator=generator).to(dtype)
+    """Normal numbers; for integers 0 or 1, which are indices into every table; for bool either.
+
+    Raises:
+        InputError: There is not the memory for it.
+    """
+    try:
+        if dtype.is_complex:
+            parts = torch.randn((*shape, 2), generator=generator)
+            return torch.view_as_complex(parts).to(dtype)
+        if dtype.is_floating_point:
+            return torch.randn(tuple(shape), generator=generator).to(dtype)
+        return torch.randint(0, 2, tuple(shape), generator=generator).to(dtype)
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(
+            f"a random tensor of shape {list(shape)} cannot be made: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:
@@ -93,10 +101,10 @@ def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:
 
 def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, meta.dtype)
-    shape = sizes(meta, {})
+    values = random_tensor(sizes(meta, {}), torch.float32, generator)
     if dtype.is_floating_point or dtype.is_complex:
-        return (torch.rand(shape, generator=generator) / 10).to(dtype)
-    return torch.zeros(shape, dtype=dtype)
+        return (values.sigmoid() / 10).to(dtype)
+    return torch.zeros_like(values, dtype=dtype)
 
 
 def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:

@@ -36,12 +36,13 @@ def detect(file: Path) -> Format:
         ) from None
     if not start:
         raise WeightLoadError(f"{file} is empty", remedy="Write or download the weights again.")
+    # first safetensors, whose length of the header may begin with any bytes; it is less than 2**32
+    if start[4:9] == b"\0\0\0\0{":
+        return Format.SAFETENSORS
     if start.startswith(b"PK"):
         return _zip_format(file)
     if start.startswith(b"\x80"):
         return Format.CHECKPOINT
-    if len(start) > 8 and start[8:9] == b"{":
-        return Format.SAFETENSORS
     what = _other_kind(start)
     raise WeightLoadError(
         f"{file} is not a weights file{f': it is {what}' if what else ''}", remedy=SUPPORTED
