@@ -57,7 +57,7 @@ def test_documents_and_files_give_back_the_ir(tmp_path_factory, ir):
         assert load(path) == ir
 
 
-@quick
+@settings(quick, max_examples=20)
 @given(arbitrary_irs())
 def test_the_order_of_mappings_changes_no_byte(tmp_path_factory, ir):
     if not is_storable(ir_to_dict(ir)):
@@ -109,7 +109,7 @@ def test_constants_and_weights_keep_every_bit(tmp_path_factory, constant, weight
     assert loads(dumps(ir)).constants["c"].tobytes() == constant.tobytes()
 
 
-@quick
+@settings(quick, max_examples=40)
 @given(st.one_of(well_formed_irs(), arbitrary_irs()))
 def test_the_published_schema_accepts_what_is_written(schema, ir):
     if is_storable(ir_to_dict(ir)):

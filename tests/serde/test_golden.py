@@ -1,0 +1,42 @@
+"""Files of every released format version load to the same value forever.
+
+The documents and archives here are never written anew: a change of the format gets a new version,
+a new folder, and a step in ``torch_ir.serde.upgrades``. Only ``full.ir``, their text, follows
+a change of the printer.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from torch_ir.ir import IR
+from torch_ir.serde import FORMAT_VERSION, dumps, load, read_archive_weights
+from torch_ir.serde.upgrades import UPGRADES
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FILES = sorted(path for path in GOLDEN.glob("v*/*") if path.suffix in (".json", ".tir"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_released_file_loads_to_the_same_value(path, full_ir):
+    ir = load(path)
+    assert ir == full_ir
+    assert str(ir) == path.with_name("full.ir").read_text()
+
+
+def test_the_weights_of_a_released_archive():
+    weights = read_archive_weights(GOLDEN / "v1/full.tir")
+    assert weights["fc.weight"].tolist() == np.arange(16.0).reshape(4, 4).tolist()
+
+
+def test_every_version_has_golden_files_and_a_step_to_the_next():
+    versions = [f"v{version}" for version in range(1, FORMAT_VERSION + 1)]
+    assert sorted({path.parent.name for path in FILES}) == versions
+    assert sorted(UPGRADES) == list(range(FORMAT_VERSION))
+
+
+def test_the_present_version_is_still_written_the_same(full_ir):
+    path = GOLDEN / f"v{FORMAT_VERSION}/full.json"
+    assert dumps(full_ir) == path.read_bytes()
+    assert isinstance(IR.load(path), IR)
