@@ -5,7 +5,8 @@ Names are loaded when they are first used: importing this package imports neithe
 Example:
     >>> from torch_ir import parse
     >>> ir = parse('''
-    ... graph Relu(%x: f32[2, 3]) {
+    ... ir "Relu" {
+    ...   input %x: f32[2, 3]
     ...   %y: f32[2, 3] = aten.relu.default(%x)
     ...   return %y
     ... }
