@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "deep.json")
         ir.save(path)
-        cli = (python, "-m", "torch_ir.cli")
+        cli = (python, "-m", "torch_ir")
         report(
             f"the command line on {len(ir.nodes)} nodes, as a whole process "
             "(target: info below 500 ms)",

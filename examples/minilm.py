@@ -138,7 +138,8 @@ def run(out: Path, console: Console) -> bool:
         report = torch_ir.verify(loaded, live, inputs, every_node=True)
 
     (out / "minilm.ir").write_text(f"{ir}\n")
-    (out / "minilm.mmd").write_text(torch_ir.ir_to_mermaid(ir, max_nodes=len(ir.nodes), include_weights=False))
+    diagram = torch_ir.ir_to_mermaid(ir, max_nodes=len(ir.nodes), include_weights=False)
+    (out / "minilm.mmd").write_text(diagram)
     show(console, step, start, ir, out)
     show_similarity(console, embeddings)
     equal = same_bits(embeddings, expected)

@@ -25,9 +25,8 @@ def oversized(name: str, source: str) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES:
-                yield (
-                    f"{name}:{node.lineno}: {node.name} has {lines} lines, the limit is {FUNCTION_LINES}"
-                )
+                where = f"{name}:{node.lineno}: {node.name}"
+                yield f"{where} has {lines} lines, the limit is {FUNCTION_LINES}"
 
 
 def main() -> int:

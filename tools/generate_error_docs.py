@@ -1,6 +1,6 @@
 """Write ``docs/errors.md`` from the docstrings in ``torch_ir.errors``.
 
-Usage: ``python tools/generate_error_docs.py``; with ``--check``, exit 1 if the page is out of date.
+Usage: ``python tools/generate_error_docs.py``; with ``--check``, exit 1 if it is out of date.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ INTRODUCTION = """\
 
 # Errors
 
-Every error of this package is a `torch_ir.errors.TorchIRError`. Its message is a sentence that says
-what is wrong and where, a picture of the place when there is one, and the remedy. `error.code` is the
-stable name under which it stands here; `error.message`, `error.picture` and `error.remedy` are the
-parts. The command line prints the message without a traceback (`--traceback` shows it) and exits with 1.
+Every error of this package is a `torch_ir.errors.TorchIRError`. Its message is a sentence (what is
+wrong, and where), a picture of the place when there is one, and the remedy: `error.message`,
+`error.picture` and `error.remedy`. `error.code` is the stable name under which it stands here. The
+command line prints the message and exits with 1; `--traceback` shows where it was raised.
 """
 
 
@@ -42,7 +42,7 @@ def section(kind: type[errors.TorchIRError]) -> str:
 
 
 def markdown(docstring: str) -> str:
-    """A Google-style docstring as Markdown: roles and double backticks become code, sections bold."""
+    """A Google-style docstring as Markdown: roles and double backticks become code."""
     text = docstring.replace(":class:", "").replace(":meth:", "").replace("``", "`")
     lines: list[str] = []
     for line in text.splitlines():
