@@ -1,7 +1,8 @@
-"""Hypothesis strategies for IRs: well-formed ones, and anything that the data model can construct."""
+"""Hypothesis strategies for IRs: well-formed ones, and anything that can be constructed."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -31,16 +32,34 @@ from torch_ir.ir import (
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.values import LAYOUTS, MEMORY_FORMATS
 
-# -- leaves ----------------------------------------------------------------------------------------------
+# -- leaves ---------------------------------------------------------------------------------------
 
-any_text = st.text(
-    st.characters(), max_size=6
-)  # surrogates, controls and unassigned code points included
+any_text = st.text(st.characters(), max_size=6)  # surrogates, controls, unassigned code points
 plain_names = st.from_regex(r"[a-z][a-z0-9_]{0,5}(\.[0-9])?", fullmatch=True)
 tricky_names = st.sampled_from(
-    ["", "none", "None", "True", "of", "from", "as", "value", "device", "dict", "a b", 'a"b', "a\nb", "\\", "0", "1x", ".", "a.", "a.00",
-     "%x", "@x", "#", "# a", "sha256", "bytes", "inf", "nan", "torch.float32", "f32[2]", "\u2028", "\ud800", "é", "return", "}", "s0", "keys"]
-)  # fmt: skip
+    # words of the grammar, things that look like other tokens, and what does not print
+    [
+        *[
+            "none",
+            "None",
+            "True",
+            "of",
+            "from",
+            "as",
+            "value",
+            "device",
+            "dict",
+            "return",
+            "keys",
+            "inf",
+            "nan",
+            "s0",
+            "sha256",
+        ],
+        *["bytes", "torch.float32", "f32[2]", "%x", "@x", "#", "}", "0", "1x", ".", "a.", "a.00"],
+        *["", "a b", 'a"b', "a\nb", "\\", "# a", "\u2028", "\ud800", "é"],
+    ]
+)
 any_names = st.one_of(
     plain_names, st.sampled_from(["x", "y", "y.0", "y.1", "w"]), tricky_names, any_text
 )
@@ -48,6 +67,7 @@ dtypes = st.sampled_from(sorted(DTYPES))
 symbols = st.sampled_from(["s0", "s1", "u0", "s77"])
 
 
+@cache
 def sym_exprs() -> st.SearchStrategy[SymExpr]:
     """Expressions of a few symbols, integers and conditions."""
     atoms = st.one_of(symbols, st.integers(0, 20).map(str))
@@ -73,6 +93,7 @@ def sym_exprs() -> st.SearchStrategy[SymExpr]:
     return st.one_of(numbers, numbers, conditions).map(SymExpr)
 
 
+@cache
 def dims() -> st.SearchStrategy[Dim]:
     """Dimensions: mostly small ints, some expressions that are not constants."""
     expressions = st.one_of(
@@ -81,6 +102,7 @@ def dims() -> st.SearchStrategy[Dim]:
     return st.one_of(st.integers(0, 8), st.integers(0, 8), expressions, st.just(2**63))
 
 
+@cache
 def shapes(max_size: int = 3) -> st.SearchStrategy[tuple[Dim, ...]]:
     """Shapes with symbolic dimensions here and there."""
     return st.lists(dims(), max_size=max_size).map(tuple)
@@ -91,6 +113,7 @@ def floats() -> st.SearchStrategy[float]:
     return st.floats()
 
 
+@cache
 def attributes(leaf_text: st.SearchStrategy[str] = any_text) -> st.SearchStrategy[Any]:
     """Every kind of attribute value, nested."""
     leaves = st.one_of(
@@ -114,7 +137,7 @@ def attributes(leaf_text: st.SearchStrategy[str] = any_text) -> st.SearchStrateg
 
 @st.composite
 def constants(draw: st.DrawFn, max_dim: int = 4) -> Constant:
-    """Constants of every element type from arbitrary bytes, NaN payloads included; empty, 0-d and large ones."""
+    """Constants of every element type from arbitrary bytes: NaN payloads, empty, 0-d, large."""
     dtype = draw(dtypes)
     shape = tuple(draw(st.lists(st.integers(0, max_dim), max_size=3)))
     size = DTYPES[dtype].itemsize
@@ -127,6 +150,7 @@ def constants(draw: st.DrawFn, max_dim: int = 4) -> Constant:
     return Constant(dtype, shape, (pattern * size)[:size])
 
 
+@cache
 def locations(text: st.SearchStrategy[str] = any_text) -> st.SearchStrategy[Location]:
     """Ordinary source locations and odd ones."""
     ordinary = st.builds(
@@ -141,6 +165,7 @@ def locations(text: st.SearchStrategy[str] = any_text) -> st.SearchStrategy[Loca
     return st.one_of(ordinary, odd)
 
 
+@cache
 def trees(names: st.SearchStrategy[str] = any_names) -> st.SearchStrategy[Tree]:
     """Structures: builtin containers, registered classes, tensor and value leaves."""
     leaf_values = attributes()
@@ -177,7 +202,7 @@ def trees(names: st.SearchStrategy[str] = any_names) -> st.SearchStrategy[Tree]:
     return st.recursive(leaves, containers, max_leaves=6)
 
 
-# -- arbitrary IRs ---------------------------------------------------------------------------------------
+# -- arbitrary IRs --------------------------------------------------------------------------------
 
 
 @st.composite
@@ -260,7 +285,7 @@ def arbitrary_nodes(draw: st.DrawFn, metas: st.SearchStrategy[TensorMeta]) -> Op
 
 @st.composite
 def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
-    """Any IR that can be constructed, mostly ill-formed: dangling and lying references, names defined twice."""
+    """Any IR, mostly ill-formed: dangling and lying references, names defined twice."""
     pool = draw(st.lists(tensor_metas(), min_size=1, max_size=4))
     metas = st.one_of(st.sampled_from(pool), st.sampled_from(pool), tensor_metas())
     keys = st.one_of(st.sampled_from([meta.name for meta in pool]), any_names)
@@ -292,11 +317,11 @@ def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
     )
 
 
-# -- well-formed IRs -------------------------------------------------------------------------------------
+# -- well-formed IRs ------------------------------------------------------------------------------
 
 
 class _Builder:
-    """A well-formed graph of float32 matrices [rows, 4] with the values that nodes may use so far."""
+    """A well-formed graph of float32 matrices [rows, 4], and what nodes may use so far."""
 
     def __init__(self, draw: st.DrawFn, rows: list[Dim]):
         self.draw = draw
@@ -379,7 +404,7 @@ class _Builder:
 
 @st.composite
 def well_formed_irs(draw: st.DrawFn, max_nodes: int = 8, *, symbolic: bool = True) -> IR:
-    """IRs without a finding: single assignment, everything defined before use, shapes and dtypes true."""
+    """IRs without a finding: single assignment, definition before use, true metadata."""
     sizes: st.SearchStrategy[Dim] = st.integers(1, 5)
     rows = draw(
         st.lists(
@@ -417,7 +442,7 @@ def well_formed_irs(draw: st.DrawFn, max_nodes: int = 8, *, symbolic: bool = Tru
 
 
 def rename_values(ir: IR, prefix: str = "v") -> IR:
-    """The same program with every value and node named anew; keys, functions and symbols keep their names."""
+    """The same program with every value and node named anew; keys, functions, symbols stay."""
     from torch_ir.ir.tree import map_names
 
     new: dict[str, str] = {}

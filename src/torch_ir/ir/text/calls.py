@@ -1,8 +1,9 @@
 """The arguments of an operator call as text, in both directions.
 
-Tensors stand first, by position, as long as they are the leading arguments of the schema; everything else is
-``name=value``. The text and the node agree on one canonical order of arguments (the schema's, then the rest), and a
-node whose inputs are not exactly its references in that order lists them: ``aten.add.Tensor(#0, #0) of [%x]``.
+Tensors stand first, by position, as long as they are the leading arguments of the schema;
+everything else is ``name=value``. The text and the node agree on one canonical order of arguments
+(the schema's, then the rest), and a node whose inputs are not exactly its references in that order
+lists them: ``aten.add.Tensor(#0, #0) of [%x]``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _indices(slots: Slots) -> list[int]:
     return [] if slots is None else [slots]
 
 
-# -- from a node to text ---------------------------------------------------------------------------------
+# -- from a node to text --------------------------------------------------------------------------
 
 Refer: TypeAlias = Callable[[TensorMeta], str]
 
@@ -79,7 +80,7 @@ def spell_call(node: OpNode, refer: Refer) -> str:
 def _order(
     op_type: str, operands: Mapping[str, Slots], attrs: Mapping[str, Attribute]
 ) -> list[str]:
-    """The arguments in canonical order: as in the schema, then tensors by first input, then the rest by name."""
+    """Canonical order: as in the schema, then tensors by first input, then the rest by name."""
     ranks = _ranks(op_type)
 
     def key(name: str) -> tuple[int, int, str]:
@@ -145,12 +146,12 @@ def _spell_operand(
     return f"{mark}[{', '.join(items)}]"
 
 
-# -- from text to a node ---------------------------------------------------------------------------------
+# -- from text to a node --------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Reference:
-    """A tensor as it stands in the text: short, in full (``meta``), or by the number of an input."""
+    """A tensor as the text has it: short, in full (``meta``), or by the number of an input."""
 
     line: Line
     at: int
@@ -176,7 +177,8 @@ class Call:
         operands: Arguments that are tensors, in order of the text.
         attrs: The other arguments.
         inputs: The inputs, where they are listed.
-        is_bound: False for ``op(*[%x, %y])``, where it is not said which argument takes which tensor.
+        is_bound: False for ``op(*[%x, %y])``, where it is not said which argument takes which
+            tensor.
     """
 
     op_type: str
@@ -246,15 +248,16 @@ def _read_arguments(
 
 def _name_at(line: Line, op_type: str, position: int) -> str:
     arguments = _arguments(op_type)
-    if not arguments:
+    if lookup(op_type) is None:
         raise line.error(
             f"the arguments of {op_type} are not known, so they cannot be given by position",
             remedy="Write name=value, or *[%x, %y] for tensors alone.",
         )
     if position >= len(arguments) or arguments[position].keyword_only:
         count = next((i for i, a in enumerate(arguments) if a.keyword_only), len(arguments))
+        plural = "" if count == 1 else "s"
         raise line.error(
-            f"{op_type} takes {count} arguments by position", remedy=str(lookup(op_type))
+            f"{op_type} takes {count} argument{plural} by position", remedy=str(lookup(op_type))
         )
     return arguments[position].name
 
@@ -292,7 +295,7 @@ def _read_list(line: Line, read_reference: ReadReference) -> object:
 
 
 def _positional(value: object) -> object:
-    """What a value means in the place of a tensor: None is no tensor, a list is a list of tensors."""
+    """A value in the place of a tensor: None is no tensor, a list is a list of tensors."""
     if value is None:
         return _NO_TENSOR
     return (

@@ -1,8 +1,8 @@
 """The values of a small constant as text, in both directions, without NumPy.
 
-A value is written in the fewest digits that give back its bytes. Where numbers cannot say the bytes (a NaN with a
-payload, an element type without numbers here) the bytes are written in hexadecimal, and a large constant is named by
-the hash of its bytes.
+A value is written in the fewest digits that give back its bytes. Where numbers cannot say the
+bytes (a NaN with a payload, an element type without numbers here) the bytes are written in
+hexadecimal, and a large constant is named by the hash of its bytes.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def _flatten(values: Attribute, shape: Sequence[int], where: str) -> Iterator[An
         yield from _flatten(item, shape[1:], where)
 
 
-# -- numbers and bytes -----------------------------------------------------------------------------------
+# -- numbers and bytes ----------------------------------------------------------------------------
 
 
 def _decode(dtype: str, raw: bytes) -> list[Any] | None:
-    """Python numbers in the fewest digits that give the bytes back, or None if there are none for this dtype."""
+    """Numbers in the fewest digits that give the bytes back; None if the dtype has none."""
     if part := _COMPLEX.get(dtype):
         parts = cast(list[float], _decode(part, raw))
         return [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]

@@ -38,7 +38,7 @@ class Run:
 
 
 def runs(ir: IR, depth: int) -> Iterator[Run | OpNode]:
-    """The nodes with each run of one module at that depth folded; nodes of the root stay as they are.
+    """The nodes, each run of one module at that depth folded; nodes of the root stay.
 
     Raises:
         InvalidIRError: The depth is less than 1.
@@ -71,7 +71,7 @@ def _module(node: OpNode, depth: int) -> str:
 
 
 def _last_uses(ir: IR) -> dict[str, int]:
-    """The number of the last node that takes each value; beyond the last node for what the graph returns or writes."""
+    """The last node that takes each value; one more than all for what the graph gives back."""
     uses = {meta.name: index for index, node in enumerate(ir.nodes) for meta in node.inputs}
     kept = [*ir.graph_outputs, *(mutation.value for mutation in ir.mutations)]
     return uses | {meta.name: len(ir.nodes) for meta in kept}

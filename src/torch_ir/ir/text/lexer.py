@@ -1,7 +1,8 @@
-"""Tokens of IR text: one regular expression, names and strings in both directions, and a line that can point at a token.
+"""Tokens of IR text: the expression that finds them, names and strings, and a line with a caret.
 
-Every statement of IR text is one line. A line is split into tokens by one expression that always makes progress and
-never looks at a character more than a few times, so that hostile text costs no more than its length.
+Every statement of IR text is one line. A line is split into tokens by one expression that always
+makes progress and never looks at a character more than a few times, so that hostile text costs no
+more than its length.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _SPELLED_ESCAPES = {value: f"\\{key}" for key, value in _SIMPLE_ESCAPES.items()}
 _NOT_BARE = frozenset({"None", "none"})
 
 MAX_DECIMAL_BITS = 4096
-"""Integers of more bits are written in hexadecimal, which Python reads and writes at any length."""
+"""Integers of more bits are written in hexadecimal, which Python reads at any length."""
 
 PICTURE_WIDTH = 120
 
 
 class Line:
-    """One line of IR text as tokens, with a position; the empty string stands behind the last token."""
+    """One line as tokens, with a position; the empty string stands behind the last token."""
 
     __slots__ = ("at", "comment", "number", "text", "tokens")
 
@@ -132,7 +133,7 @@ class Line:
         return end, end + 1
 
 
-# -- names and strings -----------------------------------------------------------------------------------
+# -- names and strings ----------------------------------------------------------------------------
 
 
 def quote(text: str) -> str:
@@ -188,7 +189,7 @@ def _unescape(line: Line, match: re.Match[str]) -> str:
     elif match[4] in _SIMPLE_ESCAPES:
         return _SIMPLE_ESCAPES[match[4]]
     raise line.error(
-        f"{match[0]!r} is not an escape",
+        f"{match[0]} is not an escape",
         at=line.at - 1,
         remedy='The escapes are \\n, \\r, \\t, \\", \\\\, \\xhh, \\uhhhh and \\Uhhhhhhhh.',
     )
@@ -255,7 +256,7 @@ def read_string(line: Line, what: str) -> str:
     return unquote(line, token)
 
 
-# -- integers --------------------------------------------------------------------------------------------
+# -- integers -------------------------------------------------------------------------------------
 
 
 def spell_int(value: int) -> str:

@@ -1,7 +1,7 @@
 """A node's location as the trailing comment of its line, in both directions.
 
-``# net.py:9 in fc1 (torch.nn.modules.linear.Linear): x = self.fc1(x)`` where that reads back as the same location,
-else the same with every part in quotes. Any other comment is a comment.
+``# net.py:9 in fc1 (torch.nn.modules.linear.Linear): x = self.fc1(x)`` where that reads back as
+the same location, else the same with every part in quotes. Any other comment is a comment.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _QUOTED = re.compile(
     rf"({_STRING}):(-?(?:0x[0-9a-f]+|\d+)) in ({_STRING}) \(({_STRING})\): ({_STRING})", re.ASCII
 )
-_WITHIN = r"in (?:(?P<{0}>[\w.]+)(?: \((?P<{1}>[\w.<>]+)\))?|\((?P<{2}>[\w.<>]+)\))"
 _FILE = re.compile(
-    rf"(?P<file>[^\s\"].*?):(?P<line>\d+)(?: {_WITHIN.format('module', 'kind', 'root')})?(?:: (?P<code>.+))?",
+    r"(?P<file>[^\s\"].*?):(?P<line>\d+)"
+    r"(?: in (?:(?P<module>[\w.]+)(?: \((?P<kind>[\w.<>]+)\))?|\((?P<root>[\w.<>]+)\)))?"
+    r"(?:: (?P<code>.+))?",
     re.ASCII,
 )
 _MODULE = re.compile(

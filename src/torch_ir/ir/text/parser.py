@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.symbols import Dim
-from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
+from torch_ir.ir.tensor import Constant, TensorMeta, as_constant, type_text
 from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
 from torch_ir.ir.text.constants import constant_from_values
 from torch_ir.ir.text.lexer import (
@@ -26,12 +26,15 @@ from torch_ir.ir.text.locations import read_location
 from torch_ir.ir.text.printer import derived_name, result_index
 from torch_ir.ir.text.scope import Scope
 from torch_ir.ir.text.trees import read_tree
-from torch_ir.ir.text.values import read_type, read_value, spell_type
+from torch_ir.ir.text.values import read_type, read_value
 from torch_ir.ir.tree import Signature
 from torch_ir.ir.values import Attribute, FrozenDict
 
 MAX_FUNCTIONS = 100
 """How deep functions may nest."""
+
+MAX_COMPARED = 200
+"""Names up to this length are compared when the closest one is looked for."""
 
 _NODE_PRODUCER = object()
 
@@ -41,13 +44,14 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
 
     Args:
         text: What ``str(ir)`` gives, or hand-written text of the same grammar (``docs/text.md``).
-        constants: Values for the constants that the text names by hash only, by key; those of a function by the
-            function's name and the key, ``"body/idx"``. Each a Constant, a ``torch.Tensor`` or a NumPy array.
-            Constants without values here stay without data, and are equal to those with data.
+        constants: Values for the constants that the text names by hash only, by key; those of a
+            function by the function's name and the key, ``"body/idx"``. Each a Constant, a
+            ``torch.Tensor`` or a NumPy array. Constants without values here stay without data, and
+            are equal to those with data.
 
     Raises:
-        ParseError: The text is not IR text (the message shows the line), or a value given in ``constants`` is not the one
-            that the text names.
+        ParseError: The text is not IR text (the message shows the line), or a value given in
+            ``constants`` is not the one that the text names.
 
     Example:
         >>> ir = parse('''
@@ -60,6 +64,8 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
         >>> ir.nodes[0].operands, parse(str(ir)) == ir
         ({'self': 0, 'other': 1}, True)
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise ParseError(f"IR text is a str, got {type(text).__name__}")
     reader = _Reader(constants or {})
     for number, raw in enumerate(text.split("\n"), 1):
         line = Line(number, raw, TOKEN.findall(raw))
@@ -85,7 +91,7 @@ class _Graph:
         self.inputs: list[TensorMeta] = []
         self.mutations: list[tuple[Reference, Reference]] = []
         self.nodes: list[tuple[str, Call, tuple[TensorMeta, ...], Location | None]] = []
-        self.returned: list[Reference] = []
+        self.returned: list[Reference] | None = None
 
     def build(self) -> IR:
         """The IR, with every reference looked up."""
@@ -108,7 +114,7 @@ class _Graph:
         return IR(
             nodes=tuple(nodes),
             graph_inputs=tuple(self.inputs),
-            graph_outputs=tuple([resolve(reference) for reference in self.returned]),
+            graph_outputs=tuple([resolve(reference) for reference in self.returned or ()]),
             weights=tuple(self.weights),
             weight_name_mapping=FrozenDict(self.names),
             constants=FrozenDict(self.constants),
@@ -123,6 +129,13 @@ class _Graph:
         )
 
 
+def _closest(name: str, names: Iterable[str]) -> str:
+    """The closest names; comparing very long ones would take too long."""
+    if len(name) > MAX_COMPARED:
+        return ""
+    return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])
+
+
 def _refuse(reference: Reference, scope: Scope) -> TensorMeta:
     if reference.mark == "#":
         raise reference.line.error(
@@ -135,12 +148,12 @@ def _refuse(reference: Reference, scope: Scope) -> TensorMeta:
         raise reference.line.error(
             f"there is no weight or constant {name}",
             at=reference.at,
-            remedy=did_you_mean(reference.name, scope.keys),
+            remedy=_closest(reference.name, scope.keys),
         )
     raise reference.line.error(
         f"{name} is not defined",
         at=reference.at,
-        remedy=did_you_mean(reference.name, [*scope.values, *scope.external])
+        remedy=_closest(reference.name, [*scope.values, *scope.external])
         or f"A value without definition is written with its type, as in {name}: f32[2].",
     )
 
@@ -162,9 +175,7 @@ class _Reader:
         token = line.next
         if not self.open:
             self._open(line)
-        elif token[0] == "%":
-            self._node(line)
-        elif line.tokens[1] == ":":
+        elif token[0] == "%" or line.tokens[1] == ":":
             self._node(line)
         elif token == "}":
             line.take()
@@ -198,12 +209,11 @@ class _Reader:
     def _open(self, line: Line) -> None:
         if self.result is not None:
             raise line.error("the text goes on behind the end of the IR")
-        if line.next != "ir":
+        if not line.accept("ir"):
             raise line.error(
                 f"expected an IR, got {line.next!r:.60}",
                 remedy='The text begins with: ir "name" {',
             )
-        line.take()
         name = read_string(line, "the name of the model") if line.next != "{" else ""
         line.expect("{")
         line.end()
@@ -217,7 +227,7 @@ class _Reader:
         else:
             self.result = ir
 
-    # -- nodes -------------------------------------------------------------------------------------------
+    # -- nodes ------------------------------------------------------------------------------------
 
     def _node(self, line: Line) -> None:
         results: list[tuple[str, str, tuple[Dim, ...], object, int | None]] = []
@@ -265,21 +275,21 @@ class _Reader:
         node = None if producer is _NODE_PRODUCER else producer
         return TensorMeta(name, shape, dtype, node, index or 0)  # type: ignore[arg-type]  # str or None by now
 
-    # -- other statements --------------------------------------------------------------------------------
+    # -- other statements -------------------------------------------------------------------------
 
-    def _torch(self, line: Line, graph: _Graph) -> None:
+    def read_torch(self, line: Line, graph: _Graph) -> None:
         self._once(line, graph, "pytorch_version", read_string(line, "a version"))
 
-    def _dialect(self, line: Line, graph: _Graph) -> None:
+    def read_dialect(self, line: Line, graph: _Graph) -> None:
         self._once(line, graph, "dialect", read_string(line, "a dialect"))
 
-    def _signature(self, line: Line, graph: _Graph) -> None:
+    def read_signature(self, line: Line, graph: _Graph) -> None:
         inputs = read_tree(line)
         line.expect("->")
         self._once(line, graph, "signature", Signature(inputs, read_tree(line)))
 
     def _once(self, line: Line, graph: _Graph, name: str, value: object) -> None:
-        self._new(line, graph.fields, name, f"the {line.tokens[0]} of the graph", 0)
+        self._new(line, graph.fields, name, line.tokens[0], 0)
         graph.fields[name] = value
 
     def _new(
@@ -288,7 +298,7 @@ class _Reader:
         if name in known:
             raise line.error(f"{what} is given twice", at=at)
 
-    def _symbol(self, line: Line, graph: _Graph) -> None:
+    def read_symbol(self, line: Line, graph: _Graph) -> None:
         name = read_word(line, "a symbol")
         self._new(line, graph.symbols, name, f"the symbol {name}")
         line.expect(":")
@@ -299,7 +309,7 @@ class _Reader:
         except InvalidIRError as error:
             raise line.error(error.message, at=3) from None
 
-    def _weight(self, line: Line, graph: _Graph) -> None:
+    def read_weight(self, line: Line, graph: _Graph) -> None:
         key = read_sigil(line, "@", "a weight")
         line.expect(":")
         graph.weights.append(self._meta(line, key))
@@ -317,7 +327,7 @@ class _Reader:
             if not line.accept(","):
                 return
 
-    def _constant(self, line: Line, graph: _Graph) -> None:
+    def read_constant(self, line: Line, graph: _Graph) -> None:
         key = read_sigil(line, "@", "a constant")
         self._new(line, graph.constants, key, f"the constant @{key}")
         line.expect(":")
@@ -363,34 +373,34 @@ class _Reader:
             raise line.error(
                 f"the value given for @{path} is another one",
                 at=len(line.tokens) - 2,
-                remedy=f"It is {spell_type(value.dtype, value.shape)} with sha256:{value.digest()}.",
+                remedy=f"It is a {type_text(value)} with sha256:{value.digest()}.",
             )
         return value
 
-    def _name(self, line: Line, graph: _Graph) -> None:
+    def read_name(self, line: Line, graph: _Graph) -> None:
         name = read_sigil(line, "%", "a name")
         self._new(line, graph.names, name, f"the name %{name}")
         line.expect("=")
         graph.names[name] = read_sigil(line, "@", "a weight or constant")
 
-    def _alias(self, line: Line, graph: _Graph) -> None:
+    def read_alias(self, line: Line, graph: _Graph) -> None:
         alias = read_sigil(line, "@", "a weight")
         self._new(line, graph.aliases, alias, f"the alias @{alias}")
         line.expect("=")
         graph.aliases[alias] = read_sigil(line, "@", "a weight")
 
-    def _metadata(self, line: Line, graph: _Graph) -> None:
+    def read_metadata(self, line: Line, graph: _Graph) -> None:
         key = read_string(line, "a key")
         self._new(line, graph.metadata, key, f"the metadata {key!r}")
         line.expect("=")
         graph.metadata[key] = read_value(line)
 
-    def _mutate(self, line: Line, graph: _Graph) -> None:
+    def read_mutate(self, line: Line, graph: _Graph) -> None:
         target = self._reference(line)
         line.expect("=")
         graph.mutations.append((target, self._reference(line)))
 
-    def _function(self, line: Line, graph: _Graph) -> None:
+    def read_function(self, line: Line, graph: _Graph) -> None:
         name = read_sigil(line, "&", "a function")
         self._new(line, graph.functions, name, f"the function &{name}")
         if len(self.open) > MAX_FUNCTIONS:
@@ -400,14 +410,15 @@ class _Reader:
         line.end()
         self.open.append(_Graph(line, title, name))
 
-    def _input(self, line: Line, graph: _Graph) -> None:
+    def read_input(self, line: Line, graph: _Graph) -> None:
         name = read_sigil(line, "%", "an input")
         line.expect(":")
         graph.inputs.append(self._meta(line, name))
 
-    def _return(self, line: Line, graph: _Graph) -> None:
-        if graph.returned:
-            raise line.error("the graph returns twice", at=0)
+    def read_return(self, line: Line, graph: _Graph) -> None:
+        if graph.returned is not None:
+            raise line.error("return is given twice", at=0)
+        graph.returned = []
         while line.next:
             if graph.returned:
                 line.expect(",")
@@ -415,19 +426,19 @@ class _Reader:
 
 
 _STATEMENTS: dict[str, Callable[[_Reader, Line, _Graph], None]] = {
-    "torch": _Reader._torch,
-    "dialect": _Reader._dialect,
-    "symbol": _Reader._symbol,
-    "weight": _Reader._weight,
-    "constant": _Reader._constant,
-    "name": _Reader._name,
-    "alias": _Reader._alias,
-    "metadata": _Reader._metadata,
-    "mutate": _Reader._mutate,
-    "signature": _Reader._signature,
-    "func": _Reader._function,
-    "input": _Reader._input,
-    "return": _Reader._return,
+    "torch": _Reader.read_torch,
+    "dialect": _Reader.read_dialect,
+    "symbol": _Reader.read_symbol,
+    "weight": _Reader.read_weight,
+    "constant": _Reader.read_constant,
+    "name": _Reader.read_name,
+    "alias": _Reader.read_alias,
+    "metadata": _Reader.read_metadata,
+    "mutate": _Reader.read_mutate,
+    "signature": _Reader.read_signature,
+    "func": _Reader.read_function,
+    "input": _Reader.read_input,
+    "return": _Reader.read_return,
 }
 
 
@@ -437,13 +448,14 @@ def _unknown_statement(line: Line) -> ParseError:
         return line.error("nothing is opened here")
     return line.error(
         f"{token!r:.60} is not a statement",
-        remedy=did_you_mean(token, _STATEMENTS)
-        or f"A statement is a node (%y: f32[2] = aten.relu.default(%x)) or begins with one of {', '.join(_STATEMENTS)}.",
+        remedy=_closest(token, _STATEMENTS)
+        or "A statement is a node (%y: f32[2] = aten.relu.default(%x)) or begins with one of "
+        f"{', '.join(_STATEMENTS)}.",
     )
 
 
 def _producer(line: Line) -> tuple[object, int | None]:
-    """``from node#1``: the producer, None for none, and the number of the result, None where it is not said."""
+    """``from node#1``: producer and number of the result, each as far as it is said."""
     producer: object = _NODE_PRODUCER
     if line.accept("from"):
         producer = None if line.accept("none") else read_word(line, "a node")

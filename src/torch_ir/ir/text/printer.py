@@ -8,7 +8,7 @@ from itertools import chain
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.tensor import TensorMeta, type_text
+from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
 from torch_ir.ir.text.constants import spell_constant
 from torch_ir.ir.text.fold import Run, runs
@@ -25,10 +25,10 @@ def ir_text(ir: IR, *, fold: int | None = None) -> str:
     """The text of an IR, which :func:`torch_ir.ir.text.parse` reads back as an equal IR.
 
     Args:
-        ir: Any IR, also an ill-formed one: what a reference claims beyond its name is written where it is not what
-            the definition says.
-        fold: Fold each run of nodes of one module into a line, at this depth of the module path (1 is the model's
-            own children). Folded text is for reading only; it cannot be parsed.
+        ir: Any IR, also an ill-formed one: what a reference claims beyond its name is written
+            where it is not what the definition says.
+        fold: Fold each run of nodes of one module into a line, at this depth of the module path (1
+            is the model's own children). Folded text is for reading only; it cannot be parsed.
 
     Raises:
         InvalidIRError: ``fold`` is less than 1.
@@ -36,7 +36,8 @@ def ir_text(ir: IR, *, fold: int | None = None) -> str:
     Example:
         >>> x = TensorMeta("x", (2,), "float32")
         >>> y = TensorMeta("y", (2,), "float32", "y")
-        >>> print(ir_text(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [], model_name="Relu")))
+        >>> relu = OpNode("y", "aten.relu.default", [x], [y])
+        >>> print(ir_text(IR([relu], [x], [y], [], model_name="Relu")))
         ir "Relu" {
           input %x: f32[2]
           %y: f32[2] = aten.relu.default(%x)
@@ -52,7 +53,8 @@ def node_text(node: OpNode) -> str:
 
     Example:
         >>> x = TensorMeta("x", (2,), "float32")
-        >>> print(node_text(OpNode("y", "aten.relu.default", [x], [TensorMeta("y", (2,), "float32", "y")])))
+        >>> y = TensorMeta("y", (2,), "float32", "y")
+        >>> print(node_text(OpNode("y", "aten.relu.default", [x], [y])))
         %y: f32[2] = aten.relu.default(%x)
     """
     return _node(node, lambda meta: sigil("%", meta.name))
@@ -121,7 +123,8 @@ def _weights(ir: IR) -> Iterator[str]:
     for key in sorted(ir.constants):
         constant = ir.constants[key]
         names = _names(uses.pop(key, ()))
-        yield f"constant {sigil('@', key)}: {type_text(constant)}{names} = {spell_constant(constant)}"
+        declared = f"{sigil('@', key)}: {spell_type(constant.dtype, constant.shape)}{names}"
+        yield f"constant {declared} = {spell_constant(constant)}"
     for key, names in uses.items():
         for name in names:
             yield f"name {sigil('%', name)} = {sigil('@', key)}"
@@ -152,7 +155,7 @@ def _node(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
 
 
 def derived_name(outputs: Sequence[TensorMeta]) -> str | None:
-    """The name that a node has by its results: ``y`` of ``%y``, ``split`` of ``%split.0, %split.1``."""
+    """A node's name by its results: ``y`` of ``%y``, ``split`` of ``%split.0, %split.1``."""
     if len(outputs) < 2:
         return outputs[0].name if outputs else None
     prefix = outputs[0].name.rpartition(".")[0]
@@ -164,6 +167,6 @@ def derived_name(outputs: Sequence[TensorMeta]) -> str | None:
 
 
 def result_index(node: str, result: str, position: int) -> int:
-    """The number of a result that goes without saying: ``1`` of ``%split.1``, else the position."""
+    """The result's number that goes without saying: ``1`` of ``%split.1``, else the position."""
     stem, dot, number = result.rpartition(".")
     return int(number) if dot and stem == node and _NUMBER.fullmatch(number) else position

@@ -54,7 +54,7 @@ class Scope:
         return sigil("%", name) if key is None or name in self.values else sigil("@", key)
 
     def reference(self, meta: TensorMeta) -> str:
-        """A reference to a value: its name if that says everything, else with all that it claims to be."""
+        """A reference to a value: its name if that says all, else with all that it claims."""
         own = self.values.get(meta.name)
         if own is not None:
             if own is meta or own == meta:
@@ -84,7 +84,7 @@ def names_by_key(names: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def spell_producer(meta: TensorMeta, node: str | None, index: int) -> str:
-    """``from split#1``, without what goes without saying: the producer ``node`` and its result ``index``."""
+    """``from split#1``, less what goes without saying: result ``index`` of ``node``."""
     number = "" if meta.producer_output_idx == index else f"#{spell_int(meta.producer_output_idx)}"
     if meta.producer_node == node:
         return f" {number}" if number else ""

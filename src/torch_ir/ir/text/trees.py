@@ -1,7 +1,8 @@
 """The structure of arguments and results as text, in both directions.
 
-``((%x, 3), {"mask": %m}) -> [%y, None]``: tuples, lists and dicts as in Python, ``OrderedDict({...})``, and a
-registered class by its name: ``my.Output(%y, None, context="[]")``. A leaf that is itself a list is ``value([1, 2])``.
+``((%x, 3), {"mask": %m}) -> [%y, None]``: tuples, lists and dicts as in Python,
+``OrderedDict({...})``, and a registered class by its name: ``my.Output(%y, None, context="[]")``.
+A leaf that is itself a list is ``value([1, 2])``.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _ALIAS_WORDS: dict[str, Attribute] = {
 }
 
 
-# -- values ----------------------------------------------------------------------------------------------
+# -- values ---------------------------------------------------------------------------------------
 
 
 def spell_value(value: Attribute) -> str:
@@ -173,7 +173,7 @@ def _read_complex(line: Line, token: str) -> complex:
         raise line.error(f"{token!r:.60} is not a complex number", at=line.at - 1) from None
 
 
-# -- types -----------------------------------------------------------------------------------------------
+# -- types ----------------------------------------------------------------------------------------
 
 
 def spell_type(dtype: str, shape: tuple[Dim, ...]) -> str:
