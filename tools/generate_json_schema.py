@@ -1,4 +1,4 @@
-"""Write ``docs/ir.schema.json``: the JSON Schema of the document format, from the types that decode it.
+"""Write ``docs/ir.schema.json``: the JSON Schema of documents, from the types that decode them.
 
 python tools/generate_json_schema.py           # write the file
 python tools/generate_json_schema.py --check   # exit 1 if the file is not what the types give

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strategies import arbitrary_irs, attributes, constants, well_formed_irs
 from torch_ir.errors import SerializationError
-from torch_ir.ir import IR, Constant, FrozenDict, OpNode, TensorMeta
+from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymbolRange, TensorMeta
 from torch_ir.serde import (
     dumps,
     ir_from_dict,
@@ -137,7 +137,24 @@ def test_the_published_schema_refuses_other_documents(schema, spoil, place):
     assert list(caught.value.absolute_path) == place
 
 
-def test_a_view_of_another_dtype_is_another_constant():
-    bits = Constant("float32", (1,), b"\x01\x00\xc0\x7f")
-    back = loads(dumps(IR([], [], [], [], constants={"nan": bits}))).constants["nan"]
-    assert back.tobytes() == bits.tobytes()
+@pytest.mark.parametrize(
+    "constant",
+    [
+        Constant("bool", (2,), b"\x02\x01"),
+        Constant("float32", (1,), b"\x01\x00\xc0\x7f"),
+        Constant("float64", (), b"\x00\x00\x00\x00\x00\x00\x00\x80"),
+        Constant("int8", (3, 0), b""),
+        Constant("float32", (0, 10**6), b""),
+    ],
+    ids=["bool 2", "signalling NaN", "-0.0", "empty", "empty and long"],
+)
+def test_bits_that_numbers_would_lose(constant):
+    back = loads(dumps(IR([], [], [], [], constants={"c": constant}))).constants["c"]
+    assert (back.shape, back.tobytes()) == (constant.shape, constant.tobytes())
+
+
+def test_a_symbol_may_have_no_bounds():
+    symbols = {"u0": SymbolRange(None, 0), "u1": SymbolRange(None), "u2": SymbolRange(2**70)}
+    ir = IR([], [], [], [], symbols=symbols)
+    assert ir_to_dict(ir)["symbols"]["u0"] == {"lower": None, "upper": 0}
+    assert loads(dumps(ir)) == ir

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from torch_ir.ir.tensor import Constant, as_constant
 from torch_ir.ir.values import dtype_name
 from torch_ir.serde.explain import explain
 from torch_ir.serde.faults import Fault, each_value
-from torch_ir.serde.wire import Shape
+from torch_ir.serde.wire import ConstantShape
 
 METADATA = "__metadata__"
 TRUE_TYPES = "torch-ir"
@@ -56,7 +56,7 @@ class TrueType(Struct, forbid_unknown_fields=True):
     """What a tensor is that is stored as bytes."""
 
     dtype: str
-    shape: Shape
+    shape: ConstantShape
 
 
 class Entry(TrueType):
@@ -118,7 +118,7 @@ def _type_of(tensor: Any) -> TrueType:
 
 
 def _size(kind: TrueType) -> int:
-    return math.prod(cast(list[int], kind.shape)) * DTYPES[kind.dtype].itemsize
+    return math.prod(kind.shape) * DTYPES[kind.dtype].itemsize
 
 
 def _entry(kind: TrueType, start: int, end: int) -> Entry:
@@ -182,4 +182,4 @@ def _constant(entry: Entry, true_type: TrueType | None, body: memoryview) -> Con
         raise Fault(".dtype", f"{entry.dtype!r:.40} is not an element type of safetensors")
     kind = true_type or TrueType(stored, entry.shape)
     start, end = entry.data_offsets
-    return Constant(kind.dtype, tuple(cast(list[int], kind.shape)), body[start:end])
+    return Constant(kind.dtype, tuple(kind.shape), body[start:end])

@@ -13,8 +13,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 FORMAT_VERSION = 1
 """The version that this package writes; it reads this one and all before it."""
 
-MAX_RANK = 256
-"""Dimensions of one tensor; torch stops at 64."""
+MAX_RANK = 128
+"""Dimensions of one tensor."""
 
 Shape = Annotated[
     list[int | str],
@@ -22,6 +22,9 @@ Shape = Annotated[
         max_length=MAX_RANK,
         description="Dimensions: integers from 0, or expressions over symbols such as '2*s0 + 1'.",
     ),
+]
+ConstantShape = Annotated[
+    list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=MAX_RANK)
 ]
 Value = Annotated[
     Any,
@@ -73,7 +76,7 @@ class ConstantRecord(Record):
     """A tensor with values: nested lists, base64 of its bytes, or a reference into an archive."""
 
     dtype: str
-    shape: Annotated[list[int], Meta(max_length=MAX_RANK)]
+    shape: ConstantShape
     data: Annotated[Any, Meta(description="Nested lists of numbers.")] | UnsetType = UNSET
     base64: (
         Annotated[bytes, Meta(description="Little-endian, contiguous, in row-major order.")]
@@ -87,9 +90,9 @@ class ConstantRecord(Record):
 
 
 class RangeRecord(Record, gc=False):
-    """The values of a symbol, both ends included; no upper end means unbounded."""
+    """The values of a symbol, both ends included; null below or no upper end is unbounded."""
 
-    lower: int = 0
+    lower: int | None = 0
     upper: int | UnsetType | None = UNSET
 
 
