@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from strategies import arbitrary_irs, constants, locations, well_formed_irs
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, ParseError
 from torch_ir.ir import IR, Constant, Location, OpNode, TensorMeta
 from torch_ir.ir.text import ir_text, node_text, parse
 
@@ -87,7 +88,7 @@ ir "Everything" {
   %lie: f32[2] = aten.relu.default(%x: f32[3])
   %odd: f32[2] from other#3 = "node name": "my op"("an argument"=`s0`)
   return %split.0, %x
-}"""
+}"""  # noqa: E501  # one statement is one line
 
 
 def test_every_construct_prints_as_it_is_read():
@@ -199,3 +200,13 @@ def test_a_long_graph_needs_no_recursion_and_little_time():
     start = time.perf_counter()
     assert parse(str(ir)) == ir
     assert time.perf_counter() - start < 10  # benchmarks measure; this catches quadratic time
+
+
+def test_the_example_of_the_documentation_is_what_is_printed():
+    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text("utf-8")
+    blocks = [block.strip() for block in page.split("```")[1::2]]
+    (example,) = [block for block in blocks if block.startswith("ir ")]
+    assert str(parse(example)) == example
+    with pytest.raises(ParseError) as caught:
+        parse("ir {\n  input %x: f23[2]\n}")
+    assert str(caught.value) in blocks

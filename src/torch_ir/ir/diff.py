@@ -13,7 +13,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.schema import Slots
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.constants import spell_constant
-from torch_ir.ir.text.lexer import sigil, word
+from torch_ir.ir.text.lexer import quote, sigil, word
 from torch_ir.ir.text.printer import located_node_text, scope_of
 from torch_ir.ir.text.trees import spell_tree
 from torch_ir.ir.text.values import spell_type, spell_value
@@ -370,7 +370,7 @@ def _declarations(a: IR, b: IR) -> Iterator[Change]:
             types[meta.name] = (*types.get(meta.name, ()), _type(meta))
         return types
 
-    yield from _entries("dialect", "", {"": a.dialect}, {"": b.dialect}, str, "{1}")
+    yield from _entries("dialect", "", {"": a.dialect}, {"": b.dialect}, quote, "{1}")
     yield from _entries("symbol", "", a.symbols, b.symbols, _range_text, "{0}: {1}")
     yield from _entries("weight", "@", weights(a), weights(b), ", ".join, "{0}: {1}")
     yield from _entries("constant", "@", a.constants, b.constants, _constant_text, "{0}: {1}")
