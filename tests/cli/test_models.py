@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from torch_ir import serde
+from torch_ir.ir import IR, OpNode, SymbolRange, TensorMeta
 
 SOURCE = "net_source.py"
 RETURNS = (
@@ -281,6 +282,34 @@ class TestRun:
         result = run("run", "net.json", *args)
         assert result.code == 2
         assert result.err.endswith(f"Error: {message}\n")
+
+
+class TestSymbols:
+    @pytest.fixture(autouse=True)
+    def symbolic(self, place):
+        x = TensorMeta("x", ("s0", "s1"), "float32")
+        y = TensorMeta("y", ("s0", "s1"), "float32", "y")
+        ranges = {"s0": SymbolRange(4, 16), "s1": SymbolRange(0, None)}
+        relu = OpNode("y", "aten.relu.default", [x], [y])
+        serde.save(IR([relu], [x], [y], [], symbols=ranges), place / "s.json")
+
+    def test_random_sizes_are_within_the_ranges(self, run):
+        result = run("run", "s.json", "--random", "--json")
+        assert result.json[0]["shape"] == [4, 2]
+
+    def test_sizes_may_be_given(self, run):
+        result = run("run", "s.json", "--random", "--symbol", "s0=7", "--symbol=s1=3", "--json")
+        assert result.json[0]["shape"] == [7, 3]
+
+    def test_an_unknown_symbol(self, run):
+        result = run("run", "s.json", "--random", "--symbol", "s2=7")
+        assert (result.code, result.err) == (
+            1,
+            "error: there is no symbol 's2'\nThe symbols are s0, s1.\n",
+        )
+
+    def test_info_shows_the_ranges(self, run):
+        assert "symbols:\n  s0: 4..16\n  s1: 0..\n" in run("info", "s.json").out
 
 
 class TestVerify:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from torch_ir.cli.files import read_ir, table, write_json
-from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir import IR, SymbolRange, TensorMeta
 from torch_ir.ir.tensor import type_text
 
 SHOWN_OPERATORS = 15
@@ -90,7 +90,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     if facts["symbols"]:
         lines.append("symbols:")
         lines += [
-            f"  {name}: {span['lower']}..{'' if span['upper'] is None else span['upper']}"
+            f"  {name}: {SymbolRange(span['lower'], span['upper'])}"
             for name, span in facts["symbols"].items()
         ]
     if facts["functions"]:

@@ -14,7 +14,7 @@ import torch
 
 from torch_ir.cli.files import table, write
 from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, did_you_mean
-from torch_ir.ir import IR, SymExpr, TensorMeta
+from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.weights import load_weights_safetensors
@@ -110,7 +110,7 @@ def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
 def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
     """The shape with values for its symbols."""
     return tuple(
-        [size.evaluate(symbols) if isinstance(size, SymExpr) else size for size in meta.shape]
+        [int(size.evaluate(symbols)) if isinstance(size, SymExpr) else size for size in meta.shape]
     )
 
 
@@ -119,20 +119,23 @@ def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Ten
     for name in given:
         if name not in ir.symbols:
             raise InputError(
-                f"there is no symbol {name!r}", remedy=did_you_mean(name, ir.symbols) or None
+                f"there is no symbol {name!r}",
+                remedy=f"The symbols are {', '.join(ir.symbols)}." if ir.symbols else None,
             )
-    symbols = {
-        name: given.get(
-            name,
-            max(span.lower, min(UNSET_SYMBOL, UNSET_SYMBOL if span.upper is None else span.upper)),
-        )
-        for name, span in ir.symbols.items()
-    }
+    symbols = {name: _nearest(UNSET_SYMBOL, span) for name, span in ir.symbols.items()}
+    symbols.update(given)
     generator = torch.Generator().manual_seed(seed)
     return [
         random_tensor(sizes(meta, symbols), getattr(torch, meta.dtype), generator)
         for meta in ir.graph_inputs
     ]
+
+
+def _nearest(value: int, span: SymbolRange) -> int:
+    """The value, or the end of the range that is nearest to it."""
+    if span.upper is not None:
+        value = min(value, span.upper)
+    return value if span.lower is None else max(value, span.lower)
 
 
 def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
