@@ -280,7 +280,8 @@ def arbitrary_nodes(draw: st.DrawFn, metas: st.SearchStrategy[TensorMeta]) -> Op
     )
     location = draw(st.one_of(st.none(), locations()))
     op = draw(st.one_of(st.sampled_from(OPERATORS), any_names))
-    return OpNode(name, op, inputs, outputs, attrs, operands, location)
+    binds = draw(st.dictionaries(any_names, st.integers(0, 3), max_size=1))
+    return OpNode(name, op, inputs, outputs, attrs, operands, location, binds)
 
 
 @st.composite
@@ -293,8 +294,8 @@ def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
         st.dictionaries(any_names, arbitrary_irs(depth - 1), max_size=2) if depth else st.just({})
     )
     ranges = st.builds(
-        lambda lower, more: SymbolRange(lower, None if more is None else lower + more),
-        st.integers(-3, 10),
+        lambda lower, more: SymbolRange(lower, None if more is None else (lower or 0) + more),
+        st.one_of(st.none(), st.integers(-3, 10)),
         st.one_of(st.none(), st.integers(0, 2**70)),
     )
     lists = st.lists(metas, max_size=3)

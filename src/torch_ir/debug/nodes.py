@@ -17,7 +17,6 @@ from torch import nn
 from torch_ir.debug.compare import compare_tensors, digest
 from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
 from torch_ir.executor import IRExecutor
-from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.ir import OpNode
 from torch_ir.torch_api import pytree
 
@@ -78,7 +77,7 @@ def compare_nodes(
     observer = _FirstUnknown(known)
     run_args, run_kwargs = fresh((args, dict(kwargs)))
     with same_random_numbers():
-        executor.run_observed(flatten_arguments(executor.ir, run_args, run_kwargs), observer)
+        executor.call_observed(run_args, run_kwargs, observer)
     if observer.found is None:
         return None
     node, value = observer.found

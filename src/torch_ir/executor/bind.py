@@ -19,12 +19,13 @@ from torch_ir.executor.operators import (
 )
 from torch_ir.executor.registry import registered_kernel
 from torch_ir.ir import Attribute, OpNode
+from torch_ir.ir.expressions import Number
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema
 
 Environment: TypeAlias = list[Any]
 """The value of each slot; None before it is made and after its last use."""
 
-Fetch: TypeAlias = Callable[[Environment, Mapping[str, int]], Any]
+Fetch: TypeAlias = Callable[[Environment, Mapping[str, Number]], Any]
 """Reads one argument from the environment and the symbols' values."""
 
 
@@ -46,7 +47,7 @@ class BoundCall:
     fetched_args: tuple[tuple[int, Fetch], ...]
     fetched_kwargs: tuple[tuple[str, Fetch], ...]
 
-    def __call__(self, environment: Environment, symbols: Mapping[str, int]) -> Any:
+    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> Any:
         args = list(self.args)
         for position, fetch in self.fetched_args:
             args[position] = fetch(environment, symbols)
@@ -87,7 +88,7 @@ class Binder:
     def _registered(self, node: OpNode, kernel: Callable[..., Any]) -> BoundCall:
         fetches = [self._fetch_slot(node, index) for index in range(len(node.inputs))]
 
-        def fetch_all(environment: Environment, symbols: Mapping[str, int]) -> list[Any]:
+        def fetch_all(environment: Environment, symbols: Mapping[str, Number]) -> list[Any]:
             return [fetch(environment, symbols) for fetch in fetches]
 
         return BoundCall(kernel, (None, node.attrs), {}, ((0, fetch_all),), ())
@@ -225,7 +226,7 @@ class _Evaluated:
 
     value: Any
 
-    def __call__(self, environment: Environment, symbols: Mapping[str, int]) -> Any:
+    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> Any:
         return evaluate(self.value, symbols)
 
 
@@ -235,7 +236,7 @@ class _FetchList:
 
     parts: list[Any]
 
-    def __call__(self, environment: Environment, symbols: Mapping[str, int]) -> list[Any]:
+    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> list[Any]:
         return [
             part.fetch(environment, symbols) if isinstance(part, _Read) else part
             for part in self.parts

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError, InvalidIRError, did_you_mean
+from torch_ir.errors import InputError, did_you_mean
+from torch_ir.executor.classes import children_of, rebuild
+from torch_ir.executor.symbols import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import unflatten
 from torch_ir.ir.values import identical
-from torch_ir.torch_api import pytree
 
 _BUILTIN: dict[str, type[Any]] = {
     "tuple": tuple,
@@ -26,8 +26,8 @@ _BUILTIN: dict[str, type[Any]] = {
 
 def flatten_arguments(
     ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[torch.Tensor, ...]:
-    """The tensors among the arguments of a call, in the order of ``ir.graph_inputs``.
+) -> tuple[tuple[torch.Tensor, ...], Symbols]:
+    """The tensors among the arguments of a call, in the order of ``ir.graph_inputs``, and its symbolic numbers.
 
     Raises:
         InputError: The structure is not the one that the program was extracted with, or a value that the
@@ -35,28 +35,36 @@ def flatten_arguments(
     """
     if ir.signature is None:
         if kwargs:
-            raise InputError(
-                f"this graph takes tensors only, got the keyword {next(iter(kwargs))!r}"
-            )
-        return args
+            keyword = next(iter(kwargs))
+            raise InputError(f"this graph takes tensors only, got the keyword {keyword!r}")
+        return args, {}
     inputs = cast(Container, ir.signature.inputs)
     positional, named = inputs.children
     tensors: dict[str, Any] = {}
-    for leaf, value, path in _match(positional, args, "args"):
-        _take(leaf, value, path, tensors)
-    for leaf, value, path in _match(named, dict(kwargs), "kwargs"):
-        _take(leaf, value, path, tensors)
-    return tuple([tensors[meta.name] for meta in ir.graph_inputs])
+    symbols: Symbols = {}
+    found = (*_match(positional, args, "args"), *_match(named, dict(kwargs), "kwargs"))
+    for leaf, value, path in found:
+        if isinstance(leaf, TensorLeaf):
+            tensors[leaf.name] = value
+        elif isinstance(leaf.value, SymExpr):
+            _bind_number(ir, leaf.value, value, path, symbols)
+        elif not identical(leaf.value, value):
+            raise InputError(
+                f"{path} is {value!r:.80}, the program was extracted for {leaf.value!r:.80}",
+                remedy="Extract the model again with the value that you want.",
+            )
+    return tuple([tensors[meta.name] for meta in ir.graph_inputs]), symbols
 
 
-def _take(leaf: TensorLeaf | ValueLeaf, value: object, path: str, tensors: dict[str, Any]) -> None:
-    if isinstance(leaf, TensorLeaf):
-        tensors[leaf.name] = value
-    elif not isinstance(leaf.value, SymExpr) and not identical(leaf.value, value):
-        raise InputError(
-            f"{path} is {value!r:.80}, the program was extracted for {leaf.value!r:.80}",
-            remedy="Extract the model again with the value that you want.",
-        )
+def _bind_number(ir: IR, expected: SymExpr, value: Any, path: str, symbols: Symbols) -> None:
+    """A number among the arguments that the program keeps symbolic."""
+    if not isinstance(value, int | float):
+        raise InputError(f"{path} must be a number, got {type(value).__name__}")
+    allowed = ir.symbols.get(expected.text)
+    if allowed is not None and value not in allowed:
+        raise InputError(f"{path} is {value}, which is outside the range {allowed} of {expected}")
+    if expected.is_symbol:
+        symbols[expected.text] = value
 
 
 def _match(tree: Tree, value: Any, path: str) -> Iterator[tuple[TensorLeaf | ValueLeaf, Any, str]]:
@@ -73,7 +81,7 @@ def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Se
     """The children of a Python container, in the tree's order, with what names them."""
     kind = _BUILTIN.get(tree.type)
     if kind is None:
-        children = _registered_children(tree, value, path)
+        children = children_of(tree, value, path)
         return children, range(len(children))
     if type(value) is not kind:
         raise InputError(f"{path} must be a {tree.type}, got {type(value).__name__}")
@@ -104,47 +112,7 @@ def _require_keys(tree: Container, value: Mapping[Any, Any], path: str) -> None:
             raise InputError(f"{path} lacks the key {key!r}")
 
 
-def _registered_children(tree: Container, value: Any, path: str) -> Sequence[Any]:
-    kind = registered_class(tree)
-    if type(value) is not kind:
-        raise InputError(f"{path} must be a {kind.__name__}, got {type(value).__name__}")
-    children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-    if len(children) != len(tree.children) or context != registered_context(tree):
-        raise InputError(
-            f"{path} is a {kind.__name__} of another structure than the program was extracted with"
-        )
-    return children
-
-
-def registered_class(tree: Container) -> type[Any]:
-    """The Python class of a container of a registered class.
-
-    Raises:
-        ExecutionError: No class is registered under that name in this process.
-    """
-    found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(tree.type)
-    if found is None:
-        raise ExecutionError(
-            f"no class is registered with torch's pytree under the name {tree.type!r}",
-            remedy="Import the module that registers it, or use execute(), which takes and returns plain tensors.",
-        )
-    return found
-
-
-def registered_context(tree: Container) -> Any:
-    """What the registration of the class needs besides the children."""
-    # torch's own reader of the format; it runs the class's registered decoder and nothing from the file
-    document = json.dumps([1, {"type": tree.type, "context": tree.context, "children_spec": []}])
-    return pytree.treespec_loads(document).context
-
-
-def rebuild(tree: Container, children: Sequence[Any]) -> Any:
-    """The object of a registered class from its children."""
-    kind = registered_class(tree)
-    return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, registered_context(tree))
-
-
-def structured(tree: Tree, values: Mapping[str, Any], symbols: Mapping[str, int]) -> Any:
+def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     """The results of a call in the model's own structure."""
 
     def leaf(item: TensorLeaf | ValueLeaf) -> Any:
@@ -158,13 +126,16 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Mapping[str, int]
 # -- tensors -------------------------------------------------------------------------------------------
 
 
-def check_inputs(ir: IR, inputs: Sequence[Any], device: torch.device | None) -> None:
-    """Check count, kind, dtype, device and shape of the tensors of a call.
+def check_inputs(
+    ir: IR, inputs: Sequence[Any], device: torch.device | None, symbols: Symbols
+) -> Symbols:
+    """Check count, kind, dtype, device and shape of the tensors of a call; the value of every symbol.
 
     Args:
         ir: The graph.
         inputs: The tensors, in the order of ``ir.graph_inputs``.
         device: Where the weights are; None if there are none.
+        symbols: The symbols that other arguments gave.
 
     Raises:
         InputError: The first input that does not fit; the message names it.
@@ -193,7 +164,7 @@ def check_inputs(ir: IR, inputs: Sequence[Any], device: torch.device | None) -> 
                 else "a device that holds values"
             )
             raise InputError(f"{where} is on {tensor.device}, expected {expected}")
-    _check_symbols(ir, inputs)
+    return _check_symbols(ir, inputs, symbols)
 
 
 def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:
@@ -203,27 +174,28 @@ def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:
     )
 
 
-def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor]) -> None:
-    """Each symbolic dimension has the value that the other inputs give it, within its range."""
-    from torch_ir.executor.program import bind_symbols
-
-    if not ir.symbols:
-        return
-    symbols = bind_symbols(ir.graph_inputs, inputs)
+def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor], given: Symbols) -> Symbols:
+    """The value of each symbol; every symbolic dimension has the value that they give it, within its range."""
+    symbols = {**bind_inputs(ir.graph_inputs, inputs), **given}
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         for axis, (dim, size) in enumerate(zip(meta.shape, tensor.shape, strict=True)):
-            if isinstance(dim, int):
-                continue
-            where = f"dimension {axis} of input {position} ({meta})"
-            allowed = ir.symbols.get(dim.text)
-            if allowed is not None and size not in allowed:
-                upper = "" if allowed.upper is None else allowed.upper
-                raise InputError(
-                    f"{where} is {size}, which is outside the range {allowed.lower}..{upper} of {dim}"
+            if isinstance(dim, SymExpr):
+                _check_size(
+                    ir, dim, size, f"dimension {axis} of input {position} ({meta})", symbols
                 )
-            try:
-                expected = dim.evaluate(symbols)
-            except InvalidIRError as error:
-                raise InputError(f"{where}: {error.message}") from None
-            if size != expected:
-                raise InputError(f"{where} is {size}, expected {dim} = {expected}")
+    return symbols
+
+
+def _check_size(ir: IR, dim: SymExpr, size: int, where: str, symbols: Symbols) -> None:
+    for symbol in dim.symbols:
+        if symbol not in symbols:
+            raise InputError(f"{where} is {size}, which is not {dim} for any {symbol}")
+        allowed = ir.symbols.get(symbol)
+        if allowed is not None and symbols[symbol] not in allowed:
+            value = "" if dim.is_symbol else f" makes {symbol} {symbols[symbol]}, which"
+            raise InputError(
+                f"{where} is {size}, which{value} is outside the range {allowed} of {symbol}"
+            )
+    expected = dim.evaluate(symbols)
+    if size != expected:
+        raise InputError(f"{where} is {size}, expected {dim} = {expected}")

@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, did_you_mean
 from torch_ir.ir import Attribute, Device, DType, FunctionRef, Layout, MemoryFormat, SymExpr
+from torch_ir.ir.expressions import Number
 from torch_ir.ir.schema import known_operators
 from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_operator, overload
@@ -92,7 +93,7 @@ def has_expression(value: Attribute) -> bool:
     return isinstance(value, SymExpr)
 
 
-def evaluate(value: Any, bindings: Mapping[str, int]) -> Any:
+def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
     """The value with every expression in it evaluated."""
     if isinstance(value, list | tuple):
         return [evaluate(item, bindings) for item in value]

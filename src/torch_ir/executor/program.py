@@ -11,8 +11,9 @@ import torch
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.executor.bind import Binder, BoundCall, Environment
 from torch_ir.executor.operators import evaluate
-from torch_ir.ir import IR, OpNode, TensorLeaf, TensorMeta, ValueLeaf
-from torch_ir.ir.tree import unflatten
+from torch_ir.executor.symbols import Binding, Bindings, Symbols, bind_inputs
+from torch_ir.ir import IR, OpNode, SymExpr, TensorLeaf, ValueLeaf
+from torch_ir.ir.tree import leaves, unflatten
 
 
 class Observer(Protocol):
@@ -42,12 +43,14 @@ class Step:
         call: Its bound call.
         results: For each output, its slot and its position among the operator's flattened results.
         dead: Slots that nothing reads after this step.
+        bindings: Symbols that take their value from the results.
     """
 
     node: OpNode
     call: BoundCall
     results: tuple[tuple[int, int], ...]
     dead: tuple[int, ...]
+    bindings: tuple[Binding, ...]
 
 
 class Program:
@@ -107,21 +110,22 @@ class Program:
             slot = self._slots[name]
             if name not in keep and slot >= self._given:
                 dead.setdefault(position, []).append(slot)
+        bindings = Bindings(self.ir)
         for position, (node, call) in enumerate(calls):
             results = tuple([(self._slots[o.name], o.producer_output_idx) for o in node.outputs])
-            yield Step(node, call, results, tuple(dead.get(position, ())))
+            yield Step(node, call, results, tuple(dead.get(position, ())), bindings.of(node))
 
     def run(
         self,
         values: Mapping[str, torch.Tensor],
-        symbols: Mapping[str, int],
+        symbols: Symbols,
         observer: Observer | None = None,
     ) -> dict[str, torch.Tensor]:
         """The values of outputs and mutations, by name.
 
         Args:
             values: Each graph input and external value, by name.
-            symbols: The value of each symbol.
+            symbols: The value of each symbol that the call gives; those that results give are added.
             observer: Sees every node as it runs.
 
         Raises:
@@ -142,7 +146,7 @@ class Program:
         return {name: environment[self._slots[name]] for name in names}
 
     def run_each(
-        self, values: Mapping[str, torch.Tensor], symbols: Mapping[str, int], decide: Decide
+        self, values: Mapping[str, torch.Tensor], symbols: Symbols, decide: Decide
     ) -> None:
         """Run every node through ``decide``, which gives the outputs that the later nodes see.
 
@@ -166,28 +170,24 @@ class Program:
             for slot in step.dead:
                 environment[slot] = None
 
-    def _step(self, step: Step, environment: Environment, symbols: Mapping[str, int]) -> None:
+    def _step(self, step: Step, environment: Environment, symbols: Symbols) -> None:
         try:
             made = step.call(environment, symbols)
         except TorchIRError:
             raise
         except Exception as error:  # noqa: BLE001  # kernels raise anything; the cause is kept
             raise at_node(step.node, f"{step.node.op_type} failed: {error}") from error
-        if isinstance(made, torch.Tensor):
-            for slot, index in step.results:
-                if index:
-                    raise at_node(
-                        step.node, f"{step.node.op_type} has one result, result {index} is used"
-                    )
-                environment[slot] = made
-        elif step.results:
-            flat = list(_flatten(made))
-            for slot, index in step.results:
-                if index >= len(flat) or not isinstance(flat[index], torch.Tensor):
-                    raise at_node(
-                        step.node, f"{step.node.op_type} made no tensor as result {index}"
-                    )
-                environment[slot] = flat[index]
+        flat = [made] if isinstance(made, torch.Tensor) else list(_flatten(made))
+        for slot, index in step.results:
+            if index >= len(flat) or not isinstance(flat[index], torch.Tensor):
+                raise at_node(step.node, f"{step.node.op_type} made no tensor as result {index}")
+            environment[slot] = flat[index]
+        for binding in step.bindings:
+            value = symbols[binding.symbol] = binding.read(flat)
+            allowed = self.ir.symbols.get(binding.symbol)
+            if allowed is not None and value not in allowed:
+                where = f"the value of {binding.symbol} is {value}"
+                raise at_node(step.node, f"{where}, which is outside its range {allowed}")
 
 
 def _outputs(step: Step, environment: Environment) -> list[torch.Tensor]:
@@ -206,31 +206,24 @@ class Body:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if len(tensors) != len(names):
             raise ExecutionError(f"the function takes {len(names)} tensors, got {len(tensors)}")
-        symbols = bind_symbols(self._ir.graph_inputs, tensors)
-        values = self._program.run(dict(zip(names, tensors, strict=True)), symbols)
+        symbols = bind_inputs(self._ir.graph_inputs, tensors)
         signature = self._ir.signature
+        if signature is not None:
+            for leaf, arg in zip(leaves(signature.inputs), args, strict=False):
+                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                    symbols.setdefault(leaf.value.text, arg)
+        values = self._program.run(dict(zip(names, tensors, strict=True)), symbols)
         if signature is None:
             return tuple([values[meta.name] for meta in self._ir.graph_outputs])
 
-        def leaf(item: TensorLeaf | ValueLeaf) -> Any:
+        def result(item: TensorLeaf | ValueLeaf) -> Any:
             return (
                 values[item.name]
                 if isinstance(item, TensorLeaf)
                 else evaluate(item.value, symbols)
             )
 
-        return unflatten(signature.outputs, leaf)
-
-
-def bind_symbols(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> dict[str, int]:
-    """The value of each symbol that stands alone as a dimension of an input."""
-    symbols: dict[str, int] = {}
-    for meta, tensor in zip(metas, tensors, strict=True):
-        if not meta.is_static:
-            for dim, size in zip(meta.shape, tensor.shape, strict=False):
-                if not isinstance(dim, int) and dim.text.isidentifier():
-                    symbols.setdefault(dim.text, size)
-    return symbols
+        return unflatten(signature.outputs, result)
 
 
 def at_node(node: OpNode, message: str, remedy: str | None = None) -> ExecutionError:

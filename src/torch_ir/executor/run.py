@@ -10,8 +10,9 @@ import torch
 
 from torch_ir.errors import ExecutionError, MissingWeightsError
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
-from torch_ir.executor.program import Observer, Program, bind_symbols
+from torch_ir.executor.program import Observer, Program
 from torch_ir.executor.registry import TensorRegistry
+from torch_ir.executor.symbols import Symbols
 from torch_ir.executor.values import constant_tensor
 from torch_ir.ir import IR
 from torch_ir.weights import check_weights, load_weights
@@ -110,7 +111,7 @@ class IRExecutor:
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
-        values, _ = self._run(tuple(inputs))
+        values, _ = self._run(tuple(inputs), {})
         return tuple([values[meta.name] for meta in self.ir.graph_outputs])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,16 +122,16 @@ class IRExecutor:
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
-        values, symbols = self._run(flatten_arguments(self.ir, args, kwargs))
+        values, symbols = self._run(*flatten_arguments(self.ir, args, kwargs))
         if self.ir.signature is None:
             return tuple([values[meta.name] for meta in self.ir.graph_outputs])
         return structured(self.ir.signature.outputs, values, symbols)
 
-    def run_observed(
-        self, inputs: Sequence[torch.Tensor], observer: Observer
+    def call_observed(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], observer: Observer
     ) -> tuple[torch.Tensor, ...]:
-        """As :meth:`execute`, with an observer that sees every node as it runs."""
-        values, _ = self._run(tuple(inputs), observer)
+        """As a call, with an observer that sees every node as it runs; returns plain tensors."""
+        values, _ = self._run(*flatten_arguments(self.ir, args, kwargs), observer)
         return tuple([values[meta.name] for meta in self.ir.graph_outputs])
 
     def external_tensors(self) -> list[torch.Tensor]:
@@ -141,12 +142,11 @@ class IRExecutor:
     # -- running ---------------------------------------------------------------------------------------
 
     def _run(
-        self, inputs: tuple[Any, ...], observer: Observer | None = None
-    ) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
+        self, inputs: tuple[Any, ...], given: Symbols, observer: Observer | None = None
+    ) -> tuple[dict[str, torch.Tensor], Symbols]:
         self._prepare()
-        check_inputs(self.ir, inputs, _device(self._values.values()))
+        symbols = check_inputs(self.ir, inputs, _device(self._values.values()), given)
         program = self._bound(_device((*self._values.values(), *inputs)) or torch.device("cpu"))
-        symbols = bind_symbols(self.ir.graph_inputs, inputs)
         named = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
         state = {name: tensor.clone() for name, tensor in self._state.items()}
         with torch.no_grad():

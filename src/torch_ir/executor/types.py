@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 
 from torch_ir.errors import ExecutionError
+from torch_ir.executor.operators import evaluate
 from torch_ir.executor.program import Program
-from torch_ir.ir import IR, FunctionRef, OpNode, SymExpr, TensorMeta
+from torch_ir.executor.symbols import Symbols
+from torch_ir.ir import IR, FunctionRef, OpNode, TensorMeta
 from torch_ir.ir.check import Finding
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode
@@ -32,7 +34,9 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
         program = Program(ir, torch.device("cpu"))
     except ExecutionError as error:
         return (Finding("unbindable-node", error.message),)
-    symbols = {name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()}
+    symbols: Symbols = {
+        name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()
+    }
     metas = {meta.name: meta for meta in ir.graph_inputs}
     for name, (_, value) in ir.external_values().items():
         metas[name] = TensorMeta(name, value.shape, value.dtype)
@@ -44,21 +48,21 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
     return tuple(checker.findings)
 
 
-def _sample(lower: int, upper: int | None) -> int:
+def _sample(lower: int | None, upper: int | None) -> int:
     """A size in the range that is not likely to be equal to another by accident."""
-    return max(lower, 7) if upper is None or upper >= 7 else upper
+    return max(lower or 0, 7) if upper is None or upper >= 7 else upper
 
 
 class _Checker:
     """Runs each step on fake tensors and compares the results with what is recorded."""
 
-    def __init__(self, symbols: Mapping[str, int]):
+    def __init__(self, symbols: Symbols):
         self.symbols = symbols
         self.findings: list[Finding] = []
         self.mode: Any = None
 
     def fake(self, meta: TensorMeta) -> torch.Tensor:
-        shape = [d.evaluate(self.symbols) if isinstance(d, SymExpr) else d for d in meta.shape]
+        shape = [int(evaluate(dim, self.symbols)) for dim in meta.shape]
         return torch.empty(shape, dtype=getattr(torch, meta.dtype))
 
     def __call__(self, node: OpNode, run: Any) -> Sequence[torch.Tensor]:
@@ -82,7 +86,7 @@ class _Checker:
 
     def _compared(self, node: OpNode, meta: TensorMeta, made: torch.Tensor) -> torch.Tensor:
         recorded = self.fake(meta)
-        if any(not isinstance(size, int) for size in made.shape):
+        if any(isinstance(size, torch.SymInt) for size in cast(tuple[Any, ...], made.shape)):
             return recorded  # the size depends on data
         if made.shape != recorded.shape or made.dtype != recorded.dtype:
             dtype = str(made.dtype).removeprefix("torch.")

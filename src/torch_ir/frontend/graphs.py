@@ -15,12 +15,12 @@ from torch.fx.node import map_arg
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import (
     attribute_from_torch,
-    expression,
     tensor_meta,
 )
 from torch_ir.frontend.calls import Call, translate_call
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
+from torch_ir.frontend.scalars import call_expression, expression
 from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
     IR,
@@ -34,7 +34,13 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
-from torch_ir.torch_api import SYMBOLIC_TYPES, HigherOrderOperator, OpOverload, pytree
+from torch_ir.torch_api import (
+    SYMBOLIC_TYPES,
+    HigherOrderOperator,
+    OpOverload,
+    operator_schema,
+    pytree,
+)
 
 SUPPORTED_HIGHER_ORDER = frozenset(
     {"wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "while_loop", "scan", "map_impl"}
@@ -114,7 +120,8 @@ class GraphTranslator:
             source = self.values[cast(FxNode, node.args[0])]
             return None if source is None else source[node.args[1]]
         if isinstance(value, SYMBOLIC_TYPES) and not isinstance(node.target, OpOverload):
-            return expression(value)
+            arguments = tuple([self._resolved(argument) for argument in node.args])
+            return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):
             return self._operator(node, str(node.target))
         if isinstance(node.target, HigherOrderOperator):
@@ -123,6 +130,9 @@ class GraphTranslator:
                 raise InvalidIRError(f"the higher-order operator {name} is not translated yet")
             return self._operator(node, f"higher_order.{name}")
         raise InvalidIRError(f"a call of {node.target} has no counterpart")
+
+    def _resolved(self, argument: Any) -> Any:
+        return self.values[argument] if isinstance(argument, FxNode) else argument
 
     def _attribute(self, node: FxNode) -> FunctionRef:
         name = str(node.target)
@@ -138,16 +148,14 @@ class GraphTranslator:
         return FunctionRef(name)
 
     def _operator(self, node: FxNode, op_type: str) -> Any:
-        value = node.meta["val"] if "val" in node.meta else self._body_value(node)
-        if isinstance(value, SYMBOLIC_TYPES):
-            if op_type in _SIZE_QUERIES:
-                return expression(value)
-            raise InvalidIRError(
-                f"{op_type} makes a {type(value).__name__} from data, which is not translated yet"
-            )
+        value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
+        bound = _bound_symbols(node)
+        if isinstance(value, SYMBOLIC_TYPES) and not bound:
+            return expression(value)  # a query of a size
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
-        self.nodes.append(self._convert(node, op_type, call, outputs))
+        made = self._convert(node, op_type, call, outputs)
+        self.nodes.append(made.replace(binds=bound) if bound else made)
         return result
 
     def _convert(
@@ -165,8 +173,10 @@ class GraphTranslator:
         )
         return conversion_of(op_type)(info)
 
-    def _body_value(self, node: FxNode) -> Any:
-        """The traced results of a scope, which torch records only in its body."""
+    def _unrecorded(self, node: FxNode) -> Any:
+        """The traced results where torch records none: nothing, or those of the body of a scope."""
+        if isinstance(node.target, OpOverload) and not operator_schema(node.target).returns:
+            return None
         bodies = [
             self._held(arg)
             for arg in node.args
@@ -185,14 +195,18 @@ def _traced_value(node: FxNode) -> Any:
     return node.meta["val"]
 
 
-_SIZE_QUERIES = frozenset(
-    {
-        "aten.sym_size.int",
-        "aten.sym_stride.int",
-        "aten.sym_numel.default",
-        "aten.sym_storage_offset.default",
-    }
-)
+def _bound_symbols(node: FxNode) -> dict[str, int]:
+    """The symbols that stand for a number that the call makes from data, with the result's position.
+
+    Sizes of results that depend on data are read from their shapes and need no mention.
+    """
+    bound: dict[str, int] = {}
+    for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+        keys = [key for key in path if isinstance(key, pytree.SequenceKey)]
+        kinds = {type(key).__name__ for key in path} - {"SequenceKey", "ConvertIntKey"}
+        if not kinds:
+            bound[str(symbol)] = keys[0].idx if keys else 0
+    return bound
 
 
 def function_ir(module: GraphModule, name: str, context: Context) -> IR:
@@ -230,6 +244,8 @@ def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:
     if isinstance(value, torch.Tensor):
         meta = tensor_meta(name, value, name)
         return meta, [meta]
+    if isinstance(value, SYMBOLIC_TYPES):
+        return expression(value), []
     outputs: list[TensorMeta] = []
     position = 0
 

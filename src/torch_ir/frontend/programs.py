@@ -55,7 +55,15 @@ def convert_exported_program(
         ConversionError: The program holds things that cannot be translated; the message lists all of them.
     """
     del strict
+    if _calls_functorch(exported):
+        exported = exported.run_decompositions({})
     return _Program(exported).translate(model_name)
+
+
+def _calls_functorch(exported: ExportedProgram) -> bool:
+    """Whether the program switches vmap levels as it runs; torch's decomposition writes out what they mean."""
+    modules = {getattr(node.target, "__module__", "") for node in exported.graph.nodes}
+    return "torch._functorch.predispatch" in modules
 
 
 class _Program:
@@ -116,12 +124,8 @@ class _Program:
 
     def _symbols(self) -> None:
         for symbol, bounds in self.exported.range_constraints.items():
-            upper = (
-                None
-                if bounds.upper >= sympy.Integer(2**62) or not bounds.upper.is_finite
-                else int(bounds.upper)
-            )
-            self.context.symbols[str(symbol)] = SymbolRange(int(bounds.lower), upper)
+            lower, upper = _finite(bounds.lower), _finite(bounds.upper)
+            self.context.symbols[str(symbol)] = SymbolRange(lower, upper)
 
     def _placeholder(self, node: FxNode, spec: InputSpec) -> Any:
         match spec.kind:
@@ -218,6 +222,12 @@ def _in_place(ir: IR) -> Iterator[Mutation]:
     }
     for name in sorted(written_values(ir, schema_of)):
         yield Mutation(name, metas[name])
+
+
+def _finite(bound: Any) -> int | None:
+    """An end of a range, or None where it is infinite or as good as."""
+    is_finite = bool(getattr(bound, "is_finite", True)) and abs(bound) < sympy.Integer(2**62)
+    return int(bound) if is_finite else None
 
 
 def _main_device(exported: ExportedProgram) -> torch.device | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from typing import Any, cast
+
+import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import Container, TensorLeaf, Tree, ValueLeaf
@@ -31,7 +33,16 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
 
 
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
-    """The serialised name and context of a registered class, as torch's own registry gives them."""
+    """The serialised name and context of a class, as torch's own registry gives them where it has one.
+
+    A named tuple is told by its class and fields, which torch would refuse to write unless registered.
+    """
+    if spec.type is namedtuple:
+        kind: Any = spec.context
+        fields = {"class": f"{kind.__module__}.{kind.__qualname__}", "fields": list(kind._fields)}
+        return "namedtuple", json.dumps(fields)
+    if spec.type.__module__ == torch.return_types.__name__:
+        return f"{spec.type.__module__}.{spec.type.__name__}", "null"
     shallow = pytree.TreeSpec(spec.type, spec.context, [])
     try:
         document = json.loads(pytree.treespec_dumps(shallow))[1]

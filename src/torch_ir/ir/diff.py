@@ -299,6 +299,8 @@ def _node_details(pairing: _Pairing, old: OpNode, new: OpNode) -> Iterator[str]:
 
 
 def _result_details(old: OpNode, new: OpNode) -> Iterator[str]:
+    if old.binds != new.binds:
+        yield f"binds {_binds_text(old)} -> {_binds_text(new)}"
     if len(old.outputs) != len(new.outputs):
         yield f"{len(old.outputs)} results -> {len(new.outputs)}"
         return
@@ -307,6 +309,11 @@ def _result_details(old: OpNode, new: OpNode) -> Iterator[str]:
             yield f"{sigil('%', b.name)} {_type(a)} -> {_type(b)}"
         if a.producer_output_idx != b.producer_output_idx:
             yield f"{sigil('%', b.name)} #{a.producer_output_idx} -> #{b.producer_output_idx}"
+
+
+def _binds_text(node: OpNode) -> str:
+    binds = [f"{word(symbol)}#{index}" for symbol, index in sorted(node.binds.items())]
+    return ", ".join(binds) or "nothing"
 
 
 Argument: TypeAlias = Any
@@ -401,7 +408,8 @@ def _entries(
 
 
 def _range_text(limits: SymbolRange) -> str:
-    return f"{limits.lower}..{'' if limits.upper is None else limits.upper}"
+    lower, upper = ("" if end is None else end for end in (limits.lower, limits.upper))
+    return f"{lower}..{upper}"
 
 
 def _constant_text(constant: Constant) -> str:

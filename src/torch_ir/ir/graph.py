@@ -23,17 +23,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SymbolRange:
-    """The values that a symbol may take, both ends included; ``upper`` None is unbounded."""
+    """The values that a symbol may take, both ends included; an end that is None is unbounded.
 
-    lower: int = 0
+    Example:
+        >>> str(SymbolRange(2, 16)), 17 in SymbolRange(2, 16), -1 in SymbolRange(None, 0)
+        ('2..16', False, True)
+    """
+
+    lower: int | None = 0
     upper: int | None = None
 
     def __post_init__(self) -> None:
-        if self.upper is not None and self.upper < self.lower:
-            raise InvalidIRError(f"the range {self.lower}..{self.upper} is empty")
+        if self.lower is not None and self.upper is not None and self.upper < self.lower:
+            raise InvalidIRError(f"the range {self} is empty")
 
-    def __contains__(self, value: int) -> bool:
-        return self.lower <= value and (self.upper is None or value <= self.upper)
+    def __str__(self) -> str:
+        lower = "" if self.lower is None else self.lower
+        return f"{lower}.." if self.upper is None else f"{lower}..{self.upper}"
+
+    def __contains__(self, value: float) -> bool:
+        above = self.lower is None or self.lower <= value
+        return above and (self.upper is None or value <= self.upper)
 
 
 @dataclass(frozen=True, slots=True)

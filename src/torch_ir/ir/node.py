@@ -56,6 +56,8 @@ class OpNode:
             ``{"tensors": (0, 1, None)}``. A node made without it is bound in the schema's order; it stays None
             if the operator is unknown or the inputs do not fit, which :meth:`IR.check` reports.
         location: Where it came from.
+        binds: Symbols that take their value from a result that is a number: ``{"u0": 0}`` for the
+            first. (A symbol that is a dimension of an output is bound by that.)
 
     Example:
         >>> x = TensorMeta("x", (2, 3), "float32")
@@ -74,6 +76,7 @@ class OpNode:
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
     operands: Mapping[str, Slots] | None = None
     location: Location | None = None
+    binds: Mapping[str, int] = field(default_factory=FrozenDict[str, int])
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -81,6 +84,8 @@ class OpNode:
         set_field(self, "outputs", tuple(self.outputs))
         if type(self.attrs) is not FrozenDict:
             set_field(self, "attrs", _freeze_attributes(self.name, self.attrs))
+        if type(self.binds) is not FrozenDict:
+            set_field(self, "binds", _freeze_binds(self.name, self.binds))
         if self.operands is None:
             set_field(self, "operands", self._bind())
         elif type(self.operands) is not FrozenDict:
@@ -139,6 +144,16 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
         else:
             frozen[name] = _slot(node, name, slots)
     return FrozenDict(frozen)
+
+
+def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int]:
+    for symbol, index in binds.items():
+        if type(index) is not int or index < 0:
+            raise InvalidIRError(
+                f"the symbol {symbol!r} of node {node!r} is bound to a result's index, "
+                f"got {index!r:.60}"
+            )
+    return FrozenDict(cast(Mapping[str, int], binds))
 
 
 def _slot(node: str, name: str, slot: object) -> int | None:

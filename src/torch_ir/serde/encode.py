@@ -115,6 +115,7 @@ def encode_node(node: OpNode) -> NodeRecord:
         attrs=each_value(encode_attribute, _in_order(node.attrs), ".attrs") if node.attrs else {},
         operands=_encode_operands(node.operands),
         location=UNSET if node.location is None else _encode_location(node.location),
+        binds=dict(sorted(node.binds.items())) if node.binds else UNSET,
     )
 
 

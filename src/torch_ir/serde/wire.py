@@ -70,6 +70,7 @@ class NodeRecord(Record):
     attrs: dict[str, Value] = field(default_factory=dict[str, Any])
     operands: dict[str, int | list[int | None] | None] | UnsetType = UNSET
     location: LocationRecord | UnsetType = UNSET
+    binds: dict[str, int] | UnsetType = UNSET
 
 
 class ConstantRecord(Record):

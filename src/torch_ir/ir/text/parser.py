@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
@@ -74,6 +75,17 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
     return reader.finish()
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node whose references are not looked up yet."""
+
+    name: str
+    call: Call
+    outputs: tuple[TensorMeta, ...]
+    location: Location | None
+    binds: dict[str, int]
+
+
 class _Graph:
     """An IR in the making."""
 
@@ -90,12 +102,12 @@ class _Graph:
         self.functions: dict[str, IR] = {}
         self.inputs: list[TensorMeta] = []
         self.mutations: list[tuple[Reference, Reference]] = []
-        self.nodes: list[tuple[str, Call, tuple[TensorMeta, ...], Location | None]] = []
+        self.nodes: list[_Node] = []
         self.returned: list[Reference] | None = None
 
     def build(self) -> IR:
         """The IR, with every reference looked up."""
-        results = [meta for _, _, outputs, _ in self.nodes for meta in outputs]
+        results = [meta for node in self.nodes for meta in node.outputs]
         constants = {key: self.constants[key] for key in sorted(self.constants)}
         scope = Scope([*self.inputs, *results], self.weights, constants, self.names)
 
@@ -108,9 +120,11 @@ class _Graph:
             return resolve(reference).name if reference.mark == "@" else reference.name
 
         nodes: list[OpNode] = []
-        for name, call, outputs, location in self.nodes:
+        for node in self.nodes:
+            call = node.call
             inputs, operands, attrs = bind_call(call, resolve)
-            nodes.append(OpNode(name, call.op_type, inputs, outputs, attrs, operands, location))
+            rest = (attrs, operands, node.location, FrozenDict(node.binds))
+            nodes.append(OpNode(node.name, call.op_type, inputs, node.outputs, *rest))
         return IR(
             nodes=tuple(nodes),
             graph_inputs=tuple(self.inputs),
@@ -241,10 +255,23 @@ class _Reader:
             label = read_word(line, "the name of a node")
             line.expect(":")
         call = read_call(line, self._reference)
+        binds = self._bound(line) if line.accept("->") else {}
         line.end()
         graph = self.open[-1]
         outputs, name = _outputs(line, label, results)
-        graph.nodes.append((name, call, outputs, read_location(line)))
+        graph.nodes.append(_Node(name, call, outputs, read_location(line), binds))
+
+    def _bound(self, line: Line) -> dict[str, int]:
+        """``-> u0, u1#1``: the symbols that take their value from results."""
+        binds: dict[str, int] = {}
+        while True:
+            at = line.at
+            symbol = read_word(line, "a symbol")
+            self._new(line, binds, symbol, f"the symbol {symbol}", at)
+            is_numbered = line.next[:1] == "#"
+            binds[symbol] = parse_int(line, line.take()[1:]) if is_numbered else 0
+            if not line.accept(","):
+                return binds
 
     def _result(self, line: Line) -> tuple[str, str, tuple[Dim, ...], object, int | None]:
         name = read_sigil(line, "%", "a result")
@@ -302,7 +329,7 @@ class _Reader:
         name = read_word(line, "a symbol")
         self._new(line, graph.symbols, name, f"the symbol {name}")
         line.expect(":")
-        lower = read_int(line)
+        lower = None if line.next == ".." else read_int(line)
         line.expect("..")
         try:
             graph.symbols[name] = SymbolRange(lower, read_int(line) if line.next else None)

@@ -102,8 +102,9 @@ def _header(ir: IR, scope: Scope) -> Iterator[str]:
         yield f"dialect {quote(ir.dialect)}"
     for name in sorted(ir.symbols):
         limits = ir.symbols[name]
+        lower = "" if limits.lower is None else spell_int(limits.lower)
         upper = "" if limits.upper is None else spell_int(limits.upper)
-        yield f"symbol {word(name)}: {spell_int(limits.lower)}..{upper}"
+        yield f"symbol {word(name)}: {lower}..{upper}"
     yield from _weights(ir)
     for alias in sorted(ir.weight_aliases):
         yield f"alias {sigil('@', alias)} = {sigil('@', ir.weight_aliases[alias])}"
@@ -145,6 +146,9 @@ def _node(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
     outputs = node.outputs
     label = "" if derived_name(outputs) == node.name else f"{word(node.name)}: "
     call = spell_call(node, refer)
+    if node.binds:
+        symbols = [_bound(symbol, index) for symbol, index in sorted(node.binds.items())]
+        call = f"{call} -> {', '.join(symbols)}"
     if not outputs:
         return f"{label}{call}"
     results = [
@@ -152,6 +156,11 @@ def _node(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
         for position, meta in enumerate(outputs)
     ]
     return f"{', '.join(results)} = {label}{call}"
+
+
+def _bound(symbol: str, index: int) -> str:
+    """A symbol that takes its value from a result; the first goes without saying."""
+    return word(symbol) if index == 0 else f"{word(symbol)}#{spell_int(index)}"
 
 
 def derived_name(outputs: Sequence[TensorMeta]) -> str | None:

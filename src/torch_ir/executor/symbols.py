@@ -1,0 +1,89 @@
+"""The values of symbols: from the shapes and numbers of a call, and from results as the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir.tree import leaves
+
+Symbols = dict[str, Number]
+"""The value of each symbol that is known so far."""
+
+
+def bind_inputs(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> Symbols:
+    """The symbols that the shapes of a call's tensors determine.
+
+    A symbol that stands alone as a dimension takes the size; after that, ``2*s0 + 1`` gives ``s0`` where
+    the size allows it. Whether all sizes agree is checked elsewhere.
+    """
+    symbols: Symbols = {}
+    derived: list[tuple[SymExpr, int]] = []
+    for meta, tensor in zip(metas, tensors, strict=True):
+        if meta.is_static:
+            continue
+        for dim, size in zip(meta.shape, tensor.shape, strict=False):
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                symbols.setdefault(dim.text, size)
+            elif isinstance(dim, SymExpr):
+                derived.append((dim, size))
+    for dim, size in derived:
+        solved = solve_linear(dim.text, size)
+        if solved is not None:
+            symbols.setdefault(*solved)
+    return symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A symbol that takes its value from a result of a node.
+
+    Attributes:
+        symbol: Its name.
+        result: Position among the node's flattened results.
+        axis: Dimension of that result; None if the result is itself the number.
+    """
+
+    symbol: str
+    result: int
+    axis: int | None
+
+    def read(self, results: Sequence[Any]) -> Number:
+        """The value in the results of the node."""
+        value = results[self.result]
+        if self.axis is not None:
+            return int(value.shape[self.axis])
+        return int(value) if isinstance(value, bool) else value
+
+
+class Bindings:
+    """Finds, node by node in program order, the symbols that get their value as the program runs."""
+
+    def __init__(self, ir: IR):
+        self._known = {
+            symbol
+            for meta in ir.graph_inputs
+            for dim in meta.shape
+            if isinstance(dim, SymExpr)
+            for symbol in dim.symbols
+        }
+        if ir.signature is not None:
+            for leaf in leaves(ir.signature.inputs):
+                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                    self._known.update(leaf.value.symbols)
+
+    def of(self, node: OpNode) -> tuple[Binding, ...]:
+        """The symbols that this node gives a value."""
+        found = [Binding(symbol, result, None) for symbol, result in node.binds.items()]
+        for meta in node.outputs:
+            for axis, dim in enumerate(meta.shape):
+                if isinstance(dim, SymExpr) and dim.is_symbol and dim.text not in self._known:
+                    found.append(Binding(dim.text, meta.producer_output_idx, axis))
+                    self._known.add(dim.text)
+        self._known.update(node.binds)
+        return tuple(found)
