@@ -143,6 +143,15 @@ def test_every_other_part_is_compared():
     ]
 
 
+def test_the_symbol_that_takes_a_result_is_compared():
+    text = "ir {{\n  input %x: i64[]\n  %n: i64[] = aten.item.default(%x){}\n}}"
+    difference = diff(parse(text.format("")), parse(text.format(" -> u0")))
+    assert str(difference).splitlines()[1:] == [
+        "~ %n: i64[] = aten.item.default(%x) -> u0",
+        "    binds nothing -> u0#0",
+    ]
+
+
 def test_functions_are_compared_inside():
     assert report("aten.relu.default(%a)", "aten.relu.default(%b)") == [
         "1 changed",

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from strategies import arbitrary_irs, constants, locations, well_formed_irs
 from torch_ir.errors import InvalidIRError, ParseError
-from torch_ir.ir import IR, Constant, Location, OpNode, TensorMeta
+from torch_ir.ir import IR, Constant, Location, OpNode, SymbolRange, TensorMeta
 from torch_ir.ir.text import ir_text, node_text, parse
 
 law = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
@@ -55,6 +55,7 @@ ir "Everything" {
   dialect "aten"
   symbol s0: 2..16
   symbol u0: 0..
+  symbol u1: ..-1
   weight @fc.weight: f32[8, 8] as %p_fc_weight
   weight @tied: f32[8, 8] as %p_a, %p_b
   weight @unused: f32[2]
@@ -87,6 +88,8 @@ ir "Everything" {
   %unbound: f32[2] = my.op.default(*[%x, %y: f32[2] from nowhere#1], k=3)
   %lie: f32[2] = aten.relu.default(%x: f32[3])
   %odd: f32[2] from other#3 = "node name": "my op"("an argument"=`s0`)
+  %item: i64[] = aten.item.default(%x) -> u0
+  %pair.0: i64[], %pair.1: i64[] = my.sizes.default(input=%x) -> "a b", u1#1  # net.py:11
   return %split.0, %x
 }"""  # noqa: E501  # one statement is one line
 
@@ -112,6 +115,9 @@ def test_what_the_constructs_mean():
     assert nodes["lie"].inputs == (TensorMeta("x", (3,), "float32"),)
     assert nodes["node name"].outputs == (TensorMeta("odd", (2,), "float32", "other", 3),)
     assert nodes["check"].outputs == ()
+    assert nodes["item"].binds == {"u0": 0}
+    assert nodes["pair"].binds == {"a b": 0, "u1": 1}
+    assert ir.symbols["u1"] == SymbolRange(None, -1)
     assert ir.weight_name_mapping["p_gone"] == "gone"
     assert ir.functions["body"].model_name == "Body"
     assert nodes["linear"].location == Location(
