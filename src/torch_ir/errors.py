@@ -1,9 +1,9 @@
 """Every error that torch_ir raises, and how its message is built.
 
-A message is a sentence that says what is wrong and where, a picture of the place when there is one,
-and the remedy. All errors share the base :class:`TorchIRError`, carry a stable kebab-case ``code``,
-and keep the Python kind that a caller would expect (a missing file is also a ``FileNotFoundError``
-where the standard library would have raised one).
+A message is a sentence that says what is wrong and where, a picture of the place when there is
+one, and the remedy. All errors share the base :class:`TorchIRError`, carry a stable kebab-case
+``code``, and keep the Python kind that a caller would expect (a missing file is also a
+``FileNotFoundError`` where the standard library would have raised one).
 """
 
 from __future__ import annotations
@@ -72,13 +72,17 @@ class SerializationError(TorchIRError, ValueError):
 
 
 class ExportError(TorchIRError):
-    """``torch.export`` refused the model; its reason is in the message and its error is the cause."""
+    """``torch.export`` refused the model; its reason is in the message and its error is the
+    cause.
+    """
 
     code = "export-error"
 
 
 class ConversionError(TorchIRError):
-    """An exported program holds something that the IR cannot express yet; every such thing is listed."""
+    """An exported program holds something that the IR cannot express yet; every such thing is
+    listed.
+    """
 
     code = "conversion-error"
 
@@ -90,7 +94,9 @@ class WeightLoadError(TorchIRError, ValueError):
 
 
 class ExecutionError(TorchIRError):
-    """An IR cannot be run: a bad input, an unknown operator, a missing weight, or a failing kernel."""
+    """An IR cannot be run: a bad input, an unknown operator, a missing weight, or a failing
+    kernel.
+    """
 
     code = "execution-error"
 

@@ -1,4 +1,6 @@
-"""What this package uses of torch beyond its public API, in one place: what to look at when torch changes."""
+"""What this package uses of torch beyond its public API, in one place: what to look at when torch
+changes.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.ir.schema import Schema, lookup, parse_schema
+from torch_ir.ir.tensor import Constant
 
 __all__ = [
     "NO_FAKE_RESULT",
@@ -27,6 +30,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "ShapeEnv",
+    "constant_tensor",
     "higher_order_operator",
     "operator_schema",
     "overload",
@@ -40,9 +44,26 @@ NO_FAKE_RESULT = (
     UnsupportedOperatorException,
     NotImplementedError,
 )
-"""Errors by which a fake tensor says that it cannot know a result, rather than that the call is wrong."""
+"""Errors by which a fake tensor says that it cannot know a result, rather than that the call is
+wrong.
+"""
 
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def constant_tensor(constant: Constant) -> torch.Tensor:
+    """A fresh CPU tensor with exactly the constant's bits.
+
+    Example:
+        >>> from torch_ir.ir import Constant
+        >>> constant_tensor(Constant.from_list([1.5, -0.0], "bfloat16"))
+        tensor([1.5000, -0.0000], dtype=torch.bfloat16)
+    """
+    dtype = getattr(torch, constant.dtype)
+    raw = bytearray(constant.tobytes())
+    if not raw:
+        return torch.empty(constant.shape, dtype=dtype)
+    return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(constant.shape)
 
 
 def operator_schema(operator: OpOverload) -> Schema:
@@ -68,7 +89,9 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
 
 
 def schema_of(op_type: str) -> Schema | None:
-    """The schema of an operator from the table, or from torch for one that a library registered."""
+    """The schema of an operator from the table, or from torch for one that a library
+    registered.
+    """
     known = lookup(op_type)
     if known is not None:
         return known

@@ -1,7 +1,7 @@
 """Comparing what runs with what was meant."""
 
 from torch_ir.debug.compare import Difference, compare_tensors
-from torch_ir.debug.nodes import NodeDifference
+from torch_ir.debug.nodes import NodeDifference, NodeReport
 from torch_ir.debug.verify import (
     VerificationReport,
     verify,
@@ -12,6 +12,7 @@ from torch_ir.debug.verify import (
 __all__ = [
     "Difference",
     "NodeDifference",
+    "NodeReport",
     "VerificationReport",
     "compare_tensors",
     "verify",

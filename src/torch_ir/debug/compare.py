@@ -34,7 +34,8 @@ class Difference:
 def compare_tensors(
     expected: torch.Tensor, got: torch.Tensor, *, rtol: float = 0.0, atol: float = 0.0
 ) -> Difference:
-    """Compare dtype, shape and values; NaN equals NaN, integers, booleans and complex numbers must be equal exactly.
+    """Compare dtype, shape and values; NaN equals NaN, integers, booleans and complex numbers must
+    be equal exactly.
 
     Floating-point values may differ by ``atol + rtol * |expected|``, computed in float64.
 
@@ -59,11 +60,22 @@ def compare_tensors(
     equal = (left == right) | (left.isnan() & right.isnan())
     distance = torch.where(equal, torch.zeros_like(left.abs()), (left - right).abs())
     distance = distance.nan_to_num(nan=float("inf"))
+    if (
+        expected.dtype in _WIDE_INTEGERS
+    ):  # float64 rounds them: those that differ do so by at least 1
+        distance = torch.where(_bits(expected) == _bits(got), 0.0, distance.clamp(min=1.0))
     inexact = expected.is_floating_point() and (rtol > 0 or atol > 0)
     wrong = distance > (atol + rtol * left.abs().nan_to_num(nan=0.0) if inexact else 0.0)
     count, largest = int(wrong.sum()), float(distance.max())
     reason = f"{count} of {expected.numel()} values differ by up to {largest:.3g}" if count else ""
     return Difference(not count, reason, largest, float(distance.mean()), shape)
+
+
+_WIDE_INTEGERS = (torch.int64, torch.uint64)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().view(torch.int64)
 
 
 def _comparable(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
@@ -99,7 +111,9 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """A hash of dtype, shape and bits of a dense tensor; two tensors with the same hash are the same tensor."""
+    """A hash of dtype, shape and bits of a dense tensor; two tensors with the same hash are the
+    same tensor.
+    """
     tensor = tensor.detach()
     header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
     state = hashlib.blake2b(header, digest_size=16)

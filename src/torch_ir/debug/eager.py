@@ -1,4 +1,6 @@
-"""Running the live model beside its IR without leaving a trace on it, and recording what it computes."""
+"""Running the live model beside its IR without leaving a trace on it, and recording what it
+computes.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,13 @@ SEED = 0
 
 
 def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The model's result on copies of the arguments; its mode, buffers and the random state stay as they were.
+    """The model's result on copies of the arguments; its mode, buffers and the random state stay
+    as they were.
 
-    The model runs in the mode in which the IR was extracted, without gradients, with its parameters
-    detached: some kernels choose their algorithm by whether a weight requires a gradient. The fused
+    The model runs in the mode in which the IR was extracted, without gradients, with its
+    parameters
+    detached: some kernels choose their algorithm by whether a weight requires a gradient. The
+        fused
     inference path of ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds
     differently.
     """
@@ -81,7 +86,9 @@ def _mode(model: nn.Module, training: bool) -> Generator[None]:
 
 
 def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Every tensor of a model that no state dict has, by qualified name: non-persistent buffers and attributes."""
+    """Every tensor of a model that no state dict has, by qualified name: non-persistent buffers
+    and attributes.
+    """
     kept = model.state_dict().keys()
     found = {
         name: b for name, b in model.named_buffers(remove_duplicate=False) if name not in kept
@@ -95,10 +102,12 @@ def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One tensor that eager made: by which operator, and the hash of its value."""
+    """One tensor that eager made: by which operator, its dtype and shape, and the hash of its
+    value.
+    """
 
     operator: str
-    shape: tuple[int, ...]
+    kind: tuple[torch.dtype, tuple[int, ...]]
     digest: bytes
 
 
@@ -122,5 +131,6 @@ class Recorder(TorchDispatchMode):
             if isinstance(value, torch.Tensor):
                 if len(self.made) == self._keep:
                     self.kept = value.detach().clone()
-                self.made.append(Made(str(func), tuple(value.shape), digest(value)))
+                kind = (value.dtype, tuple(value.shape))
+                self.made.append(Made(str(func), kind, digest(value)))
         return result

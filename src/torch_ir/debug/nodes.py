@@ -1,8 +1,11 @@
 """Every node of an IR against everything that eager PyTorch computes.
 
-Eager has no nodes, but it does run operators: all tensors that it makes are recorded by their hash. A node agrees with
-eager if the bits of its outputs are among them. Only hashes are held, so memory stays that of the two runs; the
-first value that eager never made is the first difference, and the run is repeated to say how large it is.
+Eager has no nodes, but it does run operators: all tensors that it makes are recorded by their
+hash. A node agrees with eager if the bits of its outputs are among them. Only hashes are held, so
+memory stays that of the two runs. Where the outputs of the program differ, the first node is named
+whose value eager made otherwise: a tensor of the same shape and dtype that no node makes. (Tracing
+may also write down values that eager never needs, a mask that a fused kernel does without; these
+have no counterpart and are counted, not blamed.)
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ from torch import nn
 from torch_ir.debug.compare import compare_tensors, digest
 from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
 from torch_ir.executor import IRExecutor
-from torch_ir.ir import OpNode
+from torch_ir.ir import IR, OpNode
 from torch_ir.torch_api import pytree
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDifference:
-    """A node whose value eager never made.
+    """A node whose value eager makes otherwise, or never.
 
     Attributes:
         node: Name of the node.
@@ -42,12 +45,36 @@ class NodeDifference:
         return f"{self.node!r}: {self.reason}\n    {self.text}{place}"
 
 
-class _FirstUnknown:
-    """Observer that keeps the first node with an output that is not among the known values."""
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """The nodes of a program against eager.
+
+    Attributes:
+        compared: Number of nodes.
+        unknown: Names of the nodes that make a value which eager never makes, in program order.
+        first_difference: The first of them for which eager makes another value in its place.
+    """
+
+    compared: int
+    unknown: tuple[str, ...]
+    first_difference: NodeDifference | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """An output of a node that is not among what eager made."""
+
+    node: OpNode
+    position: int
+    kind: tuple[torch.dtype, tuple[int, ...]]
+
+
+class _Finder:
+    """Observer that finds the outputs that are not among the known values."""
 
     def __init__(self, known: set[bytes]):
         self.known = known
-        self.found: tuple[OpNode, torch.Tensor] | None = None
+        self.unknown: list[_Unknown] = []
         self.confirmed: set[bytes] = set()
 
     def will_run(self, node: OpNode) -> None:
@@ -55,48 +82,100 @@ class _FirstUnknown:
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Look for each output among what eager made."""
-        if self.found is not None:
-            return
-        for output in outputs:
+        for position, output in enumerate(outputs):
             value = digest(output)
-            if value not in self.known:
-                self.found = (node, output.detach().clone())
-                return
-            self.confirmed.add(value)
+            if value in self.known:
+                self.confirmed.add(value)
+            else:
+                kind = (output.dtype, tuple(output.shape))
+                self.unknown.append(_Unknown(node, position, kind))
 
 
-def compare_nodes(
-    executor: IRExecutor, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> NodeDifference | None:
-    """The first node whose value eager never makes, or None."""
-    with Recorder() as recorder:
-        run_eager(model, executor.ir, args, kwargs)
-    given = [*pytree.tree_leaves((args, dict(kwargs))), *executor.external_tensors()]
-    known = {made.digest for made in recorder.made}
-    known.update(digest(value) for value in given if isinstance(value, torch.Tensor))
-    observer = _FirstUnknown(known)
-    run_args, run_kwargs = fresh((args, dict(kwargs)))
-    with same_random_numbers():
-        executor.call_observed(run_args, run_kwargs, observer)
-    if observer.found is None:
-        return None
-    node, value = observer.found
-    place = _counterpart(recorder.made, observer.confirmed, value)
-    reason = "eager makes no such value"
-    if place is not None:
-        with Recorder(keep=place) as again:
-            run_eager(model, executor.ir, args, kwargs)
-        if again.kept is not None:
-            operator = recorder.made[place].operator
-            reason = f"{compare_tensors(again.kept, value).reason} from what eager makes with {operator}"
+class _Keeper:
+    """Observer that keeps one output of one node."""
+
+    def __init__(self, wanted: _Unknown):
+        self.wanted = wanted
+        self.kept: torch.Tensor | None = None
+
+    def will_run(self, node: OpNode) -> None:
+        """Nothing to see before a node runs."""
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Keep the wanted output."""
+        if node.name == self.wanted.node.name:
+            self.kept = outputs[self.wanted.position].detach().clone()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One model and the executor of its IR, run again and again on the same arguments."""
+
+    executor: IRExecutor
+    model: nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def report(self, *, outputs_differ: bool) -> NodeReport:
+        """Look for every node's value in eager; where the outputs differ, find where that
+        starts.
+        """
+        recorder = self._eager(None)
+        finder = _Finder(self._known(recorder.made))
+        self._run(finder)
+        ir: IR = self.executor.ir
+        names = tuple(dict.fromkeys(item.node.name for item in finder.unknown))
+        first = self._first(recorder.made, finder) if outputs_differ and finder.unknown else None
+        return NodeReport(len(ir.nodes), names, first)
+
+    def _eager(self, keep: int | None) -> Recorder:
+        with Recorder(keep=keep) as recorder:
+            run_eager(self.model, self.executor.ir, self.args, self.kwargs)
+        return recorder
+
+    def _run(self, observer: _Finder | _Keeper) -> None:
+        self.executor.reset()
+        args, kwargs = fresh((self.args, dict(self.kwargs)))
+        with same_random_numbers():
+            self.executor.call_observed(args, kwargs, observer)
+
+    def _known(self, made: Sequence[Made]) -> set[bytes]:
+        given = [
+            *pytree.tree_leaves((self.args, dict(self.kwargs))),
+            *self.executor.external_tensors(),
+        ]
+        known = {item.digest for item in made}
+        known.update(digest(value) for value in given if isinstance(value, torch.Tensor))
+        return known
+
+    def _first(self, made: Sequence[Made], finder: _Finder) -> NodeDifference:
+        """The first unknown value with a counterpart, or the first unknown one if none has any."""
+        for item in finder.unknown:
+            place = _counterpart(made, finder.confirmed, item.kind)
+            if place is not None:
+                return self._described(item, place, made[place].operator)
+        return _difference(finder.unknown[0].node, "eager makes no such value")
+
+    def _described(self, item: _Unknown, place: int, operator: str) -> NodeDifference:
+        keeper = _Keeper(item)
+        self._run(keeper)
+        expected = self._eager(place).kept
+        reason = "eager makes another value in its place"
+        if expected is not None and keeper.kept is not None:
+            difference = compare_tensors(expected, keeper.kept).reason
+            reason = f"{difference} from what eager makes with {operator}"
+        return _difference(item.node, reason)
+
+
+def _difference(node: OpNode, reason: str) -> NodeDifference:
     return NodeDifference(node.name, str(node), str(node.location or ""), reason)
 
 
-def _counterpart(made: Sequence[Made], confirmed: set[bytes], value: torch.Tensor) -> int | None:
-    """The first tensor of that shape that eager makes after the last one that the IR made too."""
-    last = max((i for i, item in enumerate(made) if item.digest in confirmed), default=-1)
-    shape = tuple(value.shape)
-    candidates = [
-        i for i, item in enumerate(made) if item.shape == shape and item.digest not in confirmed
-    ]
-    return next((i for i in candidates if i > last), candidates[-1] if candidates else None)
+def _counterpart(
+    made: Sequence[Made], confirmed: set[bytes], kind: tuple[torch.dtype, tuple[int, ...]]
+) -> int | None:
+    """The first tensor of that dtype and shape that eager makes and no node does."""
+    for position, item in enumerate(made):
+        if item.kind == kind and item.digest not in confirmed:
+            return position
+    return None

@@ -12,7 +12,7 @@ from torch import nn
 
 from torch_ir.debug.compare import Difference, compare_results
 from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
-from torch_ir.debug.nodes import NodeDifference, compare_nodes
+from torch_ir.debug.nodes import Comparison, NodeDifference, NodeReport
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
@@ -31,8 +31,7 @@ class VerificationReport:
         num_outputs: Number of leaves compared.
         output_details: For each output its index, shape, whether it is close, and the differences.
         error_message: Why the comparison failed; None if it did not.
-        nodes_compared: Number of nodes whose values were looked for in eager; 0 unless asked.
-        first_difference: The first node whose value eager never made; None if there is none.
+        nodes: What became of the nodes; None unless asked for.
     """
 
     is_valid: bool
@@ -41,8 +40,14 @@ class VerificationReport:
     num_outputs: int = 0
     output_details: tuple[dict[str, Any], ...] = ()
     error_message: str | None = None
-    nodes_compared: int = 0
-    first_difference: NodeDifference | None = None
+    nodes: NodeReport | None = None
+
+    @property
+    def first_difference(self) -> NodeDifference | None:
+        """The first node whose value eager makes otherwise; None if the outputs agree or nobody
+        asked.
+        """
+        return None if self.nodes is None else self.nodes.first_difference
 
     def __str__(self) -> str:
         verdict = "equal to eager" if self.is_valid else "NOT equal to eager"
@@ -52,11 +57,19 @@ class VerificationReport:
                 lines.append(f"  output {detail['index']}: {detail['reason']}")
         if self.error_message is not None and not self.output_details:
             lines.append(f"  {self.error_message}")
-        if self.first_difference is not None:
-            lines.append(f"  first node that differs: {self.first_difference}")
-        elif self.nodes_compared:
-            lines.append(f"  all {self.nodes_compared} nodes make values that eager makes")
+        if self.nodes is not None:
+            lines.append(f"  {self._nodes(self.nodes)}")
         return "\n".join(lines)
+
+    def _nodes(self, nodes: NodeReport) -> str:
+        if nodes.first_difference is not None:
+            return f"first node that differs: {nodes.first_difference}"
+        if not nodes.unknown:
+            return f"all {nodes.compared} nodes make values that eager makes"
+        return (
+            f"{len(nodes.unknown)} of {nodes.compared} nodes make values that eager does without "
+            f"(the first is {nodes.unknown[0]!r})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -75,9 +88,11 @@ def verify(
     rtol: float = 0.0,
     atol: float = 0.0,
 ) -> VerificationReport:
-    """Run model and IR on copies of the same arguments and compare dtype, shape, structure and value of every output.
+    """Run model and IR on copies of the same arguments and compare dtype, shape, structure and
+    value of every output.
 
-    The model is left as it was: mode, buffers, random state. It runs in the mode in which the IR was extracted.
+    The model is left as it was: mode, buffers, random state. It runs in the mode in which the IR
+    was extracted.
 
     Args:
         ir: The program.
@@ -86,8 +101,8 @@ def verify(
         kwargs: Keyword arguments.
         weights: What the IR runs with; the model's own state dict if not given.
         constants: Values that no state dict has; the model's own if not given.
-        every_node: Also look for the value of every node among all that eager computes, and name the first that
-            eager never makes.
+        every_node: Also look for the value of every node among all that eager computes, and name
+            the first that eager never makes.
         rtol: Allowed relative difference of floating-point outputs; 0 asks for the same bits.
         atol: Allowed absolute difference.
 
@@ -118,9 +133,8 @@ def verify(
     report = _report(differences)
     if not every_node:
         return report
-    executor.reset()
-    first = compare_nodes(executor, model, args, named)
-    return replace(report, nodes_compared=len(ir.nodes), first_difference=first)
+    comparison = Comparison(executor, model, args, named)
+    return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
 
 
 def _report(differences: list[Difference]) -> VerificationReport:
@@ -149,7 +163,8 @@ def verify_ir_with_state_dict(
     """Compare an IR with these weights against the live model.
 
     Returns:
-        Whether they agree, and the report; what made a comparison impossible is the report's ``error_message``.
+        Whether they agree, and the report; what made a comparison impossible is the report's
+        ``error_message``.
     """
     try:
         report = verify(

@@ -5,7 +5,6 @@ from torch_ir.executor.program import Observer
 from torch_ir.executor.registry import TensorRegistry, register_executor, unregister_executor
 from torch_ir.executor.run import IRExecutor, execute_ir
 from torch_ir.executor.types import check_types
-from torch_ir.executor.values import constant_tensor
 
 __all__ = [
     "ExecutionError",
@@ -15,7 +14,6 @@ __all__ = [
     "Observer",
     "TensorRegistry",
     "check_types",
-    "constant_tensor",
     "execute_ir",
     "register_executor",
     "unregister_executor",

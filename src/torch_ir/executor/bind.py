@@ -1,4 +1,6 @@
-"""One node as a call that is ready to run: the exact operator, and where each argument comes from."""
+"""One node as a call that is ready to run: the exact operator, and where each argument comes
+from.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ class Binder:
         """The node as a call.
 
         Raises:
-            ExecutionError: The operator is unknown, or the node's arguments are not those that it takes.
+            ExecutionError: The operator is unknown, or the node's arguments are not those that it
+                takes.
         """
         kernel = registered_kernel(node.op_type)
         if kernel is not None:
@@ -137,7 +140,8 @@ class Binder:
         self._refuse_unknown(node, [p.name for p in parameters])
         return _split(operator, args, kwargs)
 
-    # -- one argument ----------------------------------------------------------------------------------
+    # -- one argument
+    # ----------------------------------------------------------------------------------
 
     def _require_operands(self, node: OpNode, schema: str) -> None:
         if node.operands is None:

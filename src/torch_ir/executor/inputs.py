@@ -1,4 +1,6 @@
-"""The arguments of a call, checked against what the graph was extracted for, and its results in their structure."""
+"""The arguments of a call, checked against what the graph was extracted for, and its results in
+their structure.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,12 @@ _BUILTIN: dict[str, type[Any]] = {
 def flatten_arguments(
     ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
-    """The tensors among the arguments of a call, in the order of ``ir.graph_inputs``, and its symbolic numbers.
+    """The tensors among the arguments of a call, in the order of ``ir.graph_inputs``, and its
+    symbolic numbers.
 
     Raises:
-        InputError: The structure is not the one that the program was extracted with, or a value that the
-            program was specialised on differs.
+        InputError: The structure is not the one that the program was extracted with, or a value
+            that the program was specialised on differs.
     """
     if ir.signature is None:
         if kwargs:
@@ -123,13 +126,15 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     return unflatten(tree, leaf, rebuild)
 
 
-# -- tensors -------------------------------------------------------------------------------------------
+# -- tensors
+# -------------------------------------------------------------------------------------------
 
 
 def check_inputs(
     ir: IR, inputs: Sequence[Any], device: torch.device | None, symbols: Symbols
 ) -> Symbols:
-    """Check count, kind, dtype, device and shape of the tensors of a call; the value of every symbol.
+    """Check count, kind, dtype, device and shape of the tensors of a call; the value of every
+    symbol.
 
     Args:
         ir: The graph.
@@ -175,7 +180,9 @@ def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:
 
 
 def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor], given: Symbols) -> Symbols:
-    """The value of each symbol; every symbolic dimension has the value that they give it, within its range."""
+    """The value of each symbol; every symbolic dimension has the value that they give it, within
+    its range.
+    """
     symbols = {**bind_inputs(ir.graph_inputs, inputs), **given}
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         for axis, (dim, size) in enumerate(zip(meta.shape, tensor.shape, strict=True)):

@@ -23,7 +23,8 @@ def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
     """The operator of exactly that name.
 
     Raises:
-        ExecutionError: torch has no such overload; the message names the closest, or what to import.
+        ExecutionError: torch has no such overload; the message names the closest, or what to
+            import.
     """
     namespace, _, rest = op_type.partition(".")
     packet, _, name = rest.partition(".")
@@ -70,7 +71,9 @@ def to_torch(
 
 
 def from_text(kind: str, value: Attribute) -> Attribute:
-    """What a plain string means for an argument of this schema type, as files of other producers write it."""
+    """What a plain string means for an argument of this schema type, as files of other producers
+    write it.
+    """
     if not isinstance(value, str) or kind.startswith("str"):
         return value
     match kind.removesuffix("?"):

@@ -1,4 +1,6 @@
-"""A graph as a list of bound calls over slots: checked once, then run in order, each value freed after its last use."""
+"""A graph as a list of bound calls over slots: checked once, then run in order, each value freed
+after its last use.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,8 @@ class Program:
 
         Args:
             values: Each graph input and external value, by name.
-            symbols: The value of each symbol that the call gives; those that results give are added.
+            symbols: The value of each symbol that the call gives; those that results give are
+                added.
             observer: Sees every node as it runs.
 
         Raises:
@@ -195,7 +198,9 @@ def _outputs(step: Step, environment: Environment) -> list[torch.Tensor]:
 
 
 class Body:
-    """A function of the program as a Python callable over tensors, for a higher-order operator to call."""
+    """A function of the program as a Python callable over tensors, for a higher-order operator to
+    call.
+    """
 
     def __init__(self, ir: IR, run_device: torch.device):
         self._ir = ir

@@ -70,7 +70,8 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
     """Decorator: run one exact operator with the decorated function instead of torch's kernel.
 
     Args:
-        op_type: The exact overload, such as ``"mylib.gather_rows.default"``; nothing is matched by prefix.
+        op_type: The exact overload, such as ``"mylib.gather_rows.default"``; nothing is matched by
+            prefix.
 
     Raises:
         ExecutionError: The operator already has a registered kernel.

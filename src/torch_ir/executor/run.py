@@ -13,25 +13,28 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
 from torch_ir.executor.program import Observer, Program
 from torch_ir.executor.registry import TensorRegistry
 from torch_ir.executor.symbols import Symbols
-from torch_ir.executor.values import constant_tensor
 from torch_ir.ir import IR
+from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights, load_weights
 
 
 class IRExecutor:
     """Runs an IR, bitwise as eager PyTorch runs the model.
 
-    The weights that it is given are never changed: buffers that the program writes are kept by the executor, as they are
-    after the last call (:attr:`buffers`), and start again with :meth:`reset`. A call that fails changes no state.
+    The weights that it is given are never changed: buffers that the program writes are kept by the
+    executor, as they are after the last call (:attr:`buffers`), and start again with
+    :meth:`reset`. A call that fails changes no state.
 
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; may hold more than the program needs.
-        constants: Values that are in no state dict, by key: they take the place of ``ir.constants`` and supply what a
-            model on the meta device could not tell (non-persistent buffers, plain tensor attributes).
+        constants: Values that are in no state dict, by key: they take the place of
+            ``ir.constants`` and supply what a model on the meta device could not tell
+            (non-persistent buffers, plain tensor attributes).
 
     Raises:
-        WeightLoadError: The weights are not those that the program needs; all faults in one message.
+        WeightLoadError: The weights are not those that the program needs; all faults in one
+            message.
 
     Attributes:
         registry: After a call, its inputs, the weights, and its outputs by name.
@@ -67,7 +70,9 @@ class IRExecutor:
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
-        """The buffers that the program writes, by ``state_dict`` key, as the last call left them."""
+        """The buffers that the program writes, by ``state_dict`` key, as the last call left
+        them.
+        """
         self._prepare()
         external = self.ir.external_values()
         return {external[name][0]: tensor for name, tensor in self._state.items()}
@@ -80,7 +85,8 @@ class IRExecutor:
         """Take the weights of a file; see :func:`torch_ir.load_weights`.
 
         Raises:
-            WeightLoadError: The file cannot be read or does not fit; the weights given before stay in force.
+            WeightLoadError: The file cannot be read or does not fit; the weights given before stay
+                in force.
         """
         self.load_weights_from_state_dict(load_weights(path, trust=trust))
 
@@ -118,7 +124,8 @@ class IRExecutor:
         """Run with the model's own arguments; the result has the model's own structure.
 
         Raises:
-            InputError: The arguments do not have the structure that the program was extracted with, or one does not fit.
+            InputError: The arguments do not have the structure that the program was extracted
+                with, or one does not fit.
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
@@ -139,7 +146,8 @@ class IRExecutor:
         self._prepare()
         return [*self._values.values(), *self._state.values()]
 
-    # -- running ---------------------------------------------------------------------------------------
+    # -- running
+    # ---------------------------------------------------------------------------------------
 
     def _run(
         self, inputs: tuple[Any, ...], given: Symbols, observer: Observer | None = None
@@ -159,7 +167,9 @@ class IRExecutor:
     def _write_back(
         self, values: dict[str, torch.Tensor], targets: Mapping[str, torch.Tensor]
     ) -> None:
-        """What a functionalised program computes for a buffer or input, written once, at the end."""
+        """What a functionalised program computes for a buffer or input, written once, at the
+        end.
+        """
         for mutation in self.ir.mutations:
             if mutation.value.name != mutation.target:
                 targets[mutation.target].copy_(values[mutation.value.name])
@@ -218,7 +228,8 @@ def execute_ir(
         One tensor for each of ``ir.graph_outputs``, in order.
 
     Raises:
-        MissingWeightsError: Neither ``weights`` nor ``weights_path`` is given; also a ``ValueError``.
+        MissingWeightsError: Neither ``weights`` nor ``weights_path`` is given; also a
+            ``ValueError``.
         WeightLoadError: The weights are not those that the program needs.
         ExecutionError: An input does not fit, or a node cannot be run.
     """
@@ -245,7 +256,9 @@ def _require_well_formed(ir: IR) -> None:
 
 
 def _device(tensors: Any) -> torch.device | None:
-    """The device that the tensors share; of the first one off the CPU where they differ, None without tensors."""
+    """The device that the tensors share; of the first one off the CPU where they differ, None
+    without tensors.
+    """
     devices = {tensor.device: None for tensor in tensors if isinstance(tensor, torch.Tensor)}
     others = [device for device in devices if device.type not in ("cpu", "meta")]
     return next(iter(others or devices), None)

@@ -1,4 +1,6 @@
-"""The values of symbols: from the shapes and numbers of a call, and from results as the program runs."""
+"""The values of symbols: from the shapes and numbers of a call, and from results as the program
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ Symbols = dict[str, Number]
 def bind_inputs(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> Symbols:
     """The symbols that the shapes of a call's tensors determine.
 
-    A symbol that stands alone as a dimension takes the size; after that, ``2*s0 + 1`` gives ``s0`` where
-    the size allows it. Whether all sizes agree is checked elsewhere.
+    A symbol that stands alone as a dimension takes the size; after that, ``2*s0 + 1`` gives ``s0``
+    where the size allows it. Whether all sizes agree is checked elsewhere.
     """
     symbols: Symbols = {}
     derived: list[tuple[SymExpr, int]] = []
@@ -62,7 +64,9 @@ class Binding:
 
 
 class Bindings:
-    """Finds, node by node in program order, the symbols that get their value as the program runs."""
+    """Finds, node by node in program order, the symbols that get their value as the program
+    runs.
+    """
 
     def __init__(self, ir: IR):
         self._known = {

@@ -1,4 +1,6 @@
-"""Recorded shapes and dtypes against what the operators give: re-derived with fake tensors, not believed."""
+"""Recorded shapes and dtypes against what the operators give: re-derived with fake tensors, not
+believed.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,16 @@ from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode
 def check_types(ir: IR) -> tuple[Finding, ...]:
     """All nodes that torch refuses, or whose results have another shape or dtype than recorded.
 
-    The program runs on fake tensors, which have no data, one per graph input and weight; symbols take a value from
-    their range. A node whose results depend on data is believed. Findings have the codes ``unbindable-node``,
-    ``refused-arguments`` and ``wrong-type``.
+    The program runs on fake tensors, which have no data, one per graph input and weight; symbols
+    take a value from their range. A node whose results depend on data is believed. Findings have
+    the codes ``unbindable-node``, ``refused-arguments`` and ``wrong-type``.
 
     Example:
         >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
         >>> node = OpNode("y", "aten.sum.dim_IntList", [x], [y], {"dim": [1]})
         >>> print(*check_types(IR([node], [x], [y], [])))
-        [wrong-type] node 'y': %y is not what aten.sum.dim_IntList gives (expected f32[2], got f32[2, 3])
+        [wrong-type] node 'y': %y is not what aten.sum.dim_IntList gives (expected f32[2], got
+        f32[2, 3])
     """
     try:
         program = Program(ir, torch.device("cpu"))

@@ -65,7 +65,9 @@ def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttrib
 
 
 def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
-    """Name, value, and whether None says no more than leaving the argument out, of each given argument."""
+    """Name, value, and whether None says no more than leaving the argument out, of each given
+    argument.
+    """
     target = cast(Any, node.target)
     if isinstance(target, OpOverload):
         arguments = operator_schema(target).arguments

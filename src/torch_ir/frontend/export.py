@@ -32,7 +32,8 @@ def extract_ir(
     """The IR of a model, without its weights.
 
     Args:
-        model: A module on any device (meta: nothing is ever allocated), an exported program, or a ``.pt2`` file.
+        model: A module on any device (meta: nothing is ever allocated), an exported program, or a
+            ``.pt2`` file.
         example_inputs: Positional arguments to trace with; unused for what is already exported.
         kwargs: Keyword arguments to trace with.
         dynamic_shapes: Which dimensions may vary, in ``torch.export``'s own forms.
@@ -42,7 +43,8 @@ def extract_ir(
 
     Raises:
         ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
-        ConversionError: The exported program holds things that cannot be translated; all are listed.
+        ConversionError: The exported program holds things that cannot be translated; all are
+            listed.
 
     Example:
         >>> with torch.device("meta"):
@@ -64,7 +66,9 @@ def extract_ir(
 
 
 def _extracted_in_training(ir: IR) -> IR:
-    """The IR of a model in training mode: marked as such, and not without a word if that changes what it computes."""
+    """The IR of a model in training mode: marked as such, and not without a word if that changes
+    what it computes.
+    """
     affected = [
         node
         for node in ir.nodes
@@ -98,7 +102,8 @@ def export_model(
         example_inputs: Positional arguments to trace with.
         kwargs: Keyword arguments to trace with.
         dynamic_shapes: Which dimensions may vary.
-        strict: Insist that module and inputs are on the meta device. (torch's own ``strict`` is False.)
+        strict: Insist that module and inputs are on the meta device. (torch's own ``strict`` is
+            False.)
 
     Raises:
         ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
@@ -123,7 +128,9 @@ def export_model(
 def _export(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """The first way of tracing that the model takes; if none, the reason of the first is raised."""
+    """The first way of tracing that the model takes; if none, the reason of the first is
+    raised.
+    """
     first: Exception | None = None
     for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
         try:
@@ -163,7 +170,8 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
     """The exported program of a ``.pt2`` file, by torch's own loader.
 
     Raises:
-        ExportError: The file is missing or not a ``.pt2``, or ``trust`` is not given: torch's loader may unpickle.
+        ExportError: The file is missing or not a ``.pt2``, or ``trust`` is not given: torch's
+            loader may unpickle.
     """
     path = Path(path)
     if not path.is_file():

@@ -74,7 +74,9 @@ class Context:
 
 
 class GraphTranslator:
-    """Translates the calls of one traced graph; the values of its placeholders are given beforehand."""
+    """Translates the calls of one traced graph; the values of its placeholders are given
+    beforehand.
+    """
 
     def __init__(self, module: GraphModule, context: Context):
         self.module = module
@@ -108,7 +110,8 @@ class GraphTranslator:
             if isinstance(value, TensorMeta):
                 yield value
 
-    # -- one node --------------------------------------------------------------------------------------
+    # -- one node
+    # --------------------------------------------------------------------------------------
 
     def _translate(self, node: FxNode) -> Any:
         if node.op == "get_attr":
@@ -174,7 +177,9 @@ class GraphTranslator:
         return conversion_of(op_type)(info)
 
     def _unrecorded(self, node: FxNode) -> Any:
-        """The traced results where torch records none: nothing, or those of the body of a scope."""
+        """The traced results where torch records none: nothing, or those of the body of a
+        scope.
+        """
         if isinstance(node.target, OpOverload) and not operator_schema(node.target).returns:
             return None
         bodies = [
@@ -196,7 +201,8 @@ def _traced_value(node: FxNode) -> Any:
 
 
 def _bound_symbols(node: FxNode) -> dict[str, int]:
-    """The symbols that stand for a number that the call makes from data, with the result's position.
+    """The symbols that stand for a number that the call makes from data, with the result's
+    position.
 
     Sizes of results that depend on data are read from their shapes and need no mention.
     """
@@ -240,7 +246,9 @@ def function_ir(module: GraphModule, name: str, context: Context) -> IR:
 
 
 def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:
-    """The traced result of a call with its tensors as metadata, nested as the operator nests them, and flat."""
+    """The traced result of a call with its tensors as metadata, nested as the operator nests
+    them, and flat.
+    """
     if isinstance(value, torch.Tensor):
         meta = tensor_meta(name, value, name)
         return meta, [meta]

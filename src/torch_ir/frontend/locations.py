@@ -16,7 +16,9 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def node_location(node: torch.fx.Node) -> Location | None:
-    """Where a traced call came from: the innermost frame outside torch, and the module that made the call."""
+    """Where a traced call came from: the innermost frame outside torch, and the module that made
+    the call.
+    """
     file, line, code = _innermost_frame(node.meta.get("stack_trace") or "")
     module, module_type = _innermost_module(node.meta.get("nn_module_stack"))
     if not (file or module or module_type):
@@ -35,7 +37,9 @@ def _innermost_frame(trace: str) -> tuple[str, int, str]:
 
 
 def _portable(file: str) -> str:
-    """The path below site-packages or the current folder, so that the same model gives the same IR anywhere."""
+    """The path below site-packages or the current folder, so that the same model gives the same
+    IR anywhere.
+    """
     _, found, below = file.rpartition(f"{os.sep}site-packages{os.sep}")
     if found:
         return below
@@ -53,7 +57,9 @@ def _innermost_module(stack: object) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def _module_path(path: str) -> str:
-    """``layers.0.fc`` from what strict tracing records as ``L['self'].layers[0].fc`` or ``L['self']._modules['fc']``."""
+    """``layers.0.fc`` from what strict tracing records as ``L['self'].layers[0].fc`` or
+    ``L['self']._modules['fc']``.
+    """
     path = re.sub(r"^L\['self'\]\.?", "", path)
     path = re.sub(
         r"_modules\['([^']*)'\]|\['([^']*)'\]|\[(\d+)\]",

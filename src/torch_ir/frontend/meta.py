@@ -1,8 +1,9 @@
 """Tracing a model on the meta device as if it were on the CPU.
 
-On the meta device torch computes no values at all: a small table that the model writes in its ``forward``
-(``torch.tensor([0.5, 0.25], device=x.device)``) is lost, and branches on the device go another way than where the program
-will run. Tensors that are fake and claim to be on the CPU cost as little, keep such tables, and trace what the CPU would run.
+On the meta device torch computes no values at all: a small table that the model writes in its
+``forward`` (``torch.tensor([0.5, 0.25], device=x.device)``) is lost, and branches on the device go
+another way than where the program will run. Tensors that are fake and claim to be on the CPU cost
+as little, keep such tables, and trace what the CPU would run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
-    """Whether every parameter, buffer and argument that is a tensor is on the meta device, and there is one."""
+    """Whether every parameter, buffer and argument that is a tensor is on the meta device, and
+    there is one.
+    """
     tensors = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments)]
     devices = {tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)}
     return devices == {"meta"}
@@ -26,9 +29,11 @@ def is_on_meta(model: nn.Module, arguments: Any) -> bool:
 
 @contextmanager
 def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
-    """Within the context the model's meta tensors are fake CPU tensors; yields the arguments made so too.
+    """Within the context the model's meta tensors are fake CPU tensors; yields the arguments made
+    so too.
 
-    Parameters, buffers and tensor attributes are replaced one for one, tied ones by the same, and put back at the end.
+    Parameters, buffers and tensor attributes are replaced one for one, tied ones by the same, and
+    put back at the end.
     """
     mode = FakeTensorMode(
         shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True

@@ -45,7 +45,8 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
     """Decorator: make the nodes of one exact overload with the decorated function.
 
     Args:
-        op_type: The exact overload, such as ``"aten.conv2d.default"``; nothing is matched by prefix.
+        op_type: The exact overload, such as ``"aten.conv2d.default"``; nothing is matched by
+            prefix.
 
     Raises:
         ConversionError: The overload already has a conversion.

@@ -117,8 +117,9 @@ _OPERATORS: dict[Callable[..., Any], str] = {
 def call_expression(function: Any, arguments: tuple[Any, ...], traced: Any) -> SymExpr:
     """The expression of a traced call of Python arithmetic.
 
-    Integers are taken from torch's own expression, which it has simplified with what it knows; where
-    floating-point numbers take part, the operations stay in the order in which the program does them.
+    Integers are taken from torch's own expression, which it has simplified with what it knows;
+    where floating-point numbers take part, the operations stay in the order in which the program
+    does them.
 
     Raises:
         InvalidIRError: The function has no counterpart.

@@ -33,9 +33,11 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
 
 
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
-    """The serialised name and context of a class, as torch's own registry gives them where it has one.
+    """The serialised name and context of a class, as torch's own registry gives them where it has
+    one.
 
-    A named tuple is told by its class and fields, which torch would refuse to write unless registered.
+    A named tuple is told by its class and fields, which torch would refuse to write unless
+    registered.
     """
     if spec.type is namedtuple:
         kind: Any = spec.context

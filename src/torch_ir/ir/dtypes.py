@@ -1,4 +1,6 @@
-"""The element types, named as torch names them, with what a torch-free reader needs to know of each."""
+"""The element types, named as torch names them, with what a torch-free reader needs to know of
+each.
+"""
 
 from __future__ import annotations
 

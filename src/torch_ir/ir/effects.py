@@ -1,4 +1,6 @@
-"""Which graph inputs and weights a program writes in place, from the alias marks of the operators' schemas."""
+"""Which graph inputs and weights a program writes in place, from the alias marks of the
+operators' schemas.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def written_values(ir: IR, schema_of: Callable[[str], Schema | None] = lookup) -> frozenset[str]:
-    """Names of the graph inputs and external values that in-place operators write, directly or through a view.
+    """Names of the graph inputs and external values that in-place operators write, directly or
+    through a view.
 
     Args:
         ir: The program.
@@ -89,6 +92,8 @@ def _operand_roots(
 
 
 def _scope_body(ir: IR, node: OpNode) -> IR | None:
-    """The body of a scope, whose inputs are the node's own; branches and loops may not write what they take."""
+    """The body of a scope, whose inputs are the node's own; branches and loops may not write what
+    they take.
+    """
     reference = node.attrs.get("wrapped_func")
     return ir.functions.get(reference.name) if isinstance(reference, FunctionRef) else None

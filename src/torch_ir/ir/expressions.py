@@ -115,7 +115,8 @@ def evaluate_expression(text: str, bindings: Mapping[str, Number]) -> Number:
     """The value of an expression when each symbol has the given value.
 
     Raises:
-        InvalidIRError: A symbol has no value, or the expression has none there (a division by zero).
+        InvalidIRError: A symbol has no value, or the expression has none there (a division by
+            zero).
     """
     try:
         return _evaluate(parse_expression(text), bindings)
@@ -126,7 +127,8 @@ def evaluate_expression(text: str, bindings: Mapping[str, Number]) -> Number:
 
 
 def solve_linear(text: str, value: int) -> tuple[str, int] | None:
-    """The symbol and its value for which ``a*symbol + b`` has the given value; None if that is no integer.
+    """The symbol and its value for which ``a*symbol + b`` has the given value; None if that is no
+    integer.
 
     Example:
         >>> solve_linear("2*s0 + 1", 7)
@@ -144,7 +146,8 @@ def solve_linear(text: str, value: int) -> tuple[str, int] | None:
     return (symbol, quotient) if rest == 0 and symbol.isidentifier() else None
 
 
-# -- kinds -----------------------------------------------------------------------------------------------
+# -- kinds
+# -----------------------------------------------------------------------------------------------
 
 
 def _kind(node: ast.expr) -> type[Number]:
@@ -172,7 +175,8 @@ def _kind(node: ast.expr) -> type[Number]:
             return int
 
 
-# -- spelling --------------------------------------------------------------------------------------------
+# -- spelling
+# --------------------------------------------------------------------------------------------
 
 
 def _spell(node: ast.expr) -> str:
@@ -250,7 +254,8 @@ def _operand(text: str) -> str:
     return text if whole else f"({text})"
 
 
-# -- integer polynomials ---------------------------------------------------------------------------------
+# -- integer polynomials
+# ---------------------------------------------------------------------------------
 
 
 def _polynomial(node: ast.expr) -> Polynomial:
@@ -385,7 +390,8 @@ def _factors(monomial: Monomial, coefficient: int, *, alone: bool) -> Iterator[s
         yield spelled if power == 1 else f"{spelled}**{power}"
 
 
-# -- values ----------------------------------------------------------------------------------------------
+# -- values
+# ----------------------------------------------------------------------------------------------
 
 
 def _evaluate(node: ast.expr, bindings: Mapping[str, Number]) -> Number:

@@ -1,4 +1,6 @@
-"""The program: an ordered list of operator calls with its inputs, outputs, weights and everything else it means."""
+"""The program: an ordered list of operator calls with its inputs, outputs, weights and everything
+else it means.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,10 @@ class Mutation:
     """A buffer or a graph input that the program writes.
 
     Attributes:
-        target: Name of the value that is written: a graph input, or the name under which nodes use a weight.
-        value: What it holds when the program ends; the target itself where in-place operators write to it as it runs.
+        target: Name of the value that is written: a graph input, or the name under which nodes use
+            a weight.
+        value: What it holds when the program ends; the target itself where in-place operators
+            write to it as it runs.
     """
 
     target: str
@@ -66,8 +70,10 @@ class IR:
     Attributes:
         nodes: The operator calls in program order.
         graph_inputs: The tensors that a call gives.
-        graph_outputs: The tensors that a call returns, in order; one value may stand more than once.
-        weights: Parameters, buffers and constants whose values come from outside, by their ``state_dict`` key.
+        graph_outputs: The tensors that a call returns, in order; one value may stand more than
+            once.
+        weights: Parameters, buffers and constants whose values come from outside, by their
+            ``state_dict`` key.
         weight_name_mapping: The name under which nodes use a weight or constant, to its key.
         constants: Values that are part of the program, by key.
         model_name: A name for people.
@@ -81,7 +87,8 @@ class IR:
         metadata: Values for tools, kept by every pass and format, without meaning to this package.
 
     Raises:
-        InvalidIRError: A field holds what it cannot hold. How the parts fit together is the matter of :meth:`check`.
+        InvalidIRError: A field holds what it cannot hold. How the parts fit together is the matter
+            of :meth:`check`.
 
     Example:
         >>> x = TensorMeta("x", (2,), "float32")
@@ -125,7 +132,8 @@ class IR:
             self, "metadata", FrozenDict({k: as_attribute(v) for k, v in self.metadata.items()})
         )
 
-    # -- views ---------------------------------------------------------------------------------------
+    # -- views
+    # ---------------------------------------------------------------------------------------
 
     def _view(self, name: str, make: Callable[[], T]) -> T:
         if name not in self._views:
@@ -146,7 +154,9 @@ class IR:
 
     @property
     def users(self) -> Mapping[str, tuple[OpNode, ...]]:
-        """The nodes that take each value, by the value's name, in program order; absent where nothing takes it."""
+        """The nodes that take each value, by the value's name, in program order; absent where
+        nothing takes it.
+        """
         return self._view("users", self._find_users)
 
     def _find_users(self) -> Mapping[str, tuple[OpNode, ...]]:
@@ -187,7 +197,8 @@ class IR:
                 values[name] = (key, known[key])
         return values
 
-    # -- change, check, compare ------------------------------------------------------------------------
+    # -- change, check, compare
+    # ------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Self:
         """A copy with the given fields changed."""
@@ -209,13 +220,15 @@ class IR:
     def diff(self, other: IR) -> Diff:
         """What changed from this IR to the other, by structure; names of values do not matter.
 
-        ``bool(ir.diff(other))`` is False if the two compute the same; ``print`` shows the difference.
+        ``bool(ir.diff(other))`` is False if the two compute the same; ``print`` shows the
+        difference.
         """
         from torch_ir.ir.diff import diff
 
         return diff(self, other)
 
-    # -- show ------------------------------------------------------------------------------------------
+    # -- show
+    # ------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
@@ -233,7 +246,8 @@ class IR:
 
         return ir_html(self)
 
-    # -- store -----------------------------------------------------------------------------------------
+    # -- store
+    # -----------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of this IR, as plain dicts and lists."""
@@ -246,7 +260,8 @@ class IR:
         """The IR of a JSON document.
 
         Raises:
-            SerializationError: The document is not that of an IR; the message has the path of the first fault.
+            SerializationError: The document is not that of an IR; the message has the path of the
+                first fault.
         """
         from torch_ir.serde import ir_from_dict
 

@@ -20,7 +20,8 @@ class Location:
         file: Source file of the innermost frame of the user's code, or the empty string.
         line: Its line number, from 1; 0 if unknown.
         code: The text of that line.
-        module: Path of the module that made the call, such as ``layers.3.self_attn.q_proj``; empty for the root.
+        module: Path of the module that made the call, such as ``layers.3.self_attn.q_proj``; empty
+            for the root.
         module_type: Qualified class name of that module.
 
     Example:
@@ -50,11 +51,13 @@ class OpNode:
         name: Unique name in its graph.
         op_type: The exact overload, such as ``aten.conv2d.default``; never matched by prefix.
         inputs: The tensors that it takes.
-        outputs: The tensors that it makes; ``producer_output_idx`` is the position among the operator's results, flattened.
+        outputs: The tensors that it makes; ``producer_output_idx`` is the position among the
+            operator's results, flattened.
         attrs: Non-tensor arguments by schema name.
         operands: Which argument takes which input, ``{"input": 0, "weight": 1}``, lists as
-            ``{"tensors": (0, 1, None)}``. A node made without it is bound in the schema's order; it stays None
-            if the operator is unknown or the inputs do not fit, which :meth:`IR.check` reports.
+            ``{"tensors": (0, 1, None)}``. A node made without it is bound in the schema's order;
+            it stays None if the operator is unknown or the inputs do not fit, which
+            :meth:`IR.check` reports.
         location: Where it came from.
         binds: Symbols that take their value from a result that is a number: ``{"u0": 0}`` for the
             first. (A symbol that is a dimension of an output is bound by that.)

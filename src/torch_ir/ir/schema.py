@@ -1,7 +1,9 @@
-"""Operator schemas without torch: names, types and aliasing of every aten, prims and quantized_decomposed overload.
+"""Operator schemas without torch: names, types and aliasing of every aten, prims and
+quantized_decomposed overload.
 
-The table in ``data/operators.txt`` is generated from torch by ``tools/generate_operator_schemas.py``. A schema says how
-a call is bound (:func:`bind_in_order`), printed, checked, and what it writes.
+The table in ``data/operators.txt`` is generated from torch by
+``tools/generate_operator_schemas.py``. A schema says how a call is bound (:func:`bind_in_order`),
+printed, checked, and what it writes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import TypeAlias
 from torch_ir.errors import InvalidIRError
 
 Slots: TypeAlias = int | None | tuple[int | None, ...]
-"""Which inputs an argument takes: an index into ``OpNode.inputs``, or a tuple of indices for a list argument."""
+"""Which inputs an argument takes: an index into ``OpNode.inputs``, or a tuple of indices for a
+list argument.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Argument:
 
     Attributes:
         name: Its name in the schema.
-        type: Its type as torch spells it, without alias marks: ``Tensor``, ``Tensor?[]``, ``SymInt[2]``, ``Scalar?``.
+        type: Its type as torch spells it, without alias marks: ``Tensor``, ``Tensor?[]``,
+            ``SymInt[2]``, ``Scalar?``.
         default: The text of its default, or None if it has to be given.
         keyword_only: Whether it stands behind ``*``.
         alias: Its alias set (``"a"`` for ``Tensor(a!)``), or the empty string.
@@ -81,7 +86,9 @@ class Schema:
 
 
 def lookup(op_type: str) -> Schema | None:
-    """The schema of an exact overload such as ``aten.add.Tensor``, or None if the table has no such overload."""
+    """The schema of an exact overload such as ``aten.add.Tensor``, or None if the table has no
+    such overload.
+    """
     text = _table().get(op_type)
     return None if text is None else _parse(text)
 
@@ -94,9 +101,11 @@ def known_operators() -> tuple[str, ...]:
 def bind_in_order(
     schema: Schema, count: int, attrs: Mapping[str, object]
 ) -> dict[str, Slots] | None:
-    """The operands of a call whose ``count`` tensors were recorded in the schema's order and nothing else is known.
+    """The operands of a call whose ``count`` tensors were recorded in the schema's order and
+    nothing else is known.
 
-    A list argument takes all that the later tensors do not need. Returns None where the tensors do not fit.
+    A list argument takes all that the later tensors do not need. Returns None where the tensors do
+    not fit.
 
     Example:
         >>> bind_in_order(lookup("aten.linear.default"), 3, {})

@@ -21,8 +21,8 @@ class SymExpr:
 
     Args:
         text: The expression in Python syntax: numbers, symbols, ``+ - * / // % **``, ``min``,
-            ``max``, ``abs``, ``int``, ``floor``, ``ceil``, ``round``, ``float``, ``sqrt`` and other
-            functions of :mod:`math`, comparisons, ``and``, ``or``, ``not``.
+            ``max``, ``abs``, ``int``, ``floor``, ``ceil``, ``round``, ``float``, ``sqrt`` and
+            other functions of :mod:`math`, comparisons, ``and``, ``or``, ``not``.
 
     Raises:
         InvalidIRError: The text is not such an expression, or is too large.

@@ -1,4 +1,6 @@
-"""Tensors as an IR holds them: metadata without data, and the few constants whose values are part of the program."""
+"""Tensors as an IR holds them: metadata without data, and the few constants whose values are part
+of the program.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -27,7 +29,8 @@ class TensorMeta:
         name: Name of the value, unique in its graph.
         shape: Dimensions, each a non-negative int or a symbolic expression.
         dtype: torch's name of the element type, such as ``"float32"``.
-        producer_node: Name of the node that makes it; None for graph inputs, weights and constants.
+        producer_node: Name of the node that makes it; None for graph inputs, weights and
+            constants.
         producer_output_idx: Which of the producer's results it is.
 
     Raises:
@@ -35,7 +38,8 @@ class TensorMeta:
 
     Example:
         >>> TensorMeta("x", [2, "s0 + 1"], "float32")
-        TensorMeta(name='x', shape=(2, SymExpr('s0 + 1')), dtype='float32', producer_node=None, producer_output_idx=0)
+        TensorMeta(name='x', shape=(2, SymExpr('s0 + 1')), dtype='float32', producer_node=None,
+        producer_output_idx=0)
     """
 
     name: str
@@ -46,6 +50,8 @@ class TensorMeta:
 
     def __post_init__(self) -> None:
         if type(self.shape) is not tuple or not all(type(d) is int and d >= 0 for d in self.shape):
+            if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise InvalidIRError(f"a shape is a list of dimensions, got {self.shape!r:.80}")
             object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))
         if self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -96,17 +102,20 @@ def type_text(meta: TensorMeta | Constant) -> str:
 class Constant:
     """A tensor with its values: little-endian, contiguous, in row-major order.
 
-    Two constants are equal if dtype, shape and bytes are. IR text names the bytes of a large constant by their hash
-    alone; what is parsed from it is such a constant without data, equal to the one with data.
+    Two constants are equal if dtype, shape and bytes are. IR text names the bytes of a large
+    constant by their hash alone; what is parsed from it is such a constant without data, equal to
+    the one with data.
 
     Attributes:
         dtype: torch's name of the element type.
         shape: Dimensions, all ints.
-        data: The bytes; a view into a mapped file where it came from an archive; None where only the hash is known.
+        data: The bytes; a view into a mapped file where it came from an archive; None where only
+            the hash is known.
         sha256: Hash of the bytes in hexadecimal; computed when first asked for if not given.
 
     Raises:
-        InvalidIRError: The number of bytes is not that of the shape and dtype, or neither data nor hash is given.
+        InvalidIRError: The number of bytes is not that of the shape and dtype, or neither data nor
+            hash is given.
 
     Example:
         >>> c = Constant.from_list([[1, 2], [3, 4]], "int64")
@@ -212,7 +221,8 @@ class Constant:
         """A constant from nested lists of numbers.
 
         Raises:
-            InvalidIRError: The lists are ragged, hold something else than numbers, or do not fit the dtype.
+            InvalidIRError: The lists are ragged, hold something else than numbers, or do not fit
+                the dtype.
         """
         import ml_dtypes
         import numpy as np
@@ -221,6 +231,7 @@ class Constant:
         if name is None:
             raise InvalidIRError(f"a constant of {dtype} cannot be given as a list of numbers")
         kind = np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name, name))
+        _require_numbers(values, dtype, kind.kind)
         try:
             return cls.from_numpy(np.array(values, dtype=kind))
         except (ValueError, TypeError, OverflowError) as error:
@@ -230,7 +241,9 @@ class Constant:
 
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
-        """A constant with the values of an array; bool, integer, float, complex or an ml_dtypes type."""
+        """A constant with the values of an array; bool, integer, float, complex or an ml_dtypes
+        type.
+        """
         import numpy as np
 
         contiguous = np.ascontiguousarray(array).reshape(array.shape)
@@ -254,6 +267,23 @@ class Constant:
         dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         raw = dense.reshape(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
         return cls(str(tensor.dtype), tuple(tensor.shape), raw)
+
+
+def _require_numbers(values: object, dtype: str, kind: str) -> None:
+    """Refuse what NumPy would convert without a word: text, None, a fraction to an integer, 2 to
+    a bool.
+    """
+    stack = [values]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(cast(list[object], item))
+        elif (
+            not isinstance(item, int | float | complex)
+            or (kind in "iu" and isinstance(item, float) and not item.is_integer())
+            or (kind == "b" and item not in (0, 1))
+        ):
+            raise InvalidIRError(f"a constant of {dtype} cannot hold {item!r:.80}")
 
 
 def as_constant(value: object) -> Constant:

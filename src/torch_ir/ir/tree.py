@@ -1,7 +1,7 @@
 """The nested structure of a program's arguments and results, without torch's pytree.
 
-A tree is a container over subtrees, or a leaf. A leaf names a tensor value of the graph or is itself a value: None, a
-number, a string, or an expression over symbols.
+A tree is a container over subtrees, or a leaf. A leaf names a tensor value of the graph or is
+itself a value: None, a number, a string, or an expression over symbols.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ValueLeaf:
         return isinstance(other, ValueLeaf) and identical(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash((ValueLeaf, self.value))
+        return hash((ValueLeaf, repr(self.value)))  # two NaN are equal, but not their hashes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +45,8 @@ class Container:
     """A container of subtrees.
 
     Attributes:
-        type: ``"tuple"``, ``"list"``, ``"dict"``, ``"OrderedDict"``, or the name under which torch's pytree registry
-            serialises a registered class.
+        type: ``"tuple"``, ``"list"``, ``"dict"``, ``"OrderedDict"``, or the name under which
+            torch's pytree registry serialises a registered class.
         children: The subtrees, in order.
         keys: For the dicts, the key of each child.
         context: For a registered class, the JSON text that its registration needs to rebuild it.
@@ -74,7 +74,7 @@ class Container:
         )
 
     def __hash__(self) -> int:
-        return hash((self.type, self.children, self.keys, self.context))
+        return hash((self.type, self.children, repr(self.keys), self.context))
 
 
 Tree: TypeAlias = Container | TensorLeaf | ValueLeaf
@@ -85,7 +85,8 @@ class Signature:
     """How the graph's values make up the arguments and results of the program.
 
     Attributes:
-        inputs: A tuple of two: the positional arguments as a tuple, the keyword arguments as a dict.
+        inputs: A tuple of two: the positional arguments as a tuple, the keyword arguments as a
+            dict.
         outputs: What the program returns.
     """
 

@@ -1,9 +1,10 @@
 """Attribute values: what a non-tensor argument of an operator can be.
 
-An attribute is None, a bool, int, float, complex or str; a symbolic expression; one of torch's enumerations as the
-torch-free values below; a reference to a function of the IR; or a tuple of such values. Everything is immutable and
-compared exactly: ``1``, ``1.0`` and ``True`` are three values, ``0.0`` is not ``-0.0``, and NaN equals NaN, so
-that equal IRs have equal text and equal bytes.
+An attribute is None, a bool, int, float, complex or str; a symbolic expression; one of torch's
+enumerations as the torch-free values below; a reference to a function of the IR; or a tuple of
+such values. Everything is immutable and compared exactly: ``1``, ``1.0`` and ``True`` are three
+values, ``0.0`` is not ``-0.0``, and NaN equals NaN, so that equal IRs have equal text and equal
+bytes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ LAYOUTS = (
 )
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 RUN_DEVICE = "run"
+MAX_DEPTH = 100
+"""How deep lists in an attribute may be nested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,8 @@ class MemoryFormat:
 class Device:
     """A device as an argument.
 
-    ``Device("run")`` means *where the program runs*: extraction records it for the device that the model lived on (meta,
-    usually), and an executor substitutes its own device.
+    ``Device("run")`` means *where the program runs*: extraction records it for the device that the
+    model lived on (meta, usually), and an executor substitutes its own device.
 
     Example:
         >>> str(Device("cuda:1")), str(Device("run"))
@@ -147,8 +150,11 @@ class FrozenDict(dict[K, V]):
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Mapping) and identical(self, cast(Any, other)))
 
+    def __ne__(self, other: object) -> bool:  # dict has its own, which compares 2 with 2.0
+        return not self == other
+
     def __hash__(self) -> int:  # type: ignore[override]  # dict is unhashable, a frozen one is not
-        return hash(frozenset(self.items()))
+        return hash(frozenset(self))  # of the keys: two NaN are equal here, but not their hashes
 
     def __copy__(self) -> Self:
         return self
@@ -161,7 +167,8 @@ class FrozenDict(dict[K, V]):
 
 
 def identical(left: object, right: object) -> bool:
-    """Whether two values are the same value of the same type, bit for bit; containers are compared by element.
+    """Whether two values are the same value of the same type, bit for bit; containers are compared
+    by element.
 
     Example:
         >>> identical(1, True), identical(0.0, -0.0), identical((float("nan"),), (float("nan"),))
@@ -207,7 +214,8 @@ def dtype_name(value: object) -> str:
 
 
 def as_attribute(value: object) -> Attribute:
-    """The immutable attribute value for a Python value; lists become tuples, torch's enumerations their torch-free form.
+    """The immutable attribute value for a Python value; lists become tuples, torch's enumerations
+    their torch-free form.
 
     Example:
         >>> as_attribute([1, [2.5, None]])
@@ -216,12 +224,19 @@ def as_attribute(value: object) -> Attribute:
     Raises:
         InvalidIRError: The value cannot be stored in an IR.
     """
+    return _as_attribute(value, 0)
+
+
+def _as_attribute(value: object, depth: int) -> Attribute:
     if value is None or isinstance(value, _PLAIN):
-        # a subclass (an IntEnum, numpy's float64) would print and store as something else than it is
+        # a subclass (an IntEnum, numpy's float64) would print and store as something else than it
+        # is
         return value if type(value) in _EXACT else _widen(value)
     if isinstance(value, list | tuple):
+        if depth == MAX_DEPTH:
+            raise InvalidIRError(f"an attribute cannot be nested more than {MAX_DEPTH} deep")
         items = cast(Iterable[object], value)
-        return tuple([as_attribute(item) for item in items])
+        return tuple([_as_attribute(item, depth + 1) for item in items])
     if type(value).__module__ == "torch":
         return _from_torch(value)
     raise InvalidIRError(
@@ -279,7 +294,9 @@ def _widen(value: object) -> Attribute:
 
 
 def _from_torch(value: object) -> Attribute:
-    """torch.float32 and its kind, recognised by type name so that this package never imports torch."""
+    """torch.float32 and its kind, recognised by type name so that this package never imports
+    torch.
+    """
     name = str(value).removeprefix("torch.")
     match type(value).__name__:
         case "dtype":
@@ -300,7 +317,7 @@ def _from_torch(value: object) -> Attribute:
 def _require_known(kind: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         raise InvalidIRError(
-            f"{name!r} is not a {kind}", remedy=did_you_mean(name, known) or _one_of(known)
+            f"{name!r} is not a {kind}", remedy=did_you_mean(str(name), known) or _one_of(known)
         )
 
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 
 from torch_ir.errors import SerializationError, WeightLoadError
-from torch_ir.ir.tensor import Constant
 
 
 def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:
@@ -139,14 +138,4 @@ def read_archive(file: Path) -> dict[str, torch.Tensor]:
         weights = read_archive_weights(file)
     except SerializationError as error:
         raise WeightLoadError(error.message, picture=error.picture, remedy=error.remedy) from error
-    return {key: _tensor(constant) for key, constant in weights.items()}
-
-
-def _tensor(constant: Constant) -> torch.Tensor:
-    dtype: torch.dtype = getattr(torch, constant.dtype)
-    if not constant.data:
-        return torch.empty(constant.shape, dtype=dtype)
-    # torch asks for a writable buffer; a bytearray costs one copy, a writable map none
-    data = memoryview(constant.data)
-    buffer = bytearray(data) if data.readonly else data
-    return torch.frombuffer(buffer, dtype=dtype).reshape(constant.shape)
+    return {key: constant_tensor(constant) for key, constant in weights.items()}
