@@ -18,11 +18,14 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 MAX_LENGTH = 4096
 """Characters in one expression; longer ones are refused."""
 
-MAX_TERMS = 1024
-"""Terms of one expanded expression; ``(a + b)**500`` is refused."""
+MAX_TERMS = 256
+"""Terms of one expanded expression; ``(a + b + c)**50`` is refused."""
+
+MAX_POWER = 64
+"""The highest power of a symbol or of another factor; ``s0**65`` is refused."""
 
 MAX_BITS = 4096
-"""Bits in one integer; ``9**9**9`` is refused."""
+"""Bits in one integer, also while evaluating; ``9**9**9`` is refused."""
 
 Number: TypeAlias = int | float | bool
 
@@ -92,10 +95,10 @@ def canonical(text: str) -> str:
     Raises:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise InvalidIRError(f"an expression is text, got {type(text).__name__}")
     try:
-        return _spell(parse_expression(text))
+        spelled = _spell(parse_expression(text))
+        parse_expression(spelled)  # expanding may have made it too long to be read again
+        return spelled
     except RecursionError:
         raise InvalidIRError(f"{text!r:.80} is nested too deeply") from None
     except (ZeroDivisionError, OverflowError, ValueError) as error:
@@ -120,10 +123,17 @@ def evaluate_expression(text: str, bindings: Mapping[str, Number]) -> Number:
     """
     try:
         return _evaluate(parse_expression(text), bindings)
+    except RecursionError:
+        raise InvalidIRError(f"{text!r:.80} is nested too deeply") from None
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         if isinstance(error, InvalidIRError):
             raise
         raise InvalidIRError(f"{text} has no value at {dict(bindings)}: {error}") from None
+
+
+def kind_of(text: str) -> type[Number]:
+    """Whether an expression is an ``int``, a ``float`` or a ``bool``."""
+    return _kind(parse_expression(text))
 
 
 def solve_linear(text: str, value: int) -> tuple[str, int] | None:
@@ -263,7 +273,7 @@ def _polynomial(node: ast.expr) -> Polynomial:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return _constant(value)
         case ast.Name(id=name):
-            return {((name, 1),): 1}
+            return {((_symbol(name), 1),): 1}
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _times(_constant(-1), _polynomial(operand))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -275,8 +285,7 @@ def _polynomial(node: ast.expr) -> Polynomial:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _times(_polynomial(left), _polynomial(right))
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
-            if not 0 <= power <= 64:
-                raise InvalidIRError(f"the power {power} is not between 0 and 64")
+            _require_power(power)
             return reduce(_times, [_polynomial(left)] * power, _constant(1))
         case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
             sign = "//" if isinstance(op, ast.FloorDiv) else "%"
@@ -293,11 +302,24 @@ def _polynomial(node: ast.expr) -> Polynomial:
 
 
 def _constant(value: int) -> Polynomial:
-    if value.bit_length() > MAX_BITS:
-        raise InvalidIRError(
-            f"an integer of {value.bit_length()} bits is too large in an expression"
-        )
+    _require_bits(value.bit_length())
     return {(): value} if value else {}
+
+
+def _symbol(name: str) -> str:
+    if name in FUNCTIONS:
+        raise InvalidIRError(f"{name!r} is a function of expressions, not a symbol")
+    return name
+
+
+def _require_power(power: int) -> None:
+    if power > MAX_POWER:
+        raise InvalidIRError(f"the power {power} is not between 0 and {MAX_POWER}")
+
+
+def _require_bits(bits: int) -> None:
+    if bits > MAX_BITS:
+        raise InvalidIRError(f"an integer of {bits} bits is too large in an expression")
 
 
 def _plus(left: Polynomial, right: Polynomial) -> Polynomial:
@@ -315,6 +337,7 @@ def _times(left: Polynomial, right: Polynomial) -> Polynomial:
         powers = dict(m1)
         for atom, power in m2:
             powers[atom] = powers.get(atom, 0) + power
+            _require_power(powers[atom])
         monomial = tuple(sorted(powers.items()))
         total[monomial] = total.get(monomial, 0) + c1 * c2
     return _bounded({monomial: c for monomial, c in total.items() if c})
@@ -325,8 +348,7 @@ def _bounded(polynomial: Polynomial) -> Polynomial:
         raise InvalidIRError(
             f"an expression of {len(polynomial)} terms is too large (at most {MAX_TERMS})"
         )
-    if any(c.bit_length() > MAX_BITS for c in polynomial.values()):
-        raise InvalidIRError("an integer in an expression is too large")
+    _require_bits(max((c.bit_length() for c in polynomial.values()), default=0))
     return polynomial
 
 
@@ -415,6 +437,15 @@ def _evaluate(node: ast.expr, bindings: Mapping[str, Number]) -> Number:
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return FUNCTIONS[name](*(_evaluate(argument, bindings) for argument in arguments))
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)][1](_evaluate(left, bindings), _evaluate(right, bindings))
+            return _combine(op, _evaluate(left, bindings), _evaluate(right, bindings))
         case _:
             raise _not_an_expression(node)
+
+
+def _combine(op: ast.operator, left: Number, right: Number) -> Number:
+    if isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
+        _require_bits(left.bit_length() * right)  # before it is computed
+    value = _ARITHMETIC[type(op)][1](left, right)
+    if isinstance(value, int):
+        _require_bits(value.bit_length())
+    return value

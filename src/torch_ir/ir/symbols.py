@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.expressions import Number, canonical, evaluate_expression, symbols_of
+from torch_ir.ir.expressions import Number, canonical, evaluate_expression, kind_of, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class SymExpr:
     text: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise InvalidIRError(f"an expression is text, got {type(self.text).__name__}")
         object.__setattr__(self, "text", canonical(self.text))
 
     def __str__(self) -> str:
@@ -116,6 +118,8 @@ def as_dim(value: object) -> Dim:
     if isinstance(value, str):
         value = SymExpr(value)
     if isinstance(value, SymExpr):
+        if kind_of(value.text) is not int:
+            raise InvalidIRError(f"a dimension is an integer, {value.text!r:.80} is none")
         if not value.text.removeprefix("-").isdecimal():
             return value
         value = int(value.text)
