@@ -23,6 +23,9 @@ def attribute_from_torch(value: object, run_device: torch.device | None) -> Attr
         return tuple(
             [attribute_from_torch(item, run_device) for item in cast(list[object], value)]
         )
+    if isinstance(value, dict):
+        entries = cast(dict[str, object], value).items()
+        return as_attribute({key: attribute_from_torch(item, run_device) for key, item in entries})
     if isinstance(value, torch.device):
         if run_device is None or value.type != run_device.type:
             return Device(str(value))

@@ -65,8 +65,9 @@ def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttrib
 
 
 def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
-    """Name, value, and whether None says no more than leaving the argument out, of each given
-    argument.
+    """The name and value of each given argument, and whether a None may be left out.
+
+    It may where None is the default: leaving it out says the same.
     """
     target = cast(Any, node.target)
     if isinstance(target, OpOverload):

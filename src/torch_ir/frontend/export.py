@@ -66,18 +66,18 @@ def extract_ir(
 
 
 def _extracted_in_training(ir: IR) -> IR:
-    """The IR of a model in training mode: marked as such, and not without a word if that changes
-    what it computes.
-    """
+    """The IR marked as extracted in training mode, with a warning if that changes its results."""
     affected = [
         node
         for node in ir.nodes
         if TRAINING_FLAGS & {k for k, v in node.attrs.items() if v is True}
     ]
     if affected:
+        first = affected[0]
         warnings.warn(
-            f"the model is in training mode: {len(affected)} nodes (the first is {affected[0].name!r}, "
-            f"{affected[0].op_type}) do what they do in training. Call model.eval() first for inference.",
+            f"the model is in training mode: {len(affected)} nodes (the first is {first.name!r}, "
+            f"{first.op_type}) do what they do in training. "
+            "Call model.eval() first for inference.",
             stacklevel=3,
         )
     return ir.replace(metadata={**ir.metadata, "training": True})
@@ -102,8 +102,8 @@ def export_model(
         example_inputs: Positional arguments to trace with.
         kwargs: Keyword arguments to trace with.
         dynamic_shapes: Which dimensions may vary.
-        strict: Insist that module and inputs are on the meta device. (torch's own ``strict`` is
-            False.)
+        strict: Insist that module and inputs are on the meta device; nothing to do with torch's
+            own ``strict``.
 
     Raises:
         ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
@@ -119,7 +119,7 @@ def export_model(
         _require_meta(model, example_inputs, kwargs or {})
     try:
         return _export(model, tuple(example_inputs), dict(kwargs or {}), dynamic_shapes)
-    except Exception as error:  # noqa: BLE001  # tracing runs the user's code, which may raise anything
+    except Exception as error:  # tracing runs the user's code, which may raise anything
         raise ExportError(
             f"torch.export refused {type(model).__name__}: {_first_lines(error)}"
         ) from error
@@ -128,14 +128,15 @@ def export_model(
 def _export(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """The first way of tracing that the model takes; if none, the reason of the first is
-    raised.
+    """The program by the first way of tracing that the model takes.
+
+    If it takes none, the error of the first way is raised.
     """
     first: Exception | None = None
     for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
         try:
             exported = trace(model, args, kwargs, dynamic_shapes)
-        except Exception as error:  # noqa: BLE001  # tracing runs the user's code, which may raise anything
+        except Exception as error:  # noqa: BLE001  # as above: the user's code
             first = first or error
         else:
             if exported is not None:
@@ -180,12 +181,13 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
         )
     if not trust:
         raise ExportError(
-            f"{path} was not opened: torch.export.load may unpickle its contents, which can run any code",
+            f"{path} was not opened: torch.export.load may unpickle its contents, which can run "
+            "any code",
             remedy="If you trust the file, pass trust=True (--trust on the command line).",
         )
     try:
         return torch.export.load(path)
-    except Exception as error:  # noqa: BLE001  # torch's loader raises anything on a bad file
+    except Exception as error:  # torch's loader raises anything on a bad file
         raise ExportError(f"{path} is not an exported program: {_first_lines(error)}") from error
 
 

@@ -13,10 +13,7 @@ from torch.fx import Node as FxNode
 from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frontend.attributes import (
-    attribute_from_torch,
-    tensor_meta,
-)
+from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
 from torch_ir.frontend.calls import Call, translate_call
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
@@ -74,9 +71,7 @@ class Context:
 
 
 class GraphTranslator:
-    """Translates the calls of one traced graph; the values of its placeholders are given
-    beforehand.
-    """
+    """Translates the calls of one traced graph, given the values of its placeholders."""
 
     def __init__(self, module: GraphModule, context: Context):
         self.module = module
@@ -110,8 +105,7 @@ class GraphTranslator:
             if isinstance(value, TensorMeta):
                 yield value
 
-    # -- one node
-    # --------------------------------------------------------------------------------------
+    # -- one node ---------------------------------------------------------------------------------
 
     def _translate(self, node: FxNode) -> Any:
         if node.op == "get_attr":
@@ -177,9 +171,7 @@ class GraphTranslator:
         return conversion_of(op_type)(info)
 
     def _unrecorded(self, node: FxNode) -> Any:
-        """The traced results where torch records none: nothing, or those of the body of a
-        scope.
-        """
+        """The traced results where torch records none: nothing, or those of a scope's body."""
         if isinstance(node.target, OpOverload) and not operator_schema(node.target).returns:
             return None
         bodies = [
@@ -201,8 +193,7 @@ def _traced_value(node: FxNode) -> Any:
 
 
 def _bound_symbols(node: FxNode) -> dict[str, int]:
-    """The symbols that stand for a number that the call makes from data, with the result's
-    position.
+    """The symbols for numbers that the call makes from data, each with its result's position.
 
     Sizes of results that depend on data are read from their shapes and need no mention.
     """
@@ -246,8 +237,9 @@ def function_ir(module: GraphModule, name: str, context: Context) -> IR:
 
 
 def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:
-    """The traced result of a call with its tensors as metadata, nested as the operator nests
-    them, and flat.
+    """The traced result of a call, nested as the operator nests it, and its tensors in a list.
+
+    The tensors in both are metadata.
     """
     if isinstance(value, torch.Tensor):
         meta = tensor_meta(name, value, name)

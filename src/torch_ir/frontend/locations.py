@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -12,13 +13,11 @@ import torch
 from torch_ir.ir import Location
 
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in .*\n\s+(?P<code>.*)')
-_TORCH = os.path.dirname(torch.__file__) + os.sep
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 
 
 def node_location(node: torch.fx.Node) -> Location | None:
-    """Where a traced call came from: the innermost frame outside torch, and the module that made
-    the call.
-    """
+    """Where a traced call came from: the innermost frame outside torch, and the calling module."""
     file, line, code = _innermost_frame(node.meta.get("stack_trace") or "")
     module, module_type = _innermost_module(node.meta.get("nn_module_stack"))
     if not (file or module or module_type):
@@ -37,14 +36,11 @@ def _innermost_frame(trace: str) -> tuple[str, int, str]:
 
 
 def _portable(file: str) -> str:
-    """The path below site-packages or the current folder, so that the same model gives the same
-    IR anywhere.
-    """
+    """The path below site-packages or the current folder: one model, the same IR anywhere."""
     _, found, below = file.rpartition(f"{os.sep}site-packages{os.sep}")
     if found:
         return below
-    here = os.getcwd() + os.sep
-    return file.removeprefix(here)
+    return file.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def _innermost_module(stack: object) -> tuple[str, str]:
@@ -57,8 +53,9 @@ def _innermost_module(stack: object) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def _module_path(path: str) -> str:
-    """``layers.0.fc`` from what strict tracing records as ``L['self'].layers[0].fc`` or
-    ``L['self']._modules['fc']``.
+    """The path of a module, such as ``layers.0.fc``, from what tracing records.
+
+    Strict tracing records it as ``L['self'].layers[0].fc`` or ``L['self']._modules['fc']``.
     """
     path = re.sub(r"^L\['self'\]\.?", "", path)
     path = re.sub(

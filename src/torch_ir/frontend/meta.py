@@ -19,9 +19,7 @@ from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
-    """Whether every parameter, buffer and argument that is a tensor is on the meta device, and
-    there is one.
-    """
+    """Whether all tensors are on the meta device: parameters, buffers, arguments; at least one."""
     tensors = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments)]
     devices = {tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)}
     return devices == {"meta"}
@@ -29,11 +27,10 @@ def is_on_meta(model: nn.Module, arguments: Any) -> bool:
 
 @contextmanager
 def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
-    """Within the context the model's meta tensors are fake CPU tensors; yields the arguments made
-    so too.
+    """Within the context the model's meta tensors are fake CPU tensors.
 
-    Parameters, buffers and tensor attributes are replaced one for one, tied ones by the same, and
-    put back at the end.
+    It yields the arguments, made so too. Parameters, buffers and tensor attributes are replaced
+    one for one, tied ones by the same, and put back at the end.
     """
     mode = FakeTensorMode(
         shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True

@@ -62,8 +62,9 @@ def convert_exported_program(
 
 
 def _calls_functorch(exported: ExportedProgram) -> bool:
-    """Whether the program switches vmap levels as it runs; torch's decomposition writes out what
-    they mean.
+    """Whether the program switches vmap levels as it runs.
+
+    torch's decomposition writes out what they mean.
     """
     modules = {getattr(node.target, "__module__", "") for node in exported.graph.nodes}
     return "torch._functorch.predispatch" in modules
@@ -123,8 +124,7 @@ class _Program:
                 picture="\n".join(f"- {reason}" for reason in reasons),
             )
 
-    # -- inputs
-    # ----------------------------------------------------------------------------------------
+    # -- inputs -----------------------------------------------------------------------------------
 
     def _symbols(self) -> None:
         for symbol, bounds in self.exported.range_constraints.items():
@@ -161,8 +161,9 @@ class _Program:
         return leaf.value
 
     def _external(self, node: FxNode, spec: InputSpec, known: object) -> TensorMeta:
-        """A parameter, buffer or constant: a weight, unless its value is known and no state dict
-        has it.
+        """A parameter, buffer or constant.
+
+        It is a weight, unless its value is known and no state dict has it.
         """
         key = str(spec.target)
         meta = tensor_meta(node.name, node.meta["val"])
@@ -177,8 +178,7 @@ class _Program:
             self.weights[key] = meta.replace(name=key)
         return meta
 
-    # -- outputs
-    # ---------------------------------------------------------------------------------------
+    # -- outputs ----------------------------------------------------------------------------------
 
     def _outputs(self) -> tuple[list[Any], list[Mutation]]:
         """The values that the caller gets, and what a functionalised program writes back."""
@@ -238,9 +238,7 @@ def _finite(bound: Any) -> int | None:
 
 
 def _main_device(exported: ExportedProgram) -> torch.device | None:
-    """The one device on which the program's inputs and weights live, or None if there are
-    several.
-    """
+    """The one device of the program's inputs and weights, or None if there are several."""
     values = [node.meta.get("val") for node in exported.graph.find_nodes(op="placeholder")]
     # a fake tensor of a meta module says "meta" even where torch traces it as another device
     devices = {value.device for value in values if isinstance(value, torch.Tensor)}

@@ -33,10 +33,9 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
 
 
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
-    """The serialised name and context of a class, as torch's own registry gives them where it has
-    one.
+    """The serialised name and context of a class, from torch's own registry where it has them.
 
-    A named tuple is told by its class and fields, which torch would refuse to write unless
+    A named tuple is told by its class and fields: torch would refuse to write one that is not
     registered.
     """
     if spec.type is namedtuple:
