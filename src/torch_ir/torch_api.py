@@ -4,6 +4,7 @@ changes.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ __all__ = [
     "higher_order_operator",
     "operator_schema",
     "overload",
+    "parameters_of",
     "pytree",
     "schema_of",
 ]
@@ -86,6 +88,19 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
     """The higher-order operator of that name, or None."""
     found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
     return found if isinstance(found, HigherOrderOperator) else None
+
+
+def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:
+    """The parameters of a higher-order operator, which has no schema: its Python signature's."""
+    names = _VARIADIC.get(operator.name())
+    if names is not None:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        return tuple([inspect.Parameter(name, kind) for name in names])
+    return tuple(inspect.signature(type(operator).__call__).parameters.values())[1:]
+
+
+# What operators take that are declared as taking anything.
+_VARIADIC = {"map_impl": ("f", "xs", "pos_args")}
 
 
 def schema_of(op_type: str) -> Schema | None:

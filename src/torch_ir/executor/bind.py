@@ -1,6 +1,4 @@
-"""One node as a call that is ready to run: the exact operator, and where each argument comes
-from.
-"""
+"""One node as a call that is ready to run: its exact operator, and each argument's source."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from torch_ir.executor.operators import (
 from torch_ir.executor.registry import registered_kernel
 from torch_ir.ir import Attribute, OpNode
 from torch_ir.ir.expressions import Number
-from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
 
 Environment: TypeAlias = list[Any]
 """The value of each slot; None before it is made and after its last use."""
@@ -50,6 +48,7 @@ class BoundCall:
     fetched_kwargs: tuple[tuple[str, Fetch], ...]
 
     def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> Any:
+        """The operator's result on the values of the slots and symbols."""
         args = list(self.args)
         for position, fetch in self.fetched_args:
             args[position] = fetch(environment, symbols)
@@ -121,7 +120,7 @@ class Binder:
         self._require_operands(node, str(operator))
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        parameters = list(inspect.signature(type(operator).__call__).parameters.values())[1:]
+        parameters = parameters_of(operator)
         for parameter in parameters:
             if not self._has(node, parameter.name):
                 if parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
@@ -140,13 +139,13 @@ class Binder:
         self._refuse_unknown(node, [p.name for p in parameters])
         return _split(operator, args, kwargs)
 
-    # -- one argument
-    # ----------------------------------------------------------------------------------
+    # -- one argument -----------------------------------------------------------------------------
 
     def _require_operands(self, node: OpNode, schema: str) -> None:
         if node.operands is None:
             raise ExecutionError(
-                f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments: {schema}"
+                f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments: "
+                f"{schema}"
             )
 
     def _has(self, node: OpNode, name: str) -> bool:
@@ -185,10 +184,8 @@ class Binder:
     def _value(self, node: OpNode, name: str, value: Attribute) -> Any:
         try:
             constant = to_torch(value, self.run_device, self.function)
-        except (
-            RuntimeError,
-            AttributeError,
-        ) as error:  # torch.device on a bad name; a torch without that dtype
+        # torch.device raises the first for a bad name; a torch without that dtype the second
+        except (RuntimeError, AttributeError) as error:
             raise ExecutionError(f"argument {name!r} of {node.op_type}: {error}") from None
         if has_expression(value):
             return _Read(_Evaluated(constant))

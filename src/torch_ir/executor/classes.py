@@ -1,5 +1,4 @@
-"""Containers of classes other than tuple, list and dict: named tuples, torch's own result types,
-registered classes.
+"""Containers of other classes: named tuples, torch's own result types, registered classes.
 
 A file names a class; it is looked up among what this process has imported, and nothing is imported
 for it.
@@ -99,7 +98,7 @@ def _context(tree: Container) -> Any:
     """What the registration of the class needs besides the children."""
     if tree.context in ("", "null"):
         return None
-    # torch's own reader of the format; it runs the class's registered decoder and nothing from the
-    # file
+    # torch's own reader of the format: it runs the decoder registered for the class, and nothing
+    # from the file.
     document = json.dumps([1, {"type": tree.type, "context": tree.context, "children_spec": []}])
     return pytree.treespec_loads(document).context

@@ -1,5 +1,6 @@
-"""The arguments of a call, checked against what the graph was extracted for, and its results in
-their structure.
+"""The arguments of a call, checked, and its results in the model's own structure.
+
+They are checked against what the graph was extracted for.
 """
 
 from __future__ import annotations
@@ -29,8 +30,16 @@ _BUILTIN: dict[str, type[Any]] = {
 def flatten_arguments(
     ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
-    """The tensors among the arguments of a call, in the order of ``ir.graph_inputs``, and its
-    symbolic numbers.
+    """The tensors among the arguments of a call, and the numbers that are symbols.
+
+    Args:
+        ir: The graph.
+        args: Positional arguments, in the model's own structure.
+        kwargs: Keyword arguments, likewise.
+
+    Returns:
+        The tensors in the order of ``ir.graph_inputs``, and the value of each symbol that an
+        argument gives.
 
     Raises:
         InputError: The structure is not the one that the program was extracted with, or a value
@@ -126,21 +135,22 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     return unflatten(tree, leaf, rebuild)
 
 
-# -- tensors
-# -------------------------------------------------------------------------------------------
+# -- tensors --------------------------------------------------------------------------------------
 
 
 def check_inputs(
     ir: IR, inputs: Sequence[Any], device: torch.device | None, symbols: Symbols
 ) -> Symbols:
-    """Check count, kind, dtype, device and shape of the tensors of a call; the value of every
-    symbol.
+    """Check count, kind, dtype, device and shape of the tensors of a call.
 
     Args:
         ir: The graph.
         inputs: The tensors, in the order of ``ir.graph_inputs``.
         device: Where the weights are; None if there are none.
         symbols: The symbols that other arguments gave.
+
+    Returns:
+        The value of every symbol: those given, and those that the shapes determine.
 
     Raises:
         InputError: The first input that does not fit; the message names it.
@@ -180,9 +190,7 @@ def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:
 
 
 def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor], given: Symbols) -> Symbols:
-    """The value of each symbol; every symbolic dimension has the value that they give it, within
-    its range.
-    """
+    """The value of each symbol, after every symbolic dimension was checked against them."""
     symbols = {**bind_inputs(ir.graph_inputs, inputs), **given}
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         for axis, (dim, size) in enumerate(zip(meta.shape, tensor.shape, strict=True)):

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from torch_ir.errors import ExecutionError, did_you_mean
-from torch_ir.ir import Attribute, Device, DType, FunctionRef, Layout, MemoryFormat, SymExpr
+from torch_ir.ir import (
+    Attribute,
+    Device,
+    DType,
+    FrozenDict,
+    FunctionRef,
+    Layout,
+    MemoryFormat,
+    OperatorRef,
+    SymExpr,
+)
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.schema import known_operators
 from torch_ir.ir.values import RUN_DEVICE
@@ -64,16 +74,18 @@ def to_torch(
             return run_device if name in (RUN_DEVICE, "meta") else torch.device(name)
         case FunctionRef(name=name):
             return function(name)
+        case OperatorRef(name=name):
+            return resolve_operator(name)
         case tuple():
             return [to_torch(item, run_device, function) for item in value]
+        case FrozenDict():
+            return {key: to_torch(item, run_device, function) for key, item in value.items()}
         case _:
             return value
 
 
 def from_text(kind: str, value: Attribute) -> Attribute:
-    """What a plain string means for an argument of this schema type, as files of other producers
-    write it.
-    """
+    """What a plain string, as other producers write it, means for an argument of this type."""
     if not isinstance(value, str) or kind.startswith("str"):
         return value
     match kind.removesuffix("?"):
@@ -93,6 +105,8 @@ def has_expression(value: Attribute) -> bool:
     """Whether a value depends on symbols."""
     if isinstance(value, tuple):
         return any(has_expression(item) for item in value)
+    if isinstance(value, FrozenDict):
+        return any(has_expression(item) for item in value.values())
     return isinstance(value, SymExpr)
 
 
@@ -100,4 +114,7 @@ def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
     """The value with every expression in it evaluated."""
     if isinstance(value, list | tuple):
         return [evaluate(item, bindings) for item in value]
+    if isinstance(value, dict):
+        items = cast(dict[str, Any], value).items()
+        return {key: evaluate(item, bindings) for key, item in items}
     return value.evaluate(bindings) if isinstance(value, SymExpr) else value

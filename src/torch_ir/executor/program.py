@@ -1,5 +1,6 @@
-"""A graph as a list of bound calls over slots: checked once, then run in order, each value freed
-after its last use.
+"""A graph as a list of bound calls over slots.
+
+It is checked once, then run in order; each value is freed after its last use.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class Program:
             made = step.call(environment, symbols)
         except TorchIRError:
             raise
-        except Exception as error:  # noqa: BLE001  # kernels raise anything; the cause is kept
+        except Exception as error:  # kernels raise anything; the cause is kept
             raise at_node(step.node, f"{step.node.op_type} failed: {error}") from error
         flat = [made] if isinstance(made, torch.Tensor) else list(_flatten(made))
         for slot, index in step.results:
@@ -198,15 +199,14 @@ def _outputs(step: Step, environment: Environment) -> list[torch.Tensor]:
 
 
 class Body:
-    """A function of the program as a Python callable over tensors, for a higher-order operator to
-    call.
-    """
+    """A function of the program as a Python callable, for a higher-order operator to call."""
 
     def __init__(self, ir: IR, run_device: torch.device):
         self._ir = ir
         self._program = Program(ir, run_device)
 
     def __call__(self, *args: Any) -> Any:
+        """The function's results, in its own structure."""
         names = [meta.name for meta in self._ir.graph_inputs]
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if len(tensors) != len(names):

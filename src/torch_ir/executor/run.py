@@ -70,9 +70,7 @@ class IRExecutor:
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
-        """The buffers that the program writes, by ``state_dict`` key, as the last call left
-        them.
-        """
+        """The buffers that the program writes, by ``state_dict`` key, after the last call."""
         self._prepare()
         external = self.ir.external_values()
         return {external[name][0]: tensor for name, tensor in self._state.items()}
@@ -146,8 +144,7 @@ class IRExecutor:
         self._prepare()
         return [*self._values.values(), *self._state.values()]
 
-    # -- running
-    # ---------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------
 
     def _run(
         self, inputs: tuple[Any, ...], given: Symbols, observer: Observer | None = None
@@ -167,9 +164,7 @@ class IRExecutor:
     def _write_back(
         self, values: dict[str, torch.Tensor], targets: Mapping[str, torch.Tensor]
     ) -> None:
-        """What a functionalised program computes for a buffer or input, written once, at the
-        end.
-        """
+        """Write what a functionalised program computes for a buffer or input, at the end."""
         for mutation in self.ir.mutations:
             if mutation.value.name != mutation.target:
                 targets[mutation.target].copy_(values[mutation.value.name])
@@ -185,7 +180,8 @@ class IRExecutor:
         if self.ir.weights and not self.constants:
             raise MissingWeightsError(
                 f"the program has {len(self.ir.weights)} weights and none were given",
-                remedy="Call load_weights(path) or load_weights_from_state_dict(state_dict) first.",
+                remedy="Call load_weights(path) or load_weights_from_state_dict(state_dict) "
+                "first.",
             )
         self.load_weights_from_state_dict({})
 
@@ -256,8 +252,9 @@ def _require_well_formed(ir: IR) -> None:
 
 
 def _device(tensors: Any) -> torch.device | None:
-    """The device that the tensors share; of the first one off the CPU where they differ, None
-    without tensors.
+    """The device that the tensors share, or None without tensors.
+
+    Where they differ, it is that of the first one that is not on the CPU.
     """
     devices = {tensor.device: None for tensor in tensors if isinstance(tensor, torch.Tensor)}
     others = [device for device in devices if device.type not in ("cpu", "meta")]

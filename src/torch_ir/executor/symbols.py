@@ -1,6 +1,4 @@
-"""The values of symbols: from the shapes and numbers of a call, and from results as the program
-runs.
-"""
+"""The values of symbols: from the shapes and numbers of a call, and from results of nodes."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ class Binding:
 
 
 class Bindings:
-    """Finds, node by node in program order, the symbols that get their value as the program
-    runs.
-    """
+    """Finds, node by node in program order, the symbols that get their value from results."""
 
     def __init__(self, ir: IR):
         self._known = {

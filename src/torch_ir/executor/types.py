@@ -1,6 +1,4 @@
-"""Recorded shapes and dtypes against what the operators give: re-derived with fake tensors, not
-believed.
-"""
+"""Recorded shapes and dtypes against what the operators give, derived anew with fake tensors."""
 
 from __future__ import annotations
 

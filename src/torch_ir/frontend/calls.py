@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 
 from torch_ir.ir import Attribute, TensorMeta
 from torch_ir.ir.schema import Slots
-from torch_ir.torch_api import OpOverload, operator_schema
+from torch_ir.torch_api import OpOverload, operator_schema, parameters_of
 
 Resolve: TypeAlias = Callable[[torch.fx.Node], Any]
 """What a traced node stands for: a TensorMeta, an Attribute, or a nested list of these."""
@@ -77,10 +77,8 @@ def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
             if argument.name in given:
                 yield argument.name, given[argument.name], argument.default == "None"
         return
-    # A higher-order operator has no schema; its Python signature names the arguments.
-    signature = inspect.signature(type(target).__call__)
-    bound = signature.bind(target, *node.args, **node.kwargs)
-    for name, value in list(bound.arguments.items())[1:]:
+    signature = inspect.Signature(parameters_of(target))
+    for name, value in signature.bind(*node.args, **node.kwargs).arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             for keyword, item in value.items():
                 yield keyword, item, False

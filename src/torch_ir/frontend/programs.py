@@ -57,8 +57,18 @@ def convert_exported_program(
     """
     del strict
     if _calls_functorch(exported):
-        exported = exported.run_decompositions({})
+        exported = _decomposed(exported)
     return _Program(exported).translate(model_name)
+
+
+def _decomposed(exported: ExportedProgram) -> ExportedProgram:
+    try:
+        return exported.run_decompositions({})
+    except Exception as error:  # torch fails with anything on a program that it exported wrongly
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConversionError(
+            f"the program switches functorch levels, and torch cannot write them out: {reason}"
+        ) from error
 
 
 def _calls_functorch(exported: ExportedProgram) -> bool:

@@ -15,6 +15,7 @@ from torch_ir.ir.values import (
     FunctionRef,
     Layout,
     MemoryFormat,
+    OperatorRef,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "MemoryFormat",
     "Mutation",
     "OpNode",
+    "OperatorRef",
     "Signature",
     "SymExpr",
     "SymbolRange",

@@ -14,7 +14,7 @@ from torch_ir.ir.schema import known_operators, lookup
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
-from torch_ir.ir.values import FunctionRef
+from torch_ir.ir.values import Attribute, FunctionRef
 
 KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 
@@ -243,11 +243,19 @@ def _slots(node: OpNode) -> Iterator[Finding]:
 
 def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
     for value in node.attrs.values():
-        for item in value if isinstance(value, tuple) else (value,):
+        for item in _flat(value):
             if isinstance(item, FunctionRef) and item.name not in ir.functions:
                 hint = did_you_mean(item.name, ir.functions)
                 message = f"there is no function {item.name!r}"
                 yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
+
+
+def _flat(value: Attribute) -> Iterator[Attribute]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
 
 
 # -- the graph as a whole

@@ -186,23 +186,23 @@ def _arguments(text: str) -> tuple[Argument, ...]:
     return tuple(arguments)
 
 
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
 def _split(text: str) -> Sequence[str]:
     """The text at commas outside brackets and quotes."""
     parts: list[str] = []
-    depth, quoted, start = 0, False, 0
-    for position, character in enumerate(text):
-        if character == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif character in "([":
+    depth, start = 0, 0
+    outside = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    for position, character in enumerate(outside):
+        if character in "([":
             depth += 1
         elif character in ")]":
             depth -= 1
         elif character == "," and depth == 0:
             parts.append(text[start:position].strip())
             start = position + 1
-    if depth or quoted:
+    if depth or '"' in outside:
         raise InvalidIRError(f"{text!r:.120} is not the argument list of a schema")
     last = text[start:].strip()
     return [*parts, last] if last else parts

@@ -106,21 +106,20 @@ class FunctionRef:
         return f"&{self.name}"
 
 
-Attribute = (
-    None
-    | bool
-    | int
-    | float
-    | complex
-    | str
-    | SymExpr
-    | DType
-    | Layout
-    | MemoryFormat
-    | Device
-    | FunctionRef
-    | tuple["Attribute", ...]
-)
+@dataclass(frozen=True, slots=True)
+class OperatorRef:
+    """An exact operator overload, as an argument of a higher-order operator.
+
+    Example:
+        >>> str(OperatorRef("aten.mm.default"))
+        'operator("aten.mm.default")'
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f'operator("{self.name}")'
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -164,6 +163,25 @@ class FrozenDict(dict[K, V]):
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[K, V]]]:
         return type(self), (dict(self),)
+
+
+Attribute = (
+    None
+    | bool
+    | int
+    | float
+    | complex
+    | str
+    | SymExpr
+    | DType
+    | Layout
+    | MemoryFormat
+    | Device
+    | FunctionRef
+    | OperatorRef
+    | tuple["Attribute", ...]
+    | FrozenDict[str, "Attribute"]
+)
 
 
 def identical(left: object, right: object) -> bool:
@@ -237,12 +255,15 @@ def _as_attribute(value: object, depth: int) -> Attribute:
             raise InvalidIRError(f"an attribute cannot be nested more than {MAX_DEPTH} deep")
         items = cast(Iterable[object], value)
         return tuple([_as_attribute(item, depth + 1) for item in items])
-    if type(value).__module__ == "torch":
+    if isinstance(value, Mapping):
+        return _as_mapping(cast(Mapping[object, object], value), depth)
+    if type(value).__module__ in ("torch", "torch._ops"):
         return _from_torch(value)
     raise InvalidIRError(
         f"an attribute cannot hold {value!r:.80} of type {type(value).__name__}",
         remedy="Attributes are None, bool, int, float, complex, str, symbolic expressions, dtypes, devices, layouts, "
-        "memory formats, function references, and lists of these; tensors are operands.",
+        "memory formats, function and operator references, and lists and dicts of these; "
+        "tensors are operands.",
     )
 
 
@@ -260,6 +281,7 @@ _EXACT = frozenset(
         MemoryFormat,
         Device,
         FunctionRef,
+        OperatorRef,
     }
 )
 _PLAIN = (
@@ -274,6 +296,7 @@ _PLAIN = (
     MemoryFormat,
     Device,
     FunctionRef,
+    OperatorRef,
 )
 
 
@@ -293,6 +316,16 @@ def _widen(value: object) -> Attribute:
     raise InvalidIRError(f"an attribute cannot hold a {type(value).__name__}")
 
 
+def _as_mapping(value: Mapping[object, object], depth: int) -> FrozenDict[str, Attribute]:
+    if depth == MAX_DEPTH:
+        raise InvalidIRError(f"an attribute cannot be nested more than {MAX_DEPTH} deep")
+    for key in value:
+        if type(key) is not str:
+            raise InvalidIRError(f"the keys of an attribute are strings, got {key!r:.60}")
+    items = cast(Mapping[str, object], value).items()
+    return FrozenDict({key: _as_attribute(item, depth + 1) for key, item in items})
+
+
 def _from_torch(value: object) -> Attribute:
     """torch.float32 and its kind, recognised by type name so that this package never imports
     torch.
@@ -307,6 +340,8 @@ def _from_torch(value: object) -> Attribute:
             return MemoryFormat(name)
         case "device":
             return Device(name)
+        case "OpOverload":
+            return OperatorRef(name)
         case kind:
             raise InvalidIRError(
                 f"an attribute cannot hold a torch.{kind}",

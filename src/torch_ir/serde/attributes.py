@@ -12,12 +12,14 @@ from torch_ir.ir.values import (
     Attribute,
     Device,
     DType,
+    FrozenDict,
     FunctionRef,
     Layout,
     MemoryFormat,
+    OperatorRef,
     as_attribute,
 )
-from torch_ir.serde.faults import Fault, each
+from torch_ir.serde.faults import Fault, each, each_value
 
 MAX_DEPTH = 64
 """How deep attribute values, signatures and functions may be nested, each for itself."""
@@ -49,6 +51,11 @@ def encode_attribute(value: Attribute, depth: int = 0) -> Any:
             if depth >= MAX_DEPTH:
                 raise too_deep()
             return [encode_attribute(item, depth + 1) for item in value]
+        case FrozenDict():
+            if depth >= MAX_DEPTH:
+                raise too_deep()
+            items = {key: encode_attribute(value[key], depth + 1) for key in sorted(value)}
+            return {"$dict": items}
         case complex():
             return {"$complex": [encode_attribute(value.real), encode_attribute(value.imag)]}
         case SymExpr():
@@ -81,11 +88,11 @@ def decode_attribute(value: object, depth: int = 0) -> Attribute:
         items = cast(list[object], value)
         return each(lambda item: decode_attribute(item, depth + 1), items, "")
     if isinstance(value, dict):
-        return _decode_tagged(cast(dict[str, object], value))
+        return _decode_tagged(cast(dict[str, object], value), depth)
     return as_attribute(value)
 
 
-def _decode_tagged(tagged: dict[str, object]) -> Attribute:
+def _decode_tagged(tagged: dict[str, object], depth: int) -> Attribute:
     if len(tagged) != 1:
         raise Fault(
             "", f"an attribute cannot be an object with the keys {list(tagged)!r:.80}", _HINT
@@ -93,6 +100,8 @@ def _decode_tagged(tagged: dict[str, object]) -> Attribute:
     ((tag, content),) = tagged.items()
     if tag == "$complex":
         return _decode_complex(content)
+    if tag == "$dict":
+        return _decode_dict(content, depth)
     decode = _DECODERS.get(tag)
     if decode is None:
         raise Fault(
@@ -115,6 +124,15 @@ def _decode_complex(content: object) -> complex:
     raise Fault(".$complex", "expected the real and the imaginary part as two floats")
 
 
+def _decode_dict(content: object, depth: int) -> FrozenDict[str, Attribute]:
+    if depth >= MAX_DEPTH:
+        raise too_deep()
+    if not isinstance(content, dict):
+        raise Fault(".$dict", f"expected an object, got {type(content).__name__}")
+    items = cast(dict[str, object], content)
+    return FrozenDict(each_value(lambda item: decode_attribute(item, depth + 1), items, ".$dict"))
+
+
 def _decode_float(text: str) -> float:
     if text not in ("nan", "inf", "-inf"):
         raise Fault(".$float", f"{text!r:.80} is not nan, inf or -inf")
@@ -134,6 +152,7 @@ _TAGS: dict[type, str] = {
     MemoryFormat: "$memory_format",
     Device: "$device",
     FunctionRef: "$function",
+    OperatorRef: "$operator",
 }
 _DECODERS: dict[str, Callable[[str], Attribute]] = {
     "$int": _decode_int,
@@ -141,4 +160,6 @@ _DECODERS: dict[str, Callable[[str], Attribute]] = {
     "$expr": SymExpr,
     **{tag: cast(Any, kind) for kind, tag in _TAGS.items()},
 }
-_HINT = "An object in an attribute has one key, one of $complex, " + ", ".join(_DECODERS) + "."
+_HINT = (
+    "An object in an attribute has one key, one of $complex, $dict, " + ", ".join(_DECODERS) + "."
+)

@@ -31,7 +31,8 @@ Value = Annotated[
     Meta(
         description="An attribute value: null, a boolean, an integer, a float (a number with a "
         "point or exponent), a string, a list of such values, or an object with one tag: $float, "
-        "$int, $complex, $expr, $dtype, $layout, $memory_format, $device, $function."
+        "$int, $complex, $expr, $dtype, $layout, $memory_format, $device, $function, "
+        "$operator, $dict."
     ),
 ]
 

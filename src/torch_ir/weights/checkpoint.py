@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from torch_ir.errors import SerializationError, WeightLoadError
+from torch_ir.torch_api import constant_tensor
 
 
 def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:

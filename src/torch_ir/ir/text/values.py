@@ -24,9 +24,11 @@ from torch_ir.ir.values import (
     Attribute,
     Device,
     DType,
+    FrozenDict,
     FunctionRef,
     Layout,
     MemoryFormat,
+    OperatorRef,
 )
 
 MAX_DEPTH = 100
@@ -74,6 +76,11 @@ def _spell_tuple(values: tuple[Attribute, ...]) -> str:
     return f"[{', '.join([spell_value(value) for value in values])}]"
 
 
+def _spell_dict(values: FrozenDict[str, Attribute]) -> str:
+    items = [f"{quote(key)}: {spell_value(values[key])}" for key in sorted(values)]
+    return f"{{{', '.join(items)}}}"
+
+
 _SPELL: dict[type, Callable[[Any], str]] = {
     type(None): str,
     bool: str,
@@ -87,7 +94,9 @@ _SPELL: dict[type, Callable[[Any], str]] = {
     MemoryFormat: str,
     Device: lambda value: f"device({quote(value.name)})",
     FunctionRef: lambda value: sigil("&", value.name),
+    OperatorRef: lambda value: f"operator({quote(value.name)})",
     tuple: _spell_tuple,
+    FrozenDict: _spell_dict,
 }
 
 
@@ -101,6 +110,8 @@ def read_value(line: Line, depth: int = 0) -> Attribute:
     first = token[:1]
     if first == "[":
         return _read_list(line, depth)
+    if first == "{":
+        return _read_dict(line, depth)
     if token in _WORDS:
         return _WORDS[token]
     if first == '"':
@@ -113,11 +124,11 @@ def read_value(line: Line, depth: int = 0) -> Attribute:
         return _read_complex(line, token)
     if first and first in "-0123456789" and len(token) > (first == "-") and token != "->":
         return _read_number(line, token)
-    if token == "device":
+    if token in ("device", "operator"):
         line.expect("(")
-        name = read_string(line, "the device")
+        name = read_string(line, f"the {token}")
         line.expect(")")
-        return Device(name)
+        return Device(name) if token == "device" else OperatorRef(name)
     if token in _ALIAS_WORDS:
         return _ALIAS_WORDS[token]
     line.at -= 1 if token else 0
@@ -149,6 +160,19 @@ def _read_list(line: Line, depth: int) -> tuple[Attribute, ...]:
                 break
         items.append(read_value(line, depth + 1))
     return tuple(items)
+
+
+def _read_dict(line: Line, depth: int) -> FrozenDict[str, Attribute]:
+    if depth >= MAX_DEPTH:
+        raise line.error(f"lists nest more than {MAX_DEPTH} deep", at=line.at - 1)
+    items: dict[str, Attribute] = {}
+    while not line.accept("}"):
+        if items:
+            line.expect(",")
+        key = read_string(line, "a key")
+        line.expect(":")
+        items[key] = read_value(line, depth + 1)
+    return FrozenDict(items)
 
 
 def _read_expression(line: Line, token: str) -> SymExpr:
