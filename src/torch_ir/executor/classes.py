@@ -83,8 +83,8 @@ def _named_tuple_class(tree: Container) -> type[Any]:
             return cast(type[Any], found)
     raise ExecutionError(
         f"no named tuple {name!r} with the fields {', '.join(fields)} is imported",
-        remedy="Import the module that defines it, or use execute(), which takes and returns plain "
-        "tensors.",
+        remedy="Import the module that defines it, or use execute(), which takes and returns "
+        "plain tensors.",
     )
 
 

@@ -27,7 +27,7 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
     Example:
         >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
         >>> node = OpNode("y", "aten.sum.dim_IntList", [x], [y], {"dim": [1]})
-        >>> print(*check_types(IR([node], [x], [y], [])))
+        >>> print(*check_types(IR([node], [x], [y], [])))  # doctest: +NORMALIZE_WHITESPACE
         [wrong-type] node 'y': %y is not what aten.sum.dim_IntList gives (expected f32[2], got
         f32[2, 3])
     """
