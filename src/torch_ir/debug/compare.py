@@ -34,10 +34,10 @@ class Difference:
 def compare_tensors(
     expected: torch.Tensor, got: torch.Tensor, *, rtol: float = 0.0, atol: float = 0.0
 ) -> Difference:
-    """Compare dtype, shape and values; NaN equals NaN, integers, booleans and complex numbers must
-    be equal exactly.
+    """Compare dtype, shape, layout and values of two tensors.
 
     Floating-point values may differ by ``atol + rtol * |expected|``, computed in float64.
+    Integers, booleans and complex numbers must be equal exactly. NaN equals NaN.
 
     Example:
         >>> compare_tensors(torch.ones(2), torch.tensor([1.0, 1.5])).reason
@@ -60,9 +60,8 @@ def compare_tensors(
     equal = (left == right) | (left.isnan() & right.isnan())
     distance = torch.where(equal, torch.zeros_like(left.abs()), (left - right).abs())
     distance = distance.nan_to_num(nan=float("inf"))
-    if (
-        expected.dtype in _WIDE_INTEGERS
-    ):  # float64 rounds them: those that differ do so by at least 1
+    if expected.dtype in _WIDE_INTEGERS:
+        # float64 rounds them: those that differ do so by at least 1
         distance = torch.where(_bits(expected) == _bits(got), 0.0, distance.clamp(min=1.0))
     inexact = expected.is_floating_point() and (rtol > 0 or atol > 0)
     wrong = distance > (atol + rtol * left.abs().nan_to_num(nan=0.0) if inexact else 0.0)
@@ -111,9 +110,7 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """A hash of dtype, shape and bits of a dense tensor; two tensors with the same hash are the
-    same tensor.
-    """
+    """A hash of a tensor's dtype, shape and bits: tensors with the same hash are the same."""
     tensor = tensor.detach()
     header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
     state = hashlib.blake2b(header, digest_size=16)

@@ -1,6 +1,4 @@
-"""Running the live model beside its IR without leaving a trace on it, and recording what it
-computes.
-"""
+"""Running the live model without leaving a trace on it, and recording what it computes."""
 
 from __future__ import annotations
 
@@ -22,15 +20,12 @@ SEED = 0
 
 
 def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The model's result on copies of the arguments; its mode, buffers and the random state stay
-    as they were.
+    """The model's result on copies of the arguments.
 
-    The model runs in the mode in which the IR was extracted, without gradients, with its
-    parameters
-    detached: some kernels choose their algorithm by whether a weight requires a gradient. The
-        fused
-    inference path of ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds
-    differently.
+    Its mode, its buffers and the random state stay as they were. The model runs in the mode in
+    which the IR was extracted, without gradients, with its parameters detached: some kernels
+    choose their algorithm by whether a weight requires a gradient. The fused inference path of
+    ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds differently.
     """
     tensors = {
         **{name: parameter.detach() for name, parameter in model.named_parameters()},
@@ -86,8 +81,9 @@ def _mode(model: nn.Module, training: bool) -> Generator[None]:
 
 
 def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Every tensor of a model that no state dict has, by qualified name: non-persistent buffers
-    and attributes.
+    """The tensors of a model that no state dict has: non-persistent buffers and attributes.
+
+    They are given by qualified name.
     """
     kept = model.state_dict().keys()
     found = {
@@ -102,9 +98,7 @@ def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One tensor that eager made: by which operator, its dtype and shape, and the hash of its
-    value.
-    """
+    """One tensor that eager made: the operator, its dtype and shape, and the hash of its value."""
 
     operator: str
     kind: tuple[torch.dtype, tuple[int, ...]]

@@ -117,9 +117,7 @@ class Comparison:
     kwargs: Mapping[str, Any]
 
     def report(self, *, outputs_differ: bool) -> NodeReport:
-        """Look for every node's value in eager; where the outputs differ, find where that
-        starts.
-        """
+        """Look for every node's value in eager; if the outputs differ, find where that starts."""
         recorder = self._eager(None)
         finder = _Finder(self._known(recorder.made))
         self._run(finder)

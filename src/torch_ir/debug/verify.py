@@ -44,8 +44,9 @@ class VerificationReport:
 
     @property
     def first_difference(self) -> NodeDifference | None:
-        """The first node whose value eager makes otherwise; None if the outputs agree or nobody
-        asked.
+        """The first node whose value eager makes otherwise.
+
+        None if the outputs agree or nobody asked.
         """
         return None if self.nodes is None else self.nodes.first_difference
 
@@ -88,11 +89,10 @@ def verify(
     rtol: float = 0.0,
     atol: float = 0.0,
 ) -> VerificationReport:
-    """Run model and IR on copies of the same arguments and compare dtype, shape, structure and
-    value of every output.
+    """Run model and IR on copies of the same arguments and compare every output.
 
-    The model is left as it was: mode, buffers, random state. It runs in the mode in which the IR
-    was extracted.
+    Compared are dtype, shape, structure and value. The model is left as it was: mode, buffers,
+    random state. It runs in the mode in which the IR was extracted.
 
     Args:
         ir: The program.
@@ -112,8 +112,8 @@ def verify(
 
     Example:
         >>> from torch_ir.frontend import extract_ir
-        >>> model = torch.nn.Linear(3, 2)
-        >>> print(verify(extract_ir(model, (torch.ones(1, 3),)), model, (torch.ones(1, 3),), every_node=True))
+        >>> model, inputs = torch.nn.Linear(3, 2), (torch.ones(1, 3),)
+        >>> print(verify(extract_ir(model, inputs), model, inputs, every_node=True))
         equal to eager: 1 outputs, largest difference 0
           all 1 nodes make values that eager makes
     """
