@@ -128,7 +128,7 @@ class Binder:
                         f"argument {parameter.name!r} of {node.op_type} is not given"
                     )
                 continue
-            value = self._argument(node, parameter.name, "")
+            value = _as_tuple(self._argument(node, parameter.name, ""))
             match parameter.kind:
                 case inspect.Parameter.VAR_POSITIONAL:
                     args.extend(_spread(value))
@@ -237,11 +237,27 @@ class _FetchList:
 
     parts: list[Any]
 
-    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> list[Any]:
+    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> Any:
         return [
             part.fetch(environment, symbols) if isinstance(part, _Read) else part
             for part in self.parts
         ]
+
+
+class _FetchTuple(_FetchList):
+    """Reads a list argument as a tuple."""
+
+    def __call__(self, environment: Environment, symbols: Mapping[str, Number]) -> Any:
+        return tuple(_FetchList.__call__(self, environment, symbols))
+
+
+def _as_tuple(value: Any) -> Any:
+    """A list argument as the tuple that higher-order operators insist on."""
+    if isinstance(value, list):
+        return tuple(cast(list[Any], value))
+    if isinstance(value, _Read) and isinstance(value.fetch, _FetchList):
+        return _Read(_FetchTuple(value.fetch.parts))
+    return value
 
 
 def _split(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> BoundCall:

@@ -18,6 +18,7 @@ from torch_ir.frontend.calls import Call, translate_call
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.scalars import call_expression, expression
+from torch_ir.frontend.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
 from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
     IR,
@@ -83,6 +84,7 @@ class GraphTranslator:
         self.values: dict[FxNode, Any] = {}
         self.nodes: list[OpNode] = []
         self.functions: dict[str, IR] = {}
+        self._items: list[Item] = []
 
     def run(self) -> None:
         """Translate every node but placeholders and the output."""
@@ -94,6 +96,21 @@ class GraphTranslator:
             except InvalidIRError as error:
                 self.values[node] = None
                 self.context.refuse(node, error.message)
+        self._fold_scopes()
+
+    def _fold_scopes(self) -> None:
+        """Autocast regions become calls; values that they make have other names after them."""
+        folder = ScopeFolder(self.functions, self.context.symbols)
+        returned = self.module.graph.output_node().args[0]
+        try:
+            needed = {meta.name for meta in self.tensors(returned)}
+            self.nodes, renamed = folder.fold(self._items, needed)
+        except InvalidIRError as error:
+            self.context.refuse(None, error.message)
+            return
+        for node, value in self.values.items():
+            if isinstance(value, TensorMeta) and value.name in renamed:
+                self.values[node] = renamed[value.name]
 
     def leaf(self, value: object) -> TensorLeaf | ValueLeaf:
         """The leaf of a signature for an output: a traced node or a plain value."""
@@ -130,6 +147,14 @@ class GraphTranslator:
             if name not in SUPPORTED_HIGHER_ORDER:
                 raise InvalidIRError(f"the higher-order operator {name} is not translated yet")
             return self._operator(node, f"higher_order.{name}")
+        if node.target is torch.amp.autocast_mode._enter_autocast:  # pyright: ignore[reportPrivateUsage]  # what torch traces
+            given = [self.context.attribute(argument) for argument in node.args]
+            names: dict[str, Attribute] = dict(zip(AUTOCAST_ARGUMENTS, given, strict=True))
+            self._items.append(Begin(node.name, names))
+            return None
+        if node.target is torch.amp.autocast_mode._exit_autocast:  # pyright: ignore[reportPrivateUsage]  # what torch traces
+            self._items.append(End(cast(FxNode, node.args[0]).name))
+            return None
         raise InvalidIRError(f"a call of {node.target} has no counterpart")
 
     def _resolved(self, argument: Any) -> Any:
@@ -156,7 +181,7 @@ class GraphTranslator:
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
         made = self._convert(node, op_type, call, outputs)
-        self.nodes.append(made.replace(binds=bound) if bound else made)
+        self._items.append(made.replace(binds=bound) if bound else made)
         return result
 
     def _convert(

@@ -19,10 +19,10 @@ from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
-    """Whether all tensors are on the meta device: parameters, buffers, arguments; at least one."""
+    """Whether there are tensors on the meta device, and others, if any, on the CPU."""
     tensors = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments)]
     devices = {tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)}
-    return devices == {"meta"}
+    return "meta" in devices and devices <= {"meta", "cpu"}
 
 
 @contextmanager

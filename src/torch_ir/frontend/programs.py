@@ -177,6 +177,9 @@ class _Program:
         """
         key = str(spec.target)
         meta = tensor_meta(node.name, node.meta["val"])
+        is_stored = spec.kind is InputKind.PARAMETER or bool(spec.persistent)
+        if not is_stored and not node.users:
+            return meta  # nobody should have to supply what nothing uses
         self.mapping[node.name] = key
         if (
             isinstance(known, torch.Tensor)
