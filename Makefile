@@ -10,10 +10,10 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench generate clean
+.PHONY: help demo test check format bench conformance generate clean
 
 help:  ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence encoder; writes out/
 	$(OFFLINE) $(BIN)/python examples/minilm.py
@@ -38,6 +38,9 @@ generate: $(VENV)/dev.stamp  ## write every generated file anew
 
 bench: $(VENV)/demo.stamp  ## print how this compares with torch.export and eager
 	$(OFFLINE) $(BIN)/python benchmarks/run.py
+
+conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself with; writes docs/conformance.md
+	$(OFFLINE) $(BIN)/python -W ignore tools/conformance.py --jobs $(WORKERS)
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis
