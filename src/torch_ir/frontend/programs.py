@@ -24,6 +24,7 @@ from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
     Constant,
+    Container,
     Mutation,
     Signature,
     SymbolRange,
@@ -34,6 +35,8 @@ from torch_ir.ir import (
 from torch_ir.ir.effects import written_values
 from torch_ir.torch_api import FakeTensor, schema_of
 
+_RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
+_GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
 _MUTATIONS = {
     OutputKind.BUFFER_MUTATION,
     OutputKind.USER_INPUT_MUTATION,
@@ -45,6 +48,9 @@ def convert_exported_program(
     exported: ExportedProgram, model_name: str = "", strict: bool = False
 ) -> IR:
     """The IR of an exported program.
+
+    A joint forward and backward graph returns two things: the model's own result, and a dict with
+    the gradient of each parameter and input.
 
     Args:
         exported: What ``torch.export.export`` returned, before or after its decompositions.
@@ -93,6 +99,7 @@ class _Program:
         self.constants: dict[str, Constant] = {}
         self.graph_inputs: list[TensorMeta] = []
         self.arguments: list[TensorLeaf | ValueLeaf] = []
+        self.gradients: dict[str, FxNode] = {}
 
     def translate(self, model_name: str) -> IR:
         self._symbols()
@@ -110,9 +117,7 @@ class _Program:
         ir = IR(
             nodes=tuple(self.body.nodes),
             graph_inputs=tuple(self.graph_inputs),
-            graph_outputs=tuple(
-                [v for v in map(self._value, results) if isinstance(v, TensorMeta)]
-            ),
+            graph_outputs=tuple(self.body.tensors([*results, *self.gradients.values()])),
             weights=tuple(self.weights.values()),
             weight_name_mapping=self.mapping,
             constants=self.constants,
@@ -200,8 +205,10 @@ class _Program:
         mutations: list[Mutation] = []
         placeholders = {spec.target: name for name, spec in self._named_inputs()}
         for value, spec in zip(traced, self.signature.output_specs, strict=True):
-            if spec.kind is OutputKind.USER_OUTPUT:
+            if spec.kind in _RESULTS:
                 results.append(value)
+            elif spec.kind in _GRADIENTS:
+                self.gradients[str(spec.target)] = value
             elif spec.kind in _MUTATIONS:
                 target = (
                     spec.target
@@ -220,14 +227,16 @@ class _Program:
             if isinstance(spec.arg, TensorArgument):
                 yield spec.arg.name, spec
 
-    def _value(self, result: object) -> object:
-        return self.body.values[result] if isinstance(result, FxNode) else result
-
     def _signature(self, results: list[Any]) -> Signature | None:
         spec = cast(Any, self.exported.call_spec)
         try:
             inputs = tree_from_spec(spec.in_spec, iter(self.arguments))
             outputs = tree_from_spec(spec.out_spec, map(self.body.leaf, results))
+            if self.gradients:
+                leaves = tuple(map(self.body.leaf, self.gradients.values()))
+                outputs = Container(
+                    "tuple", (outputs, Container("dict", leaves, tuple(self.gradients)))
+                )
         except InvalidIRError as error:
             self.context.refuse(None, error.message)
             return None
