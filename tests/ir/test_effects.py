@@ -1,0 +1,152 @@
+"""What a program writes: through views, in scopes, by batch norm and by custom operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from torch_ir import IR, OpNode, TensorMeta
+from torch_ir.ir.effects import written_values
+from torch_ir.torch_api import schema_of
+
+
+def module(forward, **buffers):
+    """A module with the given buffers whose ``forward`` is the given function."""
+
+    class Made(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, value in buffers.items():
+                self.register_buffer(name, value)
+
+        def forward(self, *args):
+            return forward(self, *args)
+
+    return Made()
+
+
+def relu_first_row(self, x):
+    return x.view(2, 6)[0].relu_().sum()
+
+
+def transposed(self, x):
+    x.t().add_(1)
+    return x * 2
+
+
+def through_a_split(self, x):
+    _, right = x.split(2, dim=1)
+    right.zero_()
+    return x.sum()
+
+
+def a_copy(self, x):
+    x.clone().add_(1)
+    return x.contiguous().sum()
+
+
+def buffer_slice(self, x):
+    self.state[:2].copy_(x[0, :2])
+    return x + self.state.sum()
+
+
+def in_a_scope(self, x):
+    with torch.no_grad():
+        self.state.add_(1)
+    return x + self.state
+
+
+def expanded_view(self, x):
+    self.state[0:1].expand(1).mul_(2)
+    return x.squeeze().unsqueeze(0).permute(2, 1, 0).reshape(-1)
+
+
+def two_targets(self, x):
+    self.state.add_(1)
+    x.mul_(self.state)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("forward", "written"),
+    [
+        (relu_first_row, {"x"}),
+        (transposed, {"x"}),
+        (through_a_split, {"x"}),
+        (a_copy, set()),
+        (buffer_slice, {"b_state"}),
+        (in_a_scope, {"b_state"}),
+        (expanded_view, {"b_state"}),
+        (two_targets, {"x", "b_state"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_a_program_writes_is_what_torch_writes(forward, written):
+    model = module(forward, state=torch.ones(4))
+    ir = torch_ir.extract_ir(model.eval(), (torch.ones(3, 4),))
+    names = {"x" if name.startswith("args") else name for name in written_values(ir)}
+    assert names == written
+    assert {mutation.target for mutation in ir.mutations} == written_values(ir)
+
+    x, before = torch.randn(3, 4), model.state.clone()
+    given = x.clone()
+    model(given)
+    assert ("x" in written) is not torch.equal(given, x)
+    assert ("b_state" in written) is not torch.equal(model.state, before)
+
+
+@pytest.mark.parametrize(
+    ("norm", "training", "written"),
+    [
+        (nn.BatchNorm1d(4), True, {"b_running_mean", "b_running_var", "b_num_batches_tracked"}),
+        (nn.BatchNorm1d(4), False, set()),
+        (nn.BatchNorm1d(4, track_running_stats=False), True, set()),
+        (
+            nn.InstanceNorm1d(4, track_running_stats=True),
+            True,
+            {"b_running_mean", "b_running_var"},
+        ),
+    ],
+)
+def test_batch_norm_writes_its_statistics_in_training(norm, training, written):
+    shape = (3, 4) if isinstance(norm, nn.BatchNorm1d) else (2, 4, 5)
+    ir = _extract_quietly(norm.train(training), (torch.ones(shape),))
+    assert written_values(ir) == written
+
+
+def _extract_quietly(model, inputs):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch_ir.extract_ir(model, inputs)
+
+
+def test_a_custom_operator_writes_what_its_schema_says():
+    x = TensorMeta("x", (2,), "float32")
+    y = TensorMeta("y", (2,), "float32", "y")
+    z = TensorMeta("z", (2,), "float32", "z")
+    with torch.library._scoped_library("torch_ir_effects_test", "DEF") as library:
+        library.define("push(Tensor(a!) self, Tensor other) -> Tensor(a!)")
+        push = OpNode(
+            "y", "torch_ir_effects_test.push.default", [x, x], [y], {}, {"self": 0, "other": 1}
+        )
+        relu = OpNode("z", "aten.relu_.default", [y], [z])
+        ir = IR([push, relu], [x], [z], [])
+        assert written_values(ir, schema_of) == {"x"}
+        assert written_values(ir) == set()  # without torch, nothing is known of it
+
+
+def test_a_value_that_was_made_may_be_written():
+    x = TensorMeta("x", (2,), "float32")
+    y = TensorMeta("y", (2,), "float32", "y")
+    z = TensorMeta("z", (2,), "float32", "z")
+    nodes = [
+        OpNode("y", "aten.exp.default", [x], [y]),
+        OpNode("z", "aten.relu_.default", [y], [z]),
+    ]
+    assert written_values(IR(nodes, [x], [z], [])) == set()
+    aliased = [nodes[0].replace(op_type="aten.alias.default"), nodes[1]]
+    assert written_values(IR(aliased, [x], [z], [])) == {"x"}
