@@ -1,8 +1,8 @@
-"""Take every operator that PyTorch tests itself with through torch_ir, and write what became of it.
+"""Take every operator that PyTorch tests itself with through torch_ir, and write what came of it.
 
-Each operator of ``torch.testing._internal.common_methods_invocations.op_db`` is called on its first
-samples in five dtypes, and in one dtype in place and with ``out=``. Each case runs in a forked child,
-so that a crash or an endless loop is a line of the report and not its end.
+Each operator of ``torch.testing._internal.common_methods_invocations.op_db`` is called on its
+first samples in five dtypes, and in one dtype in place and with ``out=``. Each case runs in a
+forked child, so that a crash or an endless loop is a line of the report and not its end.
 
 Results go to ``out/conformance.jsonl``, one line per case. A run that was stopped goes on where it
 was; what other code gave is run again. When every case has a result, ``docs/conformance.md`` is
@@ -28,8 +28,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-import conformance_case as conformance
 import torch
+
+import conformance_case as conformance
 from conformance_case import Case, Result
 from conformance_page import page
 
@@ -45,7 +46,7 @@ def main() -> int:
     code = source_digest()
     known = {} if options.fresh else read_results(code, any_code=options.keep)
     cases = list(conformance.all_cases())
-    wanted = [c for c in selected(cases, options.only, options.part)]
+    wanted = chosen = selected(cases, options.only, options.part)
     if options.failed:
         wanted = [c for c in wanted if any(map(is_failure, known.get(c, [])))]
     else:
@@ -59,7 +60,7 @@ def main() -> int:
             file.flush()
             for result in filter(is_failure, results):
                 print(f"{case}: {result.stage}: {result.reason}", flush=True)
-    return report(cases, known, selected(cases, options.only, options.part))
+    return report(cases, known, chosen)
 
 
 def arguments() -> argparse.Namespace:
@@ -156,7 +157,8 @@ def collected(file: IO[str], status: int) -> list[Result]:
         results = [Result(**json.loads(text)) for text in file if text.endswith("\n")]
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        why = f"took more than {SECONDS} s" if number == signal.SIGALRM else signal.strsignal(number)
+        late = number == signal.SIGALRM
+        why = f"took more than {SECONDS} s" if late else signal.strsignal(number)
         results.append(Result(conformance.FAIL, "crash", f"sample {len(results)}: {why}"))
     elif status:
         results.append(Result(conformance.FAIL, "crash", f"exit status {status >> 8}"))

@@ -1,7 +1,8 @@
-"""One sample of one operator, taken through the whole of torch_ir and compared with eager, bit by bit.
+"""One sample of one operator, taken through the whole of torch_ir and compared with eager.
 
 The sample's tensors are the arguments of a module, everything else is fixed in it. The module is
 extracted, saved, loaded, printed, parsed, checked and run; each of these is a stage that may fail.
+The result has to be the same bit by bit.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ OPERATORS = {info.formatted_name: info for info in op_db}
 
 
 def all_cases() -> Iterator[Case]:
-    """Every operator in every dtype of :data:`DTYPES` that it takes; in place and with ``out=`` in
-    the first.
-    """
+    """Every operator in each of its dtypes; in the first also in place and with ``out=``."""
     for name, info in OPERATORS.items():
         dtypes = [d for d in DTYPES if d in info.supported_dtypes("cpu")]
         yield from (Case(name, dtype_name(dtype), "function") for dtype in dtypes)
@@ -103,12 +102,12 @@ def check_case(case: Case, count: int) -> Iterator[Result]:
 def first_samples(case: Case, count: int) -> list[Any]:
     seed(zlib.crc32(str(case).encode()))
     info, dtype = OPERATORS[case.operator], getattr(torch, case.dtype)
-    generator = iter(info.sample_inputs("cpu", dtype, requires_grad=False))
+    samples = iter(info.sample_inputs_func(info, "cpu", dtype, False))
     try:
-        return list(itertools.islice(generator, count))
+        return list(itertools.islice(samples, count))
     finally:
-        if isinstance(generator, GeneratorType):
-            generator.close()  # left to the collector, it may run its end while torch traces
+        if isinstance(samples, GeneratorType):
+            samples.close()  # left to the collector, it may run its end while torch traces
 
 
 def check_sample(case: Case, sample: Any) -> Result:
@@ -183,6 +182,7 @@ class Stage:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        """The stage is under way inside."""
         self.name = name
         yield
 
@@ -218,6 +218,7 @@ class Sample(nn.Module):
         self.spec = spec
 
     def forward(self, *tensors: torch.Tensor) -> Any:
+        """The call with these tensors in place of the sample's."""
         leaves = list(self.fixed)
         for slot, tensor in zip(self.slots, tensors, strict=True):
             leaves[slot] = tensor
@@ -259,7 +260,7 @@ def outcome_of(function: Callable[..., Any], tensors: list[torch.Tensor]) -> Any
 
 def seed(value: int) -> None:
     torch.manual_seed(value)
-    np.random.seed(value)  # noqa: NPY002  # the samples draw from the global state
+    np.random.seed(value)  # some samples draw from the global state
     random.seed(value)
 
 
@@ -340,7 +341,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def first_line(error: BaseException) -> str:
     """The first line of an error that says something, short enough for a table."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else "no message"
+    picture = getattr(error, "picture", None) is not None and len(lines) > 1
+    text = " ".join(lines[: 2 if picture else 1]) or "no message"
     if not type(error).__module__.startswith("torch_ir") and not isinstance(error, AssertionError):
         last = traceback.extract_tb(error.__traceback__)[-1:]
         where = f" in {Path(last[0].filename).name}" if last else ""

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 import torch
+
 from conformance_case import EAGER, EXPORT, FAIL, OUTCOMES, REFUSED, UNSTABLE, Case, Result
 
 INTRODUCTION = """\
@@ -13,20 +14,20 @@ INTRODUCTION = """\
 
 # Conformance
 
-Every operator that PyTorch tests itself with ({operators} entries of `op_db`, torch {version}), called on its
-first {count} samples in each of five dtypes that it takes; in its first dtype also in place and with
-`out=`, where it has these. A call becomes a module whose arguments are the sample's tensors, and goes
-through all of torch_ir:
+Every operator that PyTorch tests itself with ({operators} entries of `op_db`, torch {version}),
+called on its first {count} samples in each of five dtypes that it takes; in its first dtype also
+in place and with `out=`, where it has these. A call becomes a module whose arguments are the
+sample's tensors, and goes through all of torch_ir:
 
 extract → save → load → parse what it prints → check → derive types anew → run → compare with eager
 
 The result, and what the call leaves in its arguments, must have eager's structure, types, dtypes,
 shapes and bits, from the same seed; only NaNs may differ in their payload. Nothing is skipped.
 
-* **equal**: all of that holds. Where a result shows uninitialised memory, both sides run with torch
-  filling that memory with a fixed value.
-* **eager differs from eager**: two runs of eager from the same seed give different bits: nothing to
-  compare with.
+* **equal**: all of that holds. Where a result shows uninitialised memory, both sides run with
+  torch filling that memory with a fixed value.
+* **eager differs from eager**: two runs from the same seed give different bits; there is nothing
+  to compare with.
 * **eager fails**: the sample is not for this dtype or this way of calling.
 * **torch.export refuses**: there is no program to translate.
 * **torch.export differs from eager**: so does torch's own exported program.
@@ -96,7 +97,7 @@ def named(known: dict[Case, list[Result]], outcome: str) -> list[str]:
 
 
 def samples(found: Counter[str]) -> Iterable[str]:
-    return [name if count == 1 else f"{name} × {count}" for name, count in found.items()]
+    return [name if count == 1 else f"{count} {name}" for name, count in found.items()]
 
 
 def grouped(known: dict[Case, list[Result]], outcome: str) -> list[str]:
