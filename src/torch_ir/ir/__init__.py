@@ -1,5 +1,6 @@
-"""The data model: tensors without data, operator calls, and the graph. Nothing here imports
-torch.
+"""The data model: tensors without data, operator calls, and the graph.
+
+Nothing here imports torch.
 """
 
 from torch_ir.ir.graph import IR, Mutation, SymbolRange

@@ -1,6 +1,4 @@
-"""The element types, named as torch names them, with what a torch-free reader needs to know of
-each.
-"""
+"""The element types, named as torch names them, with what a torch-free reader needs to know."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Which graph inputs and weights a program writes in place, from the alias marks of the
-operators' schemas.
+"""Which graph inputs and weights a program writes in place.
+
+The alias marks of the operators' schemas say so.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def written_values(ir: IR, schema_of: Callable[[str], Schema | None] = lookup) -> frozenset[str]:
-    """Names of the graph inputs and external values that in-place operators write, directly or
-    through a view.
+    """Names of the graph inputs and external values that in-place operators write.
+
+    They may write directly or through a view.
 
     Args:
         ir: The program.
@@ -92,8 +94,9 @@ def _operand_roots(
 
 
 def _scope_body(ir: IR, node: OpNode) -> IR | None:
-    """The body of a scope, whose inputs are the node's own; branches and loops may not write what
-    they take.
+    """The body of a scope, whose inputs are the node's own.
+
+    There is none for branches and loops, which may not write what they take.
     """
     reference = node.attrs.get("wrapped_func")
     return ir.functions.get(reference.name) if isinstance(reference, FunctionRef) else None

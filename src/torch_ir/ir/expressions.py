@@ -137,8 +137,7 @@ def kind_of(text: str) -> type[Number]:
 
 
 def solve_linear(text: str, value: int) -> tuple[str, int] | None:
-    """The symbol and its value for which ``a*symbol + b`` has the given value; None if that is no
-    integer.
+    """The symbol and the integer for which ``a*symbol + b`` has the given value, or None.
 
     Example:
         >>> solve_linear("2*s0 + 1", 7)
@@ -156,8 +155,7 @@ def solve_linear(text: str, value: int) -> tuple[str, int] | None:
     return (symbol, quotient) if rest == 0 and symbol.isidentifier() else None
 
 
-# -- kinds
-# -----------------------------------------------------------------------------------------------
+# -- kinds ----------------------------------------------------------------------------------------
 
 
 def _kind(node: ast.expr) -> type[Number]:
@@ -185,8 +183,7 @@ def _kind(node: ast.expr) -> type[Number]:
             return int
 
 
-# -- spelling
-# --------------------------------------------------------------------------------------------
+# -- spelling -------------------------------------------------------------------------------------
 
 
 def _spell(node: ast.expr) -> str:
@@ -264,8 +261,7 @@ def _operand(text: str) -> str:
     return text if whole else f"({text})"
 
 
-# -- integer polynomials
-# ---------------------------------------------------------------------------------
+# -- integer polynomials --------------------------------------------------------------------------
 
 
 def _polynomial(node: ast.expr) -> Polynomial:
@@ -412,8 +408,7 @@ def _factors(monomial: Monomial, coefficient: int, *, alone: bool) -> Iterator[s
         yield spelled if power == 1 else f"{spelled}**{power}"
 
 
-# -- values
-# ----------------------------------------------------------------------------------------------
+# -- values ---------------------------------------------------------------------------------------
 
 
 def _evaluate(node: ast.expr, bindings: Mapping[str, Number]) -> Number:

@@ -1,6 +1,4 @@
-"""The program: an ordered list of operator calls with its inputs, outputs, weights and everything
-else it means.
-"""
+"""The program: operator calls in order, with inputs, outputs, weights and all else it means."""
 
 from __future__ import annotations
 
@@ -132,8 +130,7 @@ class IR:
             self, "metadata", FrozenDict({k: as_attribute(v) for k, v in self.metadata.items()})
         )
 
-    # -- views
-    # ---------------------------------------------------------------------------------------
+    # -- views ------------------------------------------------------------------------------------
 
     def _view(self, name: str, make: Callable[[], T]) -> T:
         if name not in self._views:
@@ -154,8 +151,9 @@ class IR:
 
     @property
     def users(self) -> Mapping[str, tuple[OpNode, ...]]:
-        """The nodes that take each value, by the value's name, in program order; absent where
-        nothing takes it.
+        """The nodes that take each value, by the value's name, in program order.
+
+        A value that nothing takes is absent.
         """
         return self._view("users", self._find_users)
 
@@ -197,8 +195,7 @@ class IR:
                 values[name] = (key, known[key])
         return values
 
-    # -- change, check, compare
-    # ------------------------------------------------------------------------
+    # -- change, check, compare -------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Self:
         """A copy with the given fields changed."""
@@ -227,13 +224,13 @@ class IR:
 
         return diff(self, other)
 
-    # -- show
-    # ------------------------------------------------------------------------------------------
+    # -- show -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
-            f"IR(model_name={self.model_name!r}, nodes={len(self.nodes)}, inputs={len(self.graph_inputs)}, "
-            f"outputs={len(self.graph_outputs)}, weights={len(self.weights)})"
+            f"IR(model_name={self.model_name!r}, nodes={len(self.nodes)}, "
+            f"inputs={len(self.graph_inputs)}, outputs={len(self.graph_outputs)}, "
+            f"weights={len(self.weights)})"
         )
 
     def __str__(self) -> str:
@@ -246,8 +243,7 @@ class IR:
 
         return ir_html(self)
 
-    # -- store
-    # -----------------------------------------------------------------------------------------
+    # -- store ------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of this IR, as plain dicts and lists."""

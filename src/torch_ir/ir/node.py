@@ -25,7 +25,7 @@ class Location:
         module_type: Qualified class name of that module.
 
     Example:
-        >>> str(Location("net.py", 12, "return self.fc(x)", "fc", "torch.nn.modules.linear.Linear"))
+        >>> str(Location("net.py", 12, "return self.fc(x)", "fc", "torch.nn.Linear"))
         'net.py:12 in fc (Linear): return self.fc(x)'
     """
 

@@ -1,9 +1,8 @@
-"""Operator schemas without torch: names, types and aliasing of every aten, prims and
-quantized_decomposed overload.
+"""Operator schemas without torch: names, types and aliasing of every overload.
 
-The table in ``data/operators.txt`` is generated from torch by
-``tools/generate_operator_schemas.py``. A schema says how a call is bound (:func:`bind_in_order`),
-printed, checked, and what it writes.
+The table in ``data/operators.txt`` holds those of aten, prims and quantized_decomposed; it is
+generated from torch by ``tools/generate_operator_schemas.py``. A schema says how a call is bound
+(:func:`bind_in_order`), printed, checked, and what it writes.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
 
-Slots: TypeAlias = int | None | tuple[int | None, ...]
-"""Which inputs an argument takes: an index into ``OpNode.inputs``, or a tuple of indices for a
-list argument.
-"""
+Slots: TypeAlias = int | tuple[int | None, ...] | None
+"""Which inputs an argument takes: an index into ``OpNode.inputs``, for a list argument a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +83,7 @@ class Schema:
 
 
 def lookup(op_type: str) -> Schema | None:
-    """The schema of an exact overload such as ``aten.add.Tensor``, or None if the table has no
-    such overload.
-    """
+    """The schema of an exact overload such as ``aten.add.Tensor``; None if it is not known."""
     text = _table().get(op_type)
     return None if text is None else _parse(text)
 
@@ -101,11 +96,10 @@ def known_operators() -> tuple[str, ...]:
 def bind_in_order(
     schema: Schema, count: int, attrs: Mapping[str, object]
 ) -> dict[str, Slots] | None:
-    """The operands of a call whose ``count`` tensors were recorded in the schema's order and
-    nothing else is known.
+    """The operands of a call of which no more is known than its tensors, in the schema's order.
 
-    A list argument takes all that the later tensors do not need. Returns None where the tensors do
-    not fit.
+    A list argument takes all of the ``count`` tensors that the later arguments do not need.
+    Returns None where the tensors do not fit.
 
     Example:
         >>> bind_in_order(lookup("aten.linear.default"), 3, {})

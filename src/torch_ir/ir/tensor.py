@@ -1,6 +1,4 @@
-"""Tensors as an IR holds them: metadata without data, and the few constants whose values are part
-of the program.
-"""
+"""Tensors as an IR holds them: metadata without data, and constants, whose values it keeps."""
 
 from __future__ import annotations
 
@@ -37,9 +35,9 @@ class TensorMeta:
         InvalidIRError: A dimension is negative or no dimension, or the dtype is unknown.
 
     Example:
-        >>> TensorMeta("x", [2, "s0 + 1"], "float32")
-        TensorMeta(name='x', shape=(2, SymExpr('s0 + 1')), dtype='float32', producer_node=None,
-        producer_output_idx=0)
+        >>> x = TensorMeta("x", [2, "s0 + 1"], "float32")
+        >>> x.shape, str(x)
+        ((2, SymExpr('s0 + 1')), '%x: f32[2, s0 + 1]')
     """
 
     name: str
@@ -178,8 +176,10 @@ class Constant:
     def _buffer(self) -> bytes | memoryview:
         if self.data is None:
             raise InvalidIRError(
-                f"the values of this constant {type_text(self)} are not in the text that it was parsed from",
-                remedy="Give them to parse(text, constants=...), or load the IR from JSON or an archive.",
+                f"the values of this constant {type_text(self)} are not in the text that it was "
+                "parsed from",
+                remedy="Give them to parse(text, constants=...), or load the IR from JSON or an "
+                "archive.",
             )
         return self.data
 
@@ -241,8 +241,9 @@ class Constant:
 
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
-        """A constant with the values of an array; bool, integer, float, complex or an ml_dtypes
-        type.
+        """A constant with the values of an array.
+
+        Its type is bool, an integer, float or complex one, or one of ml_dtypes.
         """
         import numpy as np
 
@@ -270,9 +271,7 @@ class Constant:
 
 
 def _require_numbers(values: object, dtype: str, kind: str) -> None:
-    """Refuse what NumPy would convert without a word: text, None, a fraction to an integer, 2 to
-    a bool.
-    """
+    """Refuse what NumPy would convert in silence: text, None, a fraction to int, 2 to bool."""
     stack = [values]
     while stack:
         item = stack.pop()

@@ -98,8 +98,8 @@ def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:
     """The leaves of a tree, from left to right.
 
     Example:
-        >>> pair = Container("tuple", (TensorLeaf("x"), Container("dict", (ValueLeaf(3),), ("n",))))
-        >>> list(leaves(pair))
+        >>> options = Container("dict", (ValueLeaf(3),), ("n",))
+        >>> list(leaves(Container("tuple", (TensorLeaf("x"), options))))
         [TensorLeaf(name='x'), ValueLeaf(value=3)]
     """
     stack = [tree]

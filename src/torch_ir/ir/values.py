@@ -1,10 +1,10 @@
 """Attribute values: what a non-tensor argument of an operator can be.
 
 An attribute is None, a bool, int, float, complex or str; a symbolic expression; one of torch's
-enumerations as the torch-free values below; a reference to a function of the IR; or a tuple of
-such values. Everything is immutable and compared exactly: ``1``, ``1.0`` and ``True`` are three
-values, ``0.0`` is not ``-0.0``, and NaN equals NaN, so that equal IRs have equal text and equal
-bytes.
+enumerations as the torch-free values below; a reference to a function of the IR or to an operator;
+or a tuple or dict of such values. Everything is immutable and compared exactly: ``1``, ``1.0`` and
+``True`` are three values, ``0.0`` is not ``-0.0``, and NaN equals NaN, so that equal IRs have
+equal text and equal bytes.
 """
 
 from __future__ import annotations
@@ -185,8 +185,9 @@ Attribute = (
 
 
 def identical(left: object, right: object) -> bool:
-    """Whether two values are the same value of the same type, bit for bit; containers are compared
-    by element.
+    """Whether two values are the same value of the same type; containers by element.
+
+    Zeros differ by their sign, and NaN is the same as any NaN.
 
     Example:
         >>> identical(1, True), identical(0.0, -0.0), identical((float("nan"),), (float("nan"),))
@@ -232,8 +233,9 @@ def dtype_name(value: object) -> str:
 
 
 def as_attribute(value: object) -> Attribute:
-    """The immutable attribute value for a Python value; lists become tuples, torch's enumerations
-    their torch-free form.
+    """The immutable attribute value for a Python value.
+
+    Lists become tuples, torch's enumerations their torch-free form.
 
     Example:
         >>> as_attribute([1, [2.5, None]])
@@ -247,8 +249,7 @@ def as_attribute(value: object) -> Attribute:
 
 def _as_attribute(value: object, depth: int) -> Attribute:
     if value is None or isinstance(value, _PLAIN):
-        # a subclass (an IntEnum, numpy's float64) would print and store as something else than it
-        # is
+        # a subclass (an IntEnum, numpy's float64) would not print and store as what it is
         return value if type(value) in _EXACT else _widen(value)
     if isinstance(value, list | tuple):
         if depth == MAX_DEPTH:
@@ -261,9 +262,9 @@ def _as_attribute(value: object, depth: int) -> Attribute:
         return _from_torch(value)
     raise InvalidIRError(
         f"an attribute cannot hold {value!r:.80} of type {type(value).__name__}",
-        remedy="Attributes are None, bool, int, float, complex, str, symbolic expressions, dtypes, devices, layouts, "
-        "memory formats, function and operator references, and lists and dicts of these; "
-        "tensors are operands.",
+        remedy="Attributes are None, bool, int, float, complex, str, symbolic expressions, "
+        "dtypes, devices, layouts, memory formats, function and operator references, and lists "
+        "and dicts of these; tensors are operands.",
     )
 
 
@@ -327,9 +328,7 @@ def _as_mapping(value: Mapping[object, object], depth: int) -> FrozenDict[str, A
 
 
 def _from_torch(value: object) -> Attribute:
-    """torch.float32 and its kind, recognised by type name so that this package never imports
-    torch.
-    """
+    """torch.float32 and its kind, told by the type's name: this package never imports torch."""
     name = str(value).removeprefix("torch.")
     match type(value).__name__:
         case "dtype":
