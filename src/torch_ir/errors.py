@@ -72,16 +72,15 @@ class SerializationError(TorchIRError, ValueError):
 
 
 class ExportError(TorchIRError):
-    """``torch.export`` refused the model; its reason is in the message and its error is the
-    cause.
-    """
+    """``torch.export`` refused the model; the message has its reason, the cause is its error."""
 
     code = "export-error"
 
 
 class ConversionError(TorchIRError):
-    """An exported program holds something that the IR cannot express yet; every such thing is
-    listed.
+    """An exported program holds something that the IR cannot express yet.
+
+    Every such thing is listed.
     """
 
     code = "conversion-error"
@@ -94,9 +93,7 @@ class WeightLoadError(TorchIRError, ValueError):
 
 
 class ExecutionError(TorchIRError):
-    """An IR cannot be run: a bad input, an unknown operator, a missing weight, or a failing
-    kernel.
-    """
+    """An IR cannot be run: bad input, an unknown operator, a missing weight, a failing kernel."""
 
     code = "execution-error"
 

@@ -1,6 +1,4 @@
-"""What this package uses of torch beyond its public API, in one place: what to look at when torch
-changes.
-"""
+"""What this package uses of torch beyond its public API: what to look at when torch changes."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ NO_FAKE_RESULT = (
     UnsupportedOperatorException,
     NotImplementedError,
 )
-"""Errors by which a fake tensor says that it cannot know a result, rather than that the call is
-wrong.
-"""
+"""Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
 
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
