@@ -1,9 +1,10 @@
-"""Write ``src/torch_ir/ir/data/operators.txt``: the schema of every aten, prims and quantized_decomposed overload.
+"""Write ``src/torch_ir/ir/data/operators.txt``: the schemas of the operators that torch ships.
 
-    python tools/generate_operator_schemas.py           # write the file
-    python tools/generate_operator_schemas.py --check   # exit 1 if the file is not what this torch gives
+Usage: ``python tools/generate_operator_schemas.py``; with ``--check``, exit 1 if the file is not
+what this torch gives.
 
-The table is what lets the data model print, bind and check calls where torch is not installed.
+The table holds every aten, prims and quantized_decomposed overload. With it the data model prints,
+binds and checks calls where torch is not installed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed  # noqa: F401
+import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 
 NAMESPACES = ("aten", "prims", "quantized_decomposed")
 TARGET = Path(__file__).parents[1] / "src/torch_ir/ir/data/operators.txt"
