@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
 import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -30,6 +31,7 @@ __all__ = [
     "OpOverload",
     "ShapeEnv",
     "constant_tensor",
+    "enable_python_dispatcher",
     "higher_order_operator",
     "operator_schema",
     "overload",

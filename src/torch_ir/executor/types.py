@@ -14,7 +14,7 @@ from torch_ir.executor.symbols import Symbols
 from torch_ir.ir import IR, FunctionRef, OpNode, TensorMeta
 from torch_ir.ir.check import Finding
 from torch_ir.ir.tensor import type_text
-from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode
+from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode, enable_python_dispatcher
 
 
 def check_types(ir: IR) -> tuple[Finding, ...]:
@@ -42,8 +42,9 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
     for name, (_, value) in ir.external_values().items():
         metas[name] = TensorMeta(name, value.shape, value.dtype)
     checker = _Checker(symbols)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-        checker.mode = mode
+    # with torch's Python implementations, as torch.export traces: some kernels would read the data
+    checker.mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with checker.mode, enable_python_dispatcher(), torch.no_grad():
         values = {name: checker.fake(meta) for name, meta in metas.items()}
         program.run_each(values, symbols, checker)
     return tuple(checker.findings)
