@@ -166,6 +166,11 @@ class Binder:
         if isinstance(slots, int):
             return _Read(self._fetch_slot(node, slots))
         rest = cast(tuple[Attribute, ...], node.attrs.get(name, (None,) * len(slots)))
+        if not isinstance(rest, tuple) or len(rest) != len(slots):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file may hold anything
+            raise ExecutionError(
+                f"argument {name!r} of {node.op_type} has {len(slots)} operands, "
+                f"its attribute is {rest!r:.60}"
+            )
         parts = [
             self._value(node, name, value) if slot is None else _Read(self._fetch_slot(node, slot))
             for slot, value in zip(slots, rest, strict=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, TorchIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
 from torch_ir.executor.bind import Binder, BoundCall, Environment
 from torch_ir.executor.operators import evaluate
 from torch_ir.executor.symbols import Binding, Bindings, Symbols, bind_inputs
@@ -177,6 +177,8 @@ class Program:
     def _step(self, step: Step, environment: Environment, symbols: Symbols) -> None:
         try:
             made = step.call(environment, symbols)
+        except InvalidIRError as error:  # an expression without a value
+            raise at_node(step.node, error.message, error.remedy) from None
         except TorchIRError:
             raise
         except Exception as error:  # kernels raise anything; the cause is kept

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import torch
 
-from torch_ir.errors import ExecutionError, MissingWeightsError
+from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
 from torch_ir.executor.program import Observer, Program
 from torch_ir.executor.registry import TensorRegistry
@@ -115,6 +115,11 @@ class IRExecutor:
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
+        if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise InputError(
+                f"inputs are a tuple of tensors, got {type(inputs).__name__}",
+                remedy="Write (x,) for one input.",
+            )
         values, _ = self._run(tuple(inputs), {})
         return tuple([values[meta.name] for meta in self.ir.graph_outputs])
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
 from torch_ir.executor.operators import evaluate
 from torch_ir.executor.program import Program
 from torch_ir.executor.symbols import Symbols
-from torch_ir.ir import IR, FunctionRef, OpNode, TensorMeta
+from torch_ir.ir import IR, Dim, FunctionRef, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.check import Finding
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode, enable_python_dispatcher
@@ -22,7 +22,7 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
 
     The program runs on fake tensors, which have no data, one per graph input and weight; symbols
     take a value from their range. A node whose results depend on data is believed. Findings have
-    the codes ``unbindable-node``, ``refused-arguments`` and ``wrong-type``.
+    the codes ``unbindable-node``, ``refused-arguments``, ``wrong-type`` and ``impossible-shape``.
 
     Example:
         >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
@@ -45,9 +45,16 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
     # with torch's Python implementations, as torch.export traces: some kernels would read the data
     checker.mode = FakeTensorMode(allow_non_fake_inputs=True)
     with checker.mode, enable_python_dispatcher(), torch.no_grad():
-        values = {name: checker.fake(meta) for name, meta in metas.items()}
-        program.run_each(values, symbols, checker)
+        try:
+            values = {name: checker.fake(meta) for name, meta in metas.items()}
+            program.run_each(values, symbols, checker)
+        except _ImpossibleShapeError as error:  # nothing can be said of what comes after
+            checker.findings.append(Finding("impossible-shape", error.message))
     return tuple(checker.findings)
+
+
+class _ImpossibleShapeError(TorchIRError):
+    """No tensor can have the shape that is recorded."""
 
 
 def _sample(lower: int | None, upper: int | None) -> int:
@@ -64,8 +71,14 @@ class _Checker:
         self.mode: Any = None
 
     def fake(self, meta: TensorMeta) -> torch.Tensor:
-        shape = [int(evaluate(dim, self.symbols)) for dim in meta.shape]
-        return torch.empty(shape, dtype=getattr(torch, meta.dtype))
+        try:
+            shape = [int(evaluate(dim, self.symbols)) for dim in meta.shape]
+            return torch.empty(shape, dtype=getattr(torch, meta.dtype))
+        except (InvalidIRError, RuntimeError, TypeError) as error:  # negative, or beyond 64 bits
+            reason = str(error).splitlines()[0]
+            raise _ImpossibleShapeError(
+                f"{meta} is no tensor: {reason}" + _at(meta.shape, self.symbols)
+            ) from None
 
     def __call__(self, node: OpNode, run: Any) -> Sequence[torch.Tensor]:
         """The outputs of a node, as the operator gives them or as recorded where it cannot say."""
@@ -73,7 +86,7 @@ class _Checker:
             return [self.fake(meta) for meta in node.outputs]
         try:
             outputs = run()
-        except ExecutionError as error:
+        except (ExecutionError, InvalidIRError) as error:
             if not isinstance(error.__cause__, NO_FAKE_RESULT):
                 self.findings.append(
                     Finding(
@@ -106,5 +119,12 @@ class _Checker:
         return made
 
 
-def _sentence(error: ExecutionError) -> str:
-    return error.message.partition(": ")[2].splitlines()[0]
+def _at(shape: tuple[Dim, ...], symbols: Symbols) -> str:
+    """With which values of its symbols a shape was tried."""
+    names = {name for dim in shape if isinstance(dim, SymExpr) for name in dim.symbols}
+    tried = ", ".join(f"{name} = {symbols[name]}" for name in sorted(names) if name in symbols)
+    return f" (with {tried})" if tried else ""
+
+
+def _sentence(error: TorchIRError) -> str:
+    return (error.message.partition(": ")[2] or error.message).splitlines()[0]

@@ -1,0 +1,189 @@
+"""What a call is given: bound to the model's own structure, and every misfit named."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from small_models import CASES
+from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, TorchIRError
+from torch_ir.executor import IRExecutor, execute_ir
+
+MODEL = nn.Linear(3, 2).eval()
+LINEAR = torch_ir.extract_ir(MODEL, (torch.ones(1, 3),))
+X = torch.ones(1, 3)
+
+
+@pytest.fixture
+def linear():
+    return IRExecutor(LINEAR, MODEL.state_dict())
+
+
+@pytest.fixture(scope="module")
+def nested():
+    args, kwargs = CASES["nested"].inputs()
+    return IRExecutor(torch_ir.extract_ir(CASES["nested"].model(), args, kwargs=kwargs))
+
+
+WHERE = "input 0 (%input: f32[1, 3])"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((), "expected 1 inputs (%input: f32[1, 3]), got 0"),
+        ((X, X), "expected 1 inputs (%input: f32[1, 3]), got 2"),
+        (([1.0, 2.0, 3.0],), f"{WHERE} must be a tensor, got list"),
+        ((X.numpy(),), f"{WHERE} must be a tensor, got ndarray"),
+        ((None,), f"{WHERE} must be a tensor, got NoneType"),
+        (
+            (X.double(),),
+            f"{WHERE} has the wrong dtype: expected float32, got float64[1, 3]\n"
+            "Convert it with .to(torch.float32).",
+        ),
+        ((X.T,), f"{WHERE} has the wrong shape: expected f32[1, 3], got float32[3, 1]"),
+        ((X[0],), f"{WHERE} has the wrong shape: expected f32[1, 3], got float32[3]"),
+        ((X.to("meta"),), f"{WHERE} is on meta, expected cpu"),
+        (X, "inputs are a tuple of tensors, got Tensor\nWrite (x,) for one input."),
+        (None, "inputs are a tuple of tensors, got NoneType\nWrite (x,) for one input."),
+    ],
+)
+def test_plain_tensors_that_do_not_fit(linear, inputs, message):
+    with pytest.raises(InputError) as caught:
+        linear.execute(inputs)
+    assert str(caught.value) == message
+    assert isinstance(caught.value, ExecutionError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "args has 0 arguments, expected 1"),
+        ((X, X), {}, "args has 2 arguments, expected 1"),
+        ((X,), {"scale": 2}, "kwargs has the unexpected key 'scale'"),
+    ],
+)
+def test_arguments_that_do_not_fit(linear, args, kwargs, message):
+    with pytest.raises(InputError) as caught:
+        linear(*args, **kwargs)
+    assert str(caught.value) == message
+
+
+def changed(**changes):
+    """The arguments of the nested model with some of them replaced."""
+    (pair, options, scale, name), keywords = CASES["nested"].inputs()
+    given = {"pair": pair, "options": options, "scale": scale, "name": name, "keywords": keywords}
+    given |= changes
+    args = (given["pair"], given["options"], given["scale"], given["name"])
+    return args, given["keywords"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pair": [1, 2]}, "args[0] must be a tuple, got list"),
+        ({"pair": (X,)}, "args[0] has 1 item, expected 2"),
+        ({"options": {}}, "args[1] lacks the key 'bias'"),
+        (
+            {"options": {"bias": [X], "bais": 1}},
+            "args[1] has the unexpected key 'bais'\nDid you mean bias?",
+        ),
+        ({"options": OrderedDict(bias=[X])}, "args[1] must be a dict, got OrderedDict"),
+        ({"options": {"bias": (X,)}}, "args[1]['bias'] must be a list, got tuple"),
+        (
+            {"scale": 3.0},
+            "args[2] is 3.0, the program was extracted for 2.5\n"
+            "Extract the model again with the value that you want.",
+        ),
+        (
+            {"name": "other"},
+            "args[3] is 'other', the program was extracted for 'net'\n"
+            "Extract the model again with the value that you want.",
+        ),
+        ({"keywords": {}}, "kwargs lacks the key 'extra'"),
+        ({"keywords": {"extra": None}}, "kwargs['extra'] must be a dict, got NoneType"),
+        (
+            {"keywords": {"extra": {"shift": torch.ones(4)}}},
+            "input 3 (%extra_shift: f32[3]) has the wrong shape: expected f32[3], got float32[4]",
+        ),
+    ],
+)
+def test_a_misfit_deep_inside_is_named_by_its_path(nested, changes, message):
+    args, kwargs = changed(**changes)
+    with pytest.raises(InputError) as caught:
+        nested(*args, **kwargs)
+    assert str(caught.value) == message
+
+
+def test_a_number_is_the_very_number(nested):
+    args, kwargs = changed(scale=2.5)
+    assert nested(*args, **kwargs)["count"] == 3
+    args, kwargs = changed(scale=np.float64(2.5))  # eager would compute in another type with it
+    with pytest.raises(InputError, match=r"^args\[2\] is .*2\.5.*, the program was extracted for"):
+        nested(*args, **kwargs)
+
+
+def test_a_graph_of_plain_tensors_takes_no_keywords():
+    plain = IRExecutor(LINEAR.replace(signature=None), MODEL.state_dict())
+    assert torch.equal(plain(X)[0], MODEL(X))
+    with pytest.raises(InputError) as caught:
+        plain(X, input=X)
+    assert str(caught.value) == "this graph takes tensors only, got the keyword 'input'"
+
+
+# -- weights ----------------------------------------------------------------------------------
+
+
+def test_a_program_with_weights_needs_them():
+    for use in (lambda e: e(X), lambda e: e.execute((X,)), lambda e: e.buffers):
+        with pytest.raises(MissingWeightsError) as caught:
+            use(IRExecutor(LINEAR))
+        assert str(caught.value) == (
+            "the program has 2 weights and none were given\n"
+            "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
+        )
+    with pytest.raises(MissingWeightsError) as caught:
+        execute_ir(LINEAR, (X,))
+    assert str(caught.value) == (
+        "either weights or weights_path must be given\n"
+        "Pass weights={} for a program without weights."
+    )
+    assert isinstance(caught.value, ValueError)
+
+
+def test_weights_that_do_not_fit_leave_those_before_in_force(linear):
+    before = linear(X)
+    with pytest.raises(
+        TorchIRError, match=re.escape("'weight': expected f32[2, 3], found f32[3]")
+    ):
+        linear.load_weights_from_state_dict({"weight": torch.ones(3), "bias": torch.ones(2)})
+    with pytest.raises(TorchIRError, match="not found"):
+        linear.load_weights("no/such/file.pt")
+    assert torch.equal(linear(X), before)
+    assert linear.weights.keys() == {"weight", "bias"}
+
+
+def test_weights_may_come_from_a_file_or_change_between_calls(linear, tmp_path):
+    other = nn.Linear(3, 2)
+    torch.save(other.state_dict(), tmp_path / "w.pt")
+    linear.load_weights(tmp_path / "w.pt")
+    assert torch.equal(linear(X), other(X))
+    assert torch.equal(execute_ir(LINEAR, [X], weights_path=tmp_path / "w.pt")[0], other(X))
+
+
+def test_weights_are_never_changed_nor_kept_from_their_owner():
+    case = CASES["counting"]
+    model = case.model()
+    with pytest.warns(UserWarning, match="the model is in training mode"):
+        ir = torch_ir.extract_ir(model, case.inputs()[0])
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    before = {key: value.clone() for key, value in weights.items()}
+    execute_ir(ir, case.inputs()[0], weights=weights)
+    assert all(torch.equal(weights[key], before[key]) for key in before)
