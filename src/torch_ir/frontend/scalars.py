@@ -71,12 +71,23 @@ def expression_text(expr: Any) -> str:
         return f"{_CALLS[kind]}({', '.join(arguments)})"
     if kind in (sympy.Pow, sympy_functions.PowByNatural) and expr.args[1].is_nonnegative:
         return f"{arguments[0]} ** {expr.args[1]}"
+    if kind is sympy.Piecewise and expr.args[-1].cond == sympy.true:
+        *choices, otherwise = expr.args
+        text = expression_text(otherwise.expr)
+        for choice in reversed(choices):
+            text = _CHOICE.format(
+                expression_text(choice.cond), expression_text(choice.expr), text
+            )
+        return text
     if kind is sympy.Not:
         return f"not {arguments[0]}"
     raise InvalidIRError(
         f"the size expression {expr} uses {kind.__name__}, which has no counterpart"
     )
 
+
+_CHOICE = "({2}) + (({1}) - ({2})) * int({0})"
+"""Of two integers, the first if a condition holds."""
 
 _OPERATORS: dict[Callable[..., Any], str] = {
     operator.add: "({}) + ({})",
@@ -97,6 +108,7 @@ _OPERATORS: dict[Callable[..., Any], str] = {
     operator.ge: "({}) >= ({})",
     operator.and_: "({}) and ({})",
     operator.or_: "({}) or ({})",
+    torch.sym_ite: _CHOICE,
     torch.sym_not: "not ({})",
     torch.sym_float: "float({})",
     torch.sym_int: "int({})",

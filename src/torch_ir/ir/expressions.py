@@ -246,7 +246,8 @@ def _spell_call(node: ast.expr) -> str:
             if (name in ("min", "max")) != (len(arguments) > 1):
                 takes = "two or more arguments" if name in ("min", "max") else "one argument"
                 raise InvalidIRError(f"{name} takes {takes}")
-            return f"{name}({', '.join(map(_spell_number, arguments))})"
+            spell = _spell if name == "int" else _spell_number  # int(s0 == 1) is 1 or 0
+            return f"{name}({', '.join(map(spell, arguments))})"
         case _:
             raise _not_an_expression(node)
 
