@@ -5,7 +5,6 @@ They are checked against what the graph was extracted for.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -16,15 +15,8 @@ from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.executor.symbols import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.tensor import type_text
-from torch_ir.ir.tree import unflatten
+from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import identical
-
-_BUILTIN: dict[str, type[Any]] = {
-    "tuple": tuple,
-    "list": list,
-    "dict": dict,
-    "OrderedDict": OrderedDict,
-}
 
 
 def flatten_arguments(
@@ -91,7 +83,7 @@ def _match(tree: Tree, value: Any, path: str) -> Iterator[tuple[TensorLeaf | Val
 
 def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Sequence[Any]]:
     """The children of a Python container, in the tree's order, with what names them."""
-    kind = _BUILTIN.get(tree.type)
+    kind = BUILTIN_CONTAINERS.get(tree.type)
     if kind is None:
         children = children_of(tree, value, path)
         return children, range(len(children))

@@ -11,9 +11,10 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import Container, TensorLeaf, Tree, ValueLeaf
+from torch_ir.ir.tree import BUILTIN_CONTAINERS
 from torch_ir.torch_api import pytree
 
-_BUILTIN: dict[Any, str] = {tuple: "tuple", list: "list", dict: "dict", OrderedDict: "OrderedDict"}
+_NAMES: dict[Any, str] = {kind: name for name, kind in BUILTIN_CONTAINERS.items()}
 
 
 def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLeaf]) -> Tree:
@@ -25,9 +26,9 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
     if spec.is_leaf():
         return next(leaves)
     children = tuple([tree_from_spec(child, leaves) for child in spec.children()])
-    if spec.type in _BUILTIN:
+    if spec.type in _NAMES:
         keys = tuple(spec.context) if spec.type in (dict, OrderedDict) else ()
-        return Container(_BUILTIN[spec.type], children, keys)
+        return Container(_NAMES[spec.type], children, keys)
     name, context = _registered(spec)
     return Container(name, children, context=context)
 

@@ -14,7 +14,13 @@ from typing import Any, TypeAlias, cast
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.values import Attribute, as_attribute, identical
 
-BUILTIN_CONTAINERS = ("tuple", "list", "dict", "OrderedDict")
+BUILTIN_CONTAINERS: dict[str, type[Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+}
+"""The class of each container that needs no registration, by ``Container.type``."""
 
 
 @dataclass(frozen=True, slots=True)
