@@ -267,9 +267,8 @@ def test_two_members_of_one_name_are_refused(archive):
 
 def test_gaps_and_overlaps_are_refused(archive):
     data = archive.read_bytes()
-    archive.write_bytes(
-        b"PK\x03\x04" + data
-    )  # zipfile reads this; so would a reader of something else
+    # zipfile reads this; so would a reader of something else
+    archive.write_bytes(b"PK\x03\x04" + data)
     assert "overlaps another or leaves a gap" in refusal(archive)
     start = data.index(b"PK\x01\x02")
     overlapping = bytearray(data)

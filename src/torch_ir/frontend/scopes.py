@@ -1,6 +1,6 @@
 """Autocast regions that torch traced as a begin and an end, as calls of a body.
 
-torch turns most regions into ``wrap_with_autocast`` itself; it leaves those that hold control flow.
+torch turns most regions into ``wrap_with_autocast`` itself, but not those that hold control flow.
 """
 
 from __future__ import annotations

@@ -52,13 +52,12 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
     """All findings of the structural rules, in program order.
 
     Rules: names are unique (``duplicate-node``, ``duplicate-value``); values are defined before
-        use with the metadata
-    that they are used with (``undefined-value``, ``wrong-metadata``); the operator exists and its
-    arguments are the schema's (``unknown-operator``, ``unbound-inputs``, ``unknown-argument``,
-    ``missing-argument``, ``bad-operand``, ``unused-input``); weights have one name and one entry
-    (``duplicate-weight``, ``dangling-mapping``, ``dangling-alias``); functions, symbols, mutations
-    and the signature refer to what exists (``undefined-function``, ``unbound-symbol``,
-    ``bad-mutation``, ``undeclared-mutation``, ``bad-signature``).
+    use with the metadata that they are used with (``undefined-value``, ``wrong-metadata``); the
+    operator exists and its arguments are the schema's (``unknown-operator``, ``unbound-inputs``,
+    ``unknown-argument``, ``missing-argument``, ``bad-operand``, ``unused-input``); weights have
+    one name and one entry (``duplicate-weight``, ``dangling-mapping``, ``dangling-alias``);
+    functions, symbols, mutations and the signature refer to what exists (``undefined-function``,
+    ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``, ``bad-signature``).
 
     Args:
         ir: The program.
@@ -99,8 +98,7 @@ def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Finding]:
             yield replace(finding, node=f"{name}/{finding.node}" if finding.node else name)
 
 
-# -- weights and names
-# -----------------------------------------------------------------------------------
+# -- weights and names ----------------------------------------------------------------------------
 
 
 def _weights(ir: IR) -> Iterator[Finding]:
@@ -188,8 +186,7 @@ def _defines(
         positions.add(meta.producer_output_idx)
 
 
-# -- one call
-# --------------------------------------------------------------------------------------------
+# -- one call -------------------------------------------------------------------------------------
 
 
 def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
@@ -258,8 +255,7 @@ def _flat(value: Attribute) -> Iterator[Attribute]:
         yield value
 
 
-# -- the graph as a whole
-# --------------------------------------------------------------------------------
+# -- the graph as a whole -------------------------------------------------------------------------
 
 
 def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:

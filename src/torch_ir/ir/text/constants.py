@@ -115,9 +115,8 @@ def _decode(dtype: str, raw: bytes) -> list[Any] | None:
 
 def _shortest(dtype: str, value: float) -> float:
     if not math.isfinite(value):
-        return (
-            value if math.isinf(value) else math.nan
-        )  # a NaN of other bytes is not what text says
+        # a NaN of other bytes is not what text says
+        return value if math.isinf(value) else math.nan
     raw = _encode(dtype, [value])
     tries = (float(f"{value:.{digits}g}") for digits in range(1, _DIGITS[dtype] + 1))
     return next((short for short in tries if _encode(dtype, [short]) == raw), value)
