@@ -64,6 +64,8 @@ def expression_text(expr: Any) -> str:
     kind = type(expr)
     if isinstance(expr, sympy.Symbol | sympy.Integer) or expr in (sympy.true, sympy.false):
         return str(expr)
+    if kind is sympy.Piecewise and expr.args[-1].cond == sympy.true:
+        return _choice_text(expr)
     arguments = [f"({expression_text(argument)})" for argument in expr.args]
     if kind in _INFIX:
         return _INFIX[kind].join(arguments)
@@ -71,19 +73,19 @@ def expression_text(expr: Any) -> str:
         return f"{_CALLS[kind]}({', '.join(arguments)})"
     if kind in (sympy.Pow, sympy_functions.PowByNatural) and expr.args[1].is_nonnegative:
         return f"{arguments[0]} ** {expr.args[1]}"
-    if kind is sympy.Piecewise and expr.args[-1].cond == sympy.true:
-        *choices, otherwise = expr.args
-        text = expression_text(otherwise.expr)
-        for choice in reversed(choices):
-            text = _CHOICE.format(
-                expression_text(choice.cond), expression_text(choice.expr), text
-            )
-        return text
     if kind is sympy.Not:
         return f"not {arguments[0]}"
     raise InvalidIRError(
         f"the size expression {expr} uses {kind.__name__}, which has no counterpart"
     )
+
+
+def _choice_text(expr: Any) -> str:
+    *choices, otherwise = expr.args
+    text = expression_text(otherwise.expr)
+    for choice in reversed(choices):
+        text = _CHOICE.format(expression_text(choice.cond), expression_text(choice.expr), text)
+    return text
 
 
 _CHOICE = "({2}) + (({1}) - ({2})) * int({0})"
