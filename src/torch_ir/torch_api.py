@@ -25,6 +25,7 @@ from torch_ir.ir.tensor import Constant
 __all__ = [
     "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
+    "bytes_of",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
@@ -64,6 +65,17 @@ def constant_tensor(constant: Constant) -> torch.Tensor:
     if not raw:
         return torch.empty(constant.shape, dtype=dtype)
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(constant.shape)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a dense tensor in row-major order, as a flat uint8 tensor on the CPU.
+
+    Example:
+        >>> bytes_of(torch.tensor([1, -2], dtype=torch.int16))
+        tensor([  1,   0, 254, 255], dtype=torch.uint8)
+    """
+    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return dense.reshape(-1).view(torch.uint8)
 
 
 def operator_schema(operator: OpOverload) -> Schema:

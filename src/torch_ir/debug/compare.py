@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from torch_ir.ir.values import identical
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import bytes_of, pytree
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,10 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
 
 def digest(tensor: torch.Tensor) -> bytes:
     """A hash of a tensor's dtype, shape and bits: tensors with the same hash are the same."""
-    tensor = tensor.detach()
     header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
     state = hashlib.blake2b(header, digest_size=16)
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
     if tensor.numel():
-        dense = tensor.cpu().resolve_conj().resolve_neg().contiguous()
-        state.update(dense.reshape(-1).view(torch.uint8).numpy().data)
+        state.update(bytes_of(tensor).numpy().data)
     return state.digest()

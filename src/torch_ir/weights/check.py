@@ -12,6 +12,7 @@ from torch_ir.errors import WeightLoadError, did_you_mean
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
+from torch_ir.torch_api import bytes_of
 
 SHOWN_PER_KIND = 10
 KINDS = (
@@ -211,8 +212,7 @@ def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
         left.data_ptr() == right.data_ptr() and left.stride() == right.stride() and left.numel()
     ):
         return True
-    bits = [t.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for t in (left, right)]
-    return torch.equal(*bits)
+    return torch.equal(bytes_of(left), bytes_of(right))
 
 
 def _common_prefix(missing: list[str], given: Iterable[str]) -> str:
