@@ -85,6 +85,7 @@ class GraphTranslator:
         self.nodes: list[OpNode] = []
         self.functions: dict[str, IR] = {}
         self._items: list[Item] = []
+        self._layout_symbols: set[str] = set()
 
     def run(self) -> None:
         """Translate every node but placeholders and the output."""
@@ -176,8 +177,13 @@ class GraphTranslator:
     def _operator(self, node: FxNode, op_type: str) -> Any:
         value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
         bound = _bound_symbols(node)
+        self._layout_symbols |= _layout_symbols(node)
         if isinstance(value, SYMBOLIC_TYPES) and not bound:
-            return expression(value)  # a query of a size
+            queried = expression(value)
+            if queried.text not in self._layout_symbols:
+                return queried
+            self._layout_symbols.remove(queried.text)
+            bound = {queried.text: 0}
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
         made = self._convert(node, op_type, call, outputs)
@@ -233,6 +239,17 @@ def _bound_symbols(node: FxNode) -> dict[str, int]:
         if not kinds:
             bound[str(symbol)] = keys[0].idx if keys else 0
     return bound
+
+
+def _layout_symbols(node: FxNode) -> set[str]:
+    """The symbols for strides and storage offsets that depend on data: no shape tells them."""
+    bindings = cast(dict[Any, Any], node.meta.get("unbacked_bindings") or {})
+    methods = ("stride", "storage_offset")
+    return {
+        str(symbol)
+        for symbol, path in bindings.items()
+        if any(getattr(key, "name", None) in methods for key in path)
+    }
 
 
 def function_ir(module: GraphModule, name: str, context: Context) -> IR:
