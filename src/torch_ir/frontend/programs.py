@@ -95,6 +95,7 @@ class _Program:
         self.context = Context(_main_device(exported))
         self.body = GraphTranslator(exported.graph_module, self.context)
         self.weights: dict[str, TensorMeta] = {}
+        self.first_key: dict[int, str] = {}
         self.mapping: dict[str, str] = {}
         self.constants: dict[str, Constant] = {}
         self.graph_inputs: list[TensorMeta] = []
@@ -193,7 +194,10 @@ class _Program:
         ):
             self.constants[key] = Constant.from_torch(known)
         else:
-            self.weights[key] = meta.replace(name=key)
+            stored = self.exported.state_dict.get(key)
+            if stored is not None:  # a tied weight is one weight, under the key that comes first
+                key = self.mapping[node.name] = self.first_key.setdefault(id(stored), key)
+            self.weights.setdefault(key, meta.replace(name=key))
         return meta
 
     # -- outputs ----------------------------------------------------------------------------------

@@ -1,0 +1,263 @@
+"""How a traced program is told: arguments, weights, constants, results, source lines."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
+from torch import nn
+
+import torch_ir
+from small_models import CASES
+from torch_ir.errors import WeightLoadError
+from torch_ir.executor import IRExecutor
+from torch_ir.ir import Container, Device, DType, MemoryFormat, TensorLeaf, ValueLeaf
+from torch_ir.torch_api import pytree
+
+
+def extract(name, meta=False):
+    case = CASES[name]
+    args, kwargs = case.meta_inputs() if meta else case.inputs()
+    return torch_ir.extract_ir(case.meta() if meta else case.model(), args, kwargs=kwargs)
+
+
+class Lambda(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+
+# -- structure --------------------------------------------------------------------------------
+
+
+def test_arguments_and_results_keep_their_structure():
+    ir = extract("nested")
+    positional, named = ir.signature.inputs.children
+    pair = Container("tuple", (TensorLeaf("pair_0"), TensorLeaf("pair_1")))
+    options = Container("dict", (Container("list", (TensorLeaf("options_bias_0"),)),), ("bias",))
+    assert positional == Container("tuple", (pair, options, ValueLeaf(2.5), ValueLeaf("net")))
+    shift = Container("dict", (TensorLeaf("extra_shift"),), ("shift",))
+    assert named == Container("dict", (shift,), ("extra",))
+    out = ir.signature.outputs
+    assert out.type == "dict"
+    assert out.keys == ("sum", "name", "none", "count", "again")
+    total = out.children[0].children[0]
+    assert out.children[1:] == (
+        ValueLeaf("net"),
+        ValueLeaf(None),
+        ValueLeaf(3),
+        Container("list", (total,)),
+    )
+    names = [meta.name for meta in ir.graph_outputs]
+    assert names == [total.name, "pair_1", total.name]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda x: [x, (x + 1,)], "list"),
+        (lambda x: (x,), "tuple"),
+        (lambda x: {"b": x, "a": x * 2}, "dict"),
+        (lambda x: OrderedDict(z=x, a=x * 2), "OrderedDict"),
+    ],
+)
+def test_each_container_comes_back_as_itself(make, kind):
+    x = torch.ones(2)
+    ir = torch_ir.extract_ir(Lambda(make).eval(), (x,))
+    assert ir.signature.outputs.type == kind
+    result = IRExecutor(ir)(x)
+    assert type(result) is type(make(x))
+    assert pytree.tree_flatten(result)[1] == pytree.tree_flatten(make(x))[1]
+
+
+@dataclass
+class Point:
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+torch.export.register_dataclass(Point, serialized_type_name="tests.frontend.Point")
+
+
+def test_a_registered_class_goes_through_a_file(tmp_path):
+    model = Lambda(lambda p: Point(p.left + p.right, p.left)).eval()
+    given = Point(torch.ones(2), torch.ones(2) * 2)
+    torch_ir.extract_ir(model, (given,)).save(tmp_path / "m.json")
+    made = IRExecutor(torch_ir.load_ir(tmp_path / "m.json"))(given)
+    assert type(made) is Point
+    assert made.left.tolist() == [3.0, 3.0]
+    assert made.right.tolist() == [1.0, 1.0]
+
+
+# -- weights and constants --------------------------------------------------------------------
+
+
+def test_outputs_may_be_an_input_a_weight_a_constant_or_one_value_twice():
+    ir = extract("passing")
+    assert [meta.name for meta in ir.graph_outputs] == [
+        "x",
+        "p_weight",
+        "add",
+        "add",
+        "c_table",
+        "add_1",
+    ]
+
+
+def test_a_tied_weight_is_one_weight_under_every_key():
+    ir = extract("embedding")
+    assert ir.weight_aliases == {"head.weight": "words.weight"}
+    assert [meta.name for meta in ir.weights].count("words.weight") == 1
+    model, (args, _) = CASES["embedding"].model(), CASES["embedding"].inputs()
+    state = model.state_dict()
+    for missing in ("head.weight", "words.weight"):
+        given = {key: value for key, value in state.items() if key != missing}
+        result = IRExecutor(ir, given)(*args)
+        assert torch.equal(result[0], model(*args)[0])
+    assert extract("embedding", meta=True).weight_aliases == ir.weight_aliases
+
+
+def test_what_no_state_dict_has_is_kept_where_it_is_known_and_asked_for_where_not():
+    real, meta = extract("passing"), extract("passing", meta=True)
+    assert real.constants.keys() == {"offset", "table"}
+    assert [w.name for w in real.weights] == ["weight"]
+    assert {w.name for w in meta.weights} >= {"weight", "offset"}
+    with pytest.raises(WeightLoadError) as caught:
+        IRExecutor(meta, CASES["passing"].model().state_dict())
+    assert "give such values with constants= (--constants) for 'offset'" in str(caught.value)
+
+
+def test_a_table_written_in_forward_is_a_constant_also_on_meta():
+    class Table(nn.Module):
+        def forward(self, x):
+            return x * torch.tensor([0.5, 0.25, 0.125], device=x.device)
+
+    with torch.device("meta"):
+        ir = torch_ir.extract_ir(Table(), (torch.ones(3),))
+    (constant,) = ir.constants.values()
+    assert constant.tolist() == [0.5, 0.25, 0.125]
+    assert IRExecutor(ir)(torch.ones(3)).tolist() == [0.5, 0.25, 0.125]
+
+
+# -- calls ------------------------------------------------------------------------------------
+
+
+def only(ir, op_type):
+    (node,) = [node for node in ir.nodes if node.op_type == op_type]
+    return node
+
+
+def test_an_optional_tensor_in_the_middle_leaves_no_gap():
+    node = only(extract("optional"), "aten.layer_norm.default")
+    assert node.operands == {"input": 0, "bias": 1}
+    assert [meta.name for meta in node.inputs] == ["clamp", "p_bias"]
+    assert node.attrs["normalized_shape"] == (4,)
+
+
+def test_a_list_of_optional_tensors_keeps_its_gaps():
+    ir = torch_ir.extract_ir(
+        Lambda(lambda x, i: x[:, i]).eval(), (torch.ones(3, 4), torch.tensor([1, 0]))
+    )
+    node = only(ir, "aten.index.Tensor")
+    assert node.operands == {"self": 0, "indices": (None, 1)}
+
+
+def test_a_result_that_nobody_takes_is_absent_or_unused_but_positions_are_right():
+    ir = extract("dropping")
+    outputs = only(ir, "aten.split_with_sizes.default").outputs
+    assert [(m.name.rpartition(".")[2], m.producer_output_idx) for m in outputs] == [
+        ("0", 0),
+        ("1", 1),
+        ("2", 2),
+    ]
+    assert only(ir, "aten.max.dim").outputs[1].dtype == "int64"
+    assert [type(o.producer_output_idx) for o in outputs] == [int] * 3
+
+
+def test_scopes_are_functions_of_the_program():
+    ir = extract("scopes")
+    kinds = [n.op_type for n in ir.nodes if n.op_type.startswith("higher_order")]
+    assert set(kinds) <= {
+        "higher_order.wrap_with_set_grad_enabled",
+        "higher_order.wrap_with_autocast",
+    }
+    assert len(kinds) >= 2
+    assert len(ir.functions) >= 2
+    assert any(body.functions for body in ir.functions.values()), "scopes are nested"
+
+
+def test_enumerations_of_torch_are_values():
+    ir = extract("casts")
+    text = str(ir)
+    attributes = [value for node in ir.nodes for value in node.attrs.values()]
+    assert DType("float16") in attributes
+    assert MemoryFormat("channels_last") in attributes
+    assert Device("run") in attributes
+    for spelled in ("torch.float16", "torch.channels_last", 'device("run")'):
+        assert spelled in text
+
+
+def test_numbers_are_exact_whatever_their_type():
+    ir = torch_ir.extract_ir(
+        Lambda(lambda x: (x * float("inf") + -0.0, x.pow(2), x * True)).eval(), (torch.ones(1),)
+    )
+    values = [
+        repr(v) for node in ir.nodes for k, v in node.attrs.items() if k in ("other", "exponent")
+    ]
+    assert values == ["inf", "-0.0", "2", "True"]
+
+
+# -- where it came from -----------------------------------------------------------------------
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)  # the tanh line
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Inner(), Inner()])
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return F.gelu(self.fc(x))  # the gelu line
+
+
+def line_of(module, marker):
+    source, first = inspect.getsourcelines(module)
+    (offset,) = [i for i, line in enumerate(source) if marker in line]
+    return first + offset, source[offset].strip()
+
+
+@pytest.mark.parametrize("meta", [False, True], ids=["real", "meta"])
+def test_each_node_knows_the_line_and_the_module_that_made_it(meta):
+    with torch.device("meta" if meta else "cpu"):
+        ir = torch_ir.extract_ir(Outer().eval(), (torch.ones(1, 2),))
+    first, second, linear, gelu = ir.nodes
+    line, code = line_of(Inner, "the tanh line")
+    for node, path in ((first, "blocks.0"), (second, "blocks.1")):
+        place = node.location
+        assert place.file.endswith("frontend/test_translation.py")
+        assert (place.line, place.code) == (line, code.partition("  #")[0]) or (
+            place.line,
+            place.code,
+        ) == (line, code)
+        assert place.module == path
+        assert place.module_type == f"{Inner.__module__}.Inner"
+    line, _ = line_of(Outer, "the gelu line")
+    assert (linear.location.line, gelu.location.line) == (line, line)
+    assert (linear.location.module, gelu.location.module) == ("fc", "")
+    assert linear.location.module_type == "torch.nn.modules.linear.Linear"
