@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from torch_ir.errors import InvalidIRError
 from torch_ir.ir import (
     IR,
     Constant,
@@ -30,6 +31,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.symbols import as_dim
 from torch_ir.ir.values import LAYOUTS, MEMORY_FORMATS
 
 # -- leaves ---------------------------------------------------------------------------------------
@@ -96,10 +98,15 @@ def sym_exprs() -> st.SearchStrategy[SymExpr]:
 @cache
 def dims() -> st.SearchStrategy[Dim]:
     """Dimensions: mostly small ints, some expressions that are not constants."""
-    expressions = st.one_of(
-        symbols.map(SymExpr), sym_exprs().filter(lambda e: bool(e.symbols) and "<" not in e.text)
-    )
+    expressions = st.one_of(symbols.map(SymExpr), sym_exprs().filter(_is_dimension))
     return st.one_of(st.integers(0, 8), st.integers(0, 8), expressions, st.just(2**63))
+
+
+def _is_dimension(expression: SymExpr) -> bool:
+    try:
+        return isinstance(as_dim(expression), SymExpr)
+    except InvalidIRError:
+        return False
 
 
 @cache
@@ -284,6 +291,12 @@ def arbitrary_nodes(draw: st.DrawFn, metas: st.SearchStrategy[TensorMeta]) -> Op
     return OpNode(name, op, inputs, outputs, attrs, operands, location, binds)
 
 
+LIBRARY_OPERATORS = {
+    "mylib.gather_rows.default": "mylib::gather_rows(Tensor table, Tensor? rows=None) -> Tensor",
+    "mylib.scale_.out": 'mylib::scale_.out(Tensor(a!) x, str mode="x, y") -> Tensor(a!)',
+}
+
+
 @st.composite
 def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
     """Any IR, mostly ill-formed: dangling and lying references, names defined twice."""
@@ -314,6 +327,7 @@ def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
         signature=draw(st.one_of(st.none(), st.builds(Signature, trees(), trees()))),
         dialect=draw(st.one_of(st.just("export"), st.just("aten"), any_text)),
         weight_aliases=draw(st.dictionaries(keys, keys, max_size=2)),
+        operators=draw(st.sampled_from([{}, LIBRARY_OPERATORS])),
         metadata=draw(st.dictionaries(any_text, attributes(), max_size=2)),
     )
 

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from torch_ir.ir.schema import Schema, lookup, parse_schema
+from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "overload",
     "parameters_of",
     "pytree",
-    "schema_of",
 ]
 
 NO_FAKE_RESULT = (
@@ -111,16 +110,3 @@ def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...
 
 # What operators take that are declared as taking anything.
 _VARIADIC = {"map_impl": ("f", "xs", "pos_args")}
-
-
-def schema_of(op_type: str) -> Schema | None:
-    """The schema of an operator from the table, or from torch for one that a library
-    registered.
-    """
-    known = lookup(op_type)
-    if known is not None:
-        return known
-    namespace, _, rest = op_type.partition(".")
-    packet, _, name = rest.partition(".")
-    operator = None if namespace == "higher_order" else overload(namespace, packet, name)
-    return None if operator is None else operator_schema(operator)

@@ -9,7 +9,6 @@ from torch import nn
 import torch_ir
 from torch_ir import IR, OpNode, TensorMeta
 from torch_ir.ir.effects import written_values
-from torch_ir.torch_api import schema_of
 
 
 def module(forward, **buffers):
@@ -128,15 +127,12 @@ def test_a_custom_operator_writes_what_its_schema_says():
     x = TensorMeta("x", (2,), "float32")
     y = TensorMeta("y", (2,), "float32", "y")
     z = TensorMeta("z", (2,), "float32", "z")
-    with torch.library._scoped_library("torch_ir_effects_test", "DEF") as library:
-        library.define("push(Tensor(a!) self, Tensor other) -> Tensor(a!)")
-        push = OpNode(
-            "y", "torch_ir_effects_test.push.default", [x, x], [y], {}, {"self": 0, "other": 1}
-        )
-        relu = OpNode("z", "aten.relu_.default", [y], [z])
-        ir = IR([push, relu], [x], [z], [])
-        assert written_values(ir, schema_of) == {"x"}
-        assert written_values(ir) == set()  # without torch, nothing is known of it
+    push = OpNode("y", "mylib.push.default", [x, x], [y], {}, {"self": 0, "other": 1})
+    relu = OpNode("z", "aten.relu_.default", [y], [z])
+    schema = "mylib::push(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+    unknown = IR([push, relu], [x], [z], [])
+    assert written_values(unknown) == set()  # nobody recorded what it does
+    assert written_values(unknown.replace(operators={"mylib.push.default": schema})) == {"x"}
 
 
 def test_a_value_that_was_made_may_be_written():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_ir.ir.schema import bind_in_order, known_operators, lookup
-from torch_ir.torch_api import overload, schema_of
+from torch_ir import InvalidIRError
+from torch_ir.ir.schema import bind_in_order, known_operators, lookup, parse_schema
+from torch_ir.torch_api import operator_schema, overload
 
 
 def described_by_torch(argument):
@@ -147,7 +148,9 @@ def test_binding_in_order_uses_each_tensor_once():
 def test_a_custom_operator_has_the_schema_that_torch_says():
     with torch.library._scoped_library("torch_ir_schema_test", "DEF") as library:
         library.define("scale(Tensor(a!) x, Tensor[]? rest=None, *, str mode='a,b') -> Tensor(a!)")
-        schema = schema_of("torch_ir_schema_test.scale.default")
+        scale = overload("torch_ir_schema_test", "scale", "default")
+        assert scale is not None
+        schema = operator_schema(scale)
         assert [described(a) for a in schema.arguments] == [
             ("x", False, False, True, "a"),
             ("rest", False, True, False, ""),
@@ -155,5 +158,12 @@ def test_a_custom_operator_has_the_schema_that_torch_says():
         ]
         assert schema.arguments[2].default == '"a,b"'
         assert schema.arguments[1].takes_tensor_list
-    assert schema_of("torch_ir_schema_test.nothing.default") is None
-    assert schema_of("not an operator") is None
+    assert overload("torch_ir_schema_test", "nothing", "default") is None
+    assert overload("not", "an operator", "") is None
+
+
+@pytest.mark.parametrize("text", ["", "relu", "aten::relu(Tensor self", "a::b(Tensor x) Tensor"])
+def test_what_is_no_schema_is_refused(text):
+    with pytest.raises(InvalidIRError) as caught:
+        parse_schema(text)
+    assert str(caught.value) == f"{text!r} is not the schema of an operator"

@@ -128,7 +128,7 @@ def at(document, *steps):
         (("weights", 0), "dtype", "float31", "$.weights[0].dtype: 'float31' is not an element type\nDid you mean float32 or float16?"),
         (("nodes", 0), "op_type", 7, "$.nodes[0].op_type: Expected `str`, got `int`"),
         (("nodes", 0), "attrs", None, "$.nodes[0].attrs: Expected `object`, got `null`"),
-        (("nodes", 0), "atrs", {}, "$.nodes[0]: contains unknown field `atrs`\nDid you mean attrs?"),
+        (("nodes", 0), "atrs", {}, "$.nodes[0]: contains unknown field `atrs`\nDid you mean attrs or operators?"),
         (("nodes", 0, "attrs"), "k", [1, {"$expr": "1 +"}], "$.nodes[0].attrs.k[1].$expr: '1 +' is not an expression"),
         (("nodes", 0, "attrs"), "k", {"$dtyp": "float32"}, "$.nodes[0].attrs.k: '$dtyp' is not a tag of an attribute\nDid you mean $dtype?"),
         (("nodes", 0, "attrs"), "k", {}, "$.nodes[0].attrs.k: an attribute cannot be an object with the keys []\nAn object in"),

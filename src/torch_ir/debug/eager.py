@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ir.debug.compare import digest
+from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
 
@@ -26,6 +27,9 @@ def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[s
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
     ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds differently.
+
+    Raises:
+        ExecutionError: The model fails; its error is the cause.
     """
     tensors = {
         **{name: parameter.detach() for name, parameter in model.named_parameters()},
@@ -38,7 +42,14 @@ def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[s
         _mode(model, ir.metadata.get("training") is True),
         torch.no_grad(),
     ):
-        return torch.func.functional_call(model, tensors, run_args, run_kwargs, tie_weights=True)
+        try:
+            return torch.func.functional_call(
+                model, tensors, run_args, run_kwargs, tie_weights=True
+            )
+        except Exception as error:  # the user's code may raise anything; it is the cause
+            raise ExecutionError(
+                f"the model itself fails on these inputs: {type(error).__name__}: {error}"
+            ) from error
 
 
 def fresh(tree: Any) -> Any:

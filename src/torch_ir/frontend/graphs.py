@@ -32,6 +32,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.schema import lookup
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     HigherOrderOperator,
@@ -84,6 +85,7 @@ class GraphTranslator:
         self.values: dict[FxNode, Any] = {}
         self.nodes: list[OpNode] = []
         self.functions: dict[str, IR] = {}
+        self.operators: dict[str, str] = {}
         self._items: list[Item] = []
         self._layout_symbols: set[str] = set()
 
@@ -142,6 +144,9 @@ class GraphTranslator:
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):
+            schema = operator_schema(node.target)
+            if lookup(schema.op_type) is None:
+                self.operators[schema.op_type] = schema.text
             return self._operator(node, str(node.target))
         if isinstance(node.target, HigherOrderOperator):
             name = node.target.name()
@@ -278,6 +283,7 @@ def function_ir(module: GraphModule, name: str, context: Context) -> IR:
         model_name=name,
         symbols=context.symbols,
         functions=translator.functions,
+        operators=translator.operators,
         signature=Signature(inputs, tree_from_value(results, translator.leaf)),
     )
 

@@ -33,7 +33,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.effects import written_values
-from torch_ir.torch_api import FakeTensor, schema_of
+from torch_ir.torch_api import FakeTensor
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
 _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
@@ -126,6 +126,7 @@ class _Program:
             pytorch_version=str(torch.__version__),
             symbols=self.context.symbols,
             functions=self.body.functions,
+            operators=self.body.operators,
             signature=signature,
             weight_aliases=_aliases(self.exported, self.weights),
         )
@@ -253,7 +254,7 @@ def _in_place(ir: IR) -> Iterator[Mutation]:
     metas |= {
         name: TensorMeta(name, v.shape, v.dtype) for name, (_, v) in ir.external_values().items()
     }
-    for name in sorted(written_values(ir, schema_of)):
+    for name in sorted(written_values(ir)):
         yield Mutation(name, metas[name])
 
 

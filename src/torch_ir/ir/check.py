@@ -10,7 +10,7 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.schema import known_operators, lookup
+from torch_ir.ir.schema import known_operators
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
@@ -191,7 +191,7 @@ def _defines(
 
 def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
     yield from _functions(ir, node)
-    schema = lookup(node.op_type)
+    schema = ir.schema_of(node.op_type)
     if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
         hint = did_you_mean(node.op_type, known_operators())
         message = f"there is no operator {node.op_type}"

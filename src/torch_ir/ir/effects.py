@@ -5,11 +5,11 @@ The alias marks of the operators' schemas say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Schema, Slots, lookup
+from torch_ir.ir.schema import Slots
 from torch_ir.ir.values import FunctionRef
 
 Roots = frozenset[str]
@@ -25,14 +25,11 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-def written_values(ir: IR, schema_of: Callable[[str], Schema | None] = lookup) -> frozenset[str]:
+def written_values(ir: IR) -> frozenset[str]:
     """Names of the graph inputs and external values that in-place operators write.
 
-    They may write directly or through a view.
-
-    Args:
-        ir: The program.
-        schema_of: Gives the schema of an operator; one without a schema is taken to write nothing.
+    They may write directly or through a view. An operator whose schema nobody recorded is taken to
+    write nothing.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -46,24 +43,22 @@ def written_values(ir: IR, schema_of: Callable[[str], Schema | None] = lookup) -
     roots: dict[str, Roots] = {name: frozenset({name}) for name in (*names, *ir.external_values())}
     written: set[str] = set()
     for node in ir.nodes:
-        written.update(_apply(ir, node, roots, schema_of))
+        written.update(_apply(ir, node, roots))
     return frozenset(written)
 
 
-def _apply(
-    ir: IR, node: OpNode, roots: dict[str, Roots], schema_of: Callable[[str], Schema | None]
-) -> Iterator[str]:
+def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     """Record what the outputs of a node share storage with; yield the roots that it writes."""
     body = _scope_body(ir, node)
     if body is not None:
         taken = [roots.get(meta.name, Roots()) for meta in node.inputs]
         for meta, shared in zip(body.graph_inputs, taken, strict=False):
-            if meta.name in written_values(body, schema_of):
+            if meta.name in written_values(body):
                 yield from shared
         for output in node.outputs:
             roots[output.name] = frozenset[str]().union(*taken)
         return
-    schema = schema_of(node.op_type)
+    schema = ir.schema_of(node.op_type)
     if schema is None or node.operands is None:
         return
     shared_by: dict[str, Roots] = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.schema import Schema, lookup, parse_schema
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
 from torch_ir.ir.tree import Signature
@@ -82,6 +83,8 @@ class IR:
         signature: The structure of arguments and results; None for a graph of plain tensors.
         dialect: The rules that the graph keeps; ``"export"`` is what ``torch.export`` gives.
         weight_aliases: Other ``state_dict`` keys of a tied weight, to the key in ``weights``.
+        operators: Schemas, in torch's text, of the operators that libraries registered, by
+            overload: those that the table of torch's own operators does not have.
         metadata: Values for tools, kept by every pass and format, without meaning to this package.
 
     Raises:
@@ -112,6 +115,7 @@ class IR:
     signature: Signature | None = None
     dialect: str = "export"
     weight_aliases: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
+    operators: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
     metadata: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
     _views: dict[str, Any] = field(
         default_factory=dict[str, Any], init=False, repr=False, compare=False
@@ -121,8 +125,11 @@ class IR:
         set_field = object.__setattr__
         for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations"):
             set_field(self, name, tuple(getattr(self, name)))
-        for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases"):
+        for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             set_field(self, name, FrozenDict(getattr(self, name)))
+        for op_type, text in self.operators.items():
+            if parse_schema(text).op_type != op_type:
+                raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
         set_field(
             self, "constants", FrozenDict({k: as_constant(v) for k, v in self.constants.items()})
         )
@@ -163,6 +170,11 @@ class IR:
             for meta in node.inputs:
                 users.setdefault(meta.name, {})[node.name] = node
         return FrozenDict({name: tuple(nodes.values()) for name, nodes in users.items()})
+
+    def schema_of(self, op_type: str) -> Schema | None:
+        """The schema of an operator that the program calls, or None if nobody recorded it."""
+        text = self.operators.get(op_type)
+        return lookup(op_type) if text is None else parse_schema(text)
 
     def node(self, name: str) -> OpNode:
         """The node of that name.

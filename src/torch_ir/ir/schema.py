@@ -85,7 +85,7 @@ class Schema:
 def lookup(op_type: str) -> Schema | None:
     """The schema of an exact overload such as ``aten.add.Tensor``; None if it is not known."""
     text = _table().get(op_type)
-    return None if text is None else _parse(text)
+    return None if text is None else parse_schema(text)
 
 
 def known_operators() -> tuple[str, ...]:
@@ -143,16 +143,21 @@ def _op_type(qualified: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _parse(text: str) -> Schema:
+def parse_schema(text: str) -> Schema:
+    """A schema from torch's own text, for operators that the table does not hold.
+
+    Raises:
+        InvalidIRError: The text is not a schema.
+    """
+    if not _SCHEMA.fullmatch(text):
+        raise InvalidIRError(f"{text!r:.120} is not the schema of an operator")
     head, _, returns = text.rpartition(" -> ")
     name, _, arguments = head.partition("(")
     returns = returns[1:-1] if returns.startswith("(") and returns.endswith(")") else returns
     return Schema(text, _op_type(name), _arguments(arguments[:-1]), _arguments(returns))
 
 
-parse_schema = _parse
-"""A schema from torch's own text, for operators that the table does not hold."""
-
+_SCHEMA = re.compile(r"\w+::[\w.]+\([^\n]*\) -> [^\n]*")
 _ALIAS = re.compile(r"\((\w+)(!?)(?: -> [\w*]+)?\)")
 
 

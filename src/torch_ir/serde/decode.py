@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.schema import Slots
+from torch_ir.ir.schema import Slots, parse_schema
 from torch_ir.ir.symbols import as_dim
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, ValueLeaf
@@ -71,10 +71,19 @@ def decode_ir(document: Document, fetch: FetchConstant = decode_constant, depth:
         else at(".signature", _decode_signature, document.signature),
         dialect=_given(document.dialect, "export"),
         weight_aliases=FrozenDict(_given(document.weight_aliases, {})),
+        operators=FrozenDict(
+            each_value(_checked_schema, _given(document.operators, {}), ".operators")
+        ),
         metadata=FrozenDict(
             each_value(decode_attribute, _given(document.metadata, {}), ".metadata")
         ),
     )
+
+
+def _checked_schema(text: str) -> str:
+    """The text itself, if it is a schema."""
+    parse_schema(text)
+    return text
 
 
 def _given(value: V | UnsetType, default: V) -> V:

@@ -9,6 +9,7 @@ from typing import Any
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.schema import parse_schema
 from torch_ir.ir.symbols import Dim
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant, type_text
 from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
@@ -98,6 +99,7 @@ class _Graph:
         self.constants: dict[str, Constant] = {}
         self.names: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
+        self.operators: dict[str, str] = {}
         self.metadata: dict[str, Attribute] = {}
         self.functions: dict[str, IR] = {}
         self.inputs: list[TensorMeta] = []
@@ -138,6 +140,7 @@ class _Graph:
                 [Mutation(target(to), resolve(value)) for to, value in self.mutations]
             ),
             weight_aliases=FrozenDict(self.aliases),
+            operators=FrozenDict(self.operators),
             metadata=FrozenDict(self.metadata),
             **self.fields,
         )
@@ -410,6 +413,15 @@ class _Reader:
         line.expect("=")
         graph.names[name] = read_sigil(line, "@", "a weight or constant")
 
+    def read_operator(self, line: Line, graph: _Graph) -> None:
+        text = read_string(line, "a schema")
+        try:
+            op_type = parse_schema(text).op_type
+        except InvalidIRError as error:
+            raise line.error(error.message, at=1) from None
+        self._new(line, graph.operators, op_type, f"the operator {op_type}")
+        graph.operators[op_type] = text
+
     def read_alias(self, line: Line, graph: _Graph) -> None:
         alias = read_sigil(line, "@", "a weight")
         self._new(line, graph.aliases, alias, f"the alias @{alias}")
@@ -460,6 +472,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, Line, _Graph], None]] = {
     "constant": _Reader.read_constant,
     "name": _Reader.read_name,
     "alias": _Reader.read_alias,
+    "operator": _Reader.read_operator,
     "metadata": _Reader.read_metadata,
     "mutate": _Reader.read_mutate,
     "signature": _Reader.read_signature,
