@@ -44,7 +44,8 @@ SECONDS = 120
 def main() -> int:
     options = arguments()
     code = source_digest()
-    known = {} if options.fresh else read_results(code, any_code=options.keep)
+    path = options.results
+    known = {} if options.fresh else read_results(path, code, any_code=options.keep)
     cases = list(conformance.all_cases())
     wanted = chosen = selected(cases, options.only, options.part)
     if options.failed:
@@ -52,8 +53,8 @@ def main() -> int:
     else:
         wanted = [c for c in wanted if c not in known]
     print(f"{len(wanted)} of {len(cases)} cases to run with torch {torch.__version__}", flush=True)
-    write_results(known, code)
-    with RESULTS.open("a", encoding="utf-8") as file:
+    write_results(path, known, code)
+    with path.open("a", encoding="utf-8") as file:
         for case, results in run_all(wanted, options.jobs):
             known[case] = results
             file.write(line(case, results, code))
@@ -71,6 +72,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--failed", action="store_true", help="only what failed when last run")
     parser.add_argument("--keep", action="store_true", help="believe results of other code")
     parser.add_argument("--fresh", action="store_true", help="believe no earlier result")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where results are kept")
     return parser.parse_args()
 
 
@@ -168,21 +170,21 @@ def collected(file: IO[str], status: int) -> list[Result]:
 # -- results -------------------------------------------------------------------------------------
 
 
-def read_results(code: str, *, any_code: bool) -> dict[Case, list[Result]]:
+def read_results(path: Path, code: str, *, any_code: bool) -> dict[Case, list[Result]]:
     """The last results of each case, of this code unless ``any_code``."""
     known: dict[Case, list[Result]] = {}
-    if RESULTS.exists():
-        for text in RESULTS.read_text(encoding="utf-8").splitlines():
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").splitlines():
             entry: dict[str, Any] = json.loads(text)
             if any_code or entry["code"] == code:
                 known[Case(**entry["case"])] = [Result(**item) for item in entry["results"]]
     return known
 
 
-def write_results(known: dict[Case, list[Result]], code: str) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
+def write_results(path: Path, known: dict[Case, list[Result]], code: str) -> None:
+    path.parent.mkdir(exist_ok=True)
     text = "".join(line(case, results, code) for case, results in known.items())
-    RESULTS.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
 def line(case: Case, results: list[Result], code: str) -> str:
