@@ -59,12 +59,14 @@ def compare_tensors(
     left, right = _comparable(expected, wide), _comparable(got, wide)
     equal = (left == right) | (left.isnan() & right.isnan())
     distance = torch.where(equal, torch.zeros_like(left.abs()), (left - right).abs())
-    distance = distance.nan_to_num(nan=float("inf"))
+    distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
     if expected.dtype in _WIDE_INTEGERS:
         # float64 rounds them: those that differ do so by at least 1
         distance = torch.where(_bits(expected) == _bits(got), 0.0, distance.clamp(min=1.0))
     inexact = expected.is_floating_point() and (rtol > 0 or atol > 0)
-    wrong = distance > (atol + rtol * left.abs().nan_to_num(nan=0.0) if inexact else 0.0)
+    wrong = distance > (
+        atol + rtol * left.abs().nan_to_num(nan=0.0, posinf=0.0) if inexact else 0.0
+    )
     count, largest = int(wrong.sum()), float(distance.max())
     reason = f"{count} of {expected.numel()} values differ by up to {largest:.3g}" if count else ""
     return Difference(not count, reason, largest, float(distance.mean()), shape)

@@ -1,0 +1,187 @@
+"""Against the live model: what is equal, what differs and where, and the model left as it was."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
+from torch import nn
+
+import torch_ir
+from small_models import CASES
+from torch_ir.debug import verify
+from torch_ir.errors import ExecutionError, InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore:the model is in training mode")
+
+
+def extracted(case, model):
+    args, kwargs = case.inputs()
+    return torch_ir.extract_ir(model, args, kwargs=kwargs)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "in place"])
+def test_an_extracted_model_is_equal_node_by_node(name):
+    case = CASES[name]
+    model = case.model()
+    ir = extracted(case, model)
+    args, kwargs = case.inputs()
+    report = verify(ir, model, args, kwargs=kwargs, every_node=True)
+    assert report.is_valid, str(report)
+    assert report.first_difference is None
+    assert report.max_diff == 0.0
+    assert str(report).startswith("equal to eager: ")
+    assert report.to_dict()["is_valid"] is True
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        h = torch.add(self.norm(x), y, alpha=2)
+        s = torch.softmax(self.fc(h), dim=0)
+        return torch.sub(s, y) * 3
+
+
+FAULTS = {
+    "eps": ("aten.layer_norm.default", lambda n: {"attrs": {**n.attrs, "eps": 0.5}}),
+    "alpha": ("aten.add.Tensor", lambda n: {"attrs": {**n.attrs, "alpha": 3}}),
+    "dim": ("aten.softmax.int", lambda n: {"attrs": {**n.attrs, "dim": 1}}),
+    "swapped operands": ("aten.sub.Tensor", lambda n: {"operands": {"self": 1, "other": 0}}),
+    "another operator": ("aten.sub.Tensor", lambda n: {"op_type": "aten.mul.Tensor"}),
+    "a number": ("aten.mul.Tensor", lambda n: {"attrs": {"other": 4}}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_planted_fault_is_named_with_its_line(fault):
+    op_type, change = FAULTS[fault]
+    torch.manual_seed(0)
+    model, inputs = Net().eval(), (torch.randn(3, 4), torch.randn(3, 4))
+    ir = torch_ir.extract_ir(model, inputs)
+    (guilty,) = [node for node in ir.nodes if node.op_type == op_type]
+    nodes = [n.replace(**change(n)) if n is guilty else n for n in ir.nodes]
+    report = verify(ir.replace(nodes=nodes), model, inputs, every_node=True)
+    assert report.is_valid is False
+    assert report.first_difference.node == guilty.name
+    assert "test_verify.py:" in str(report.first_difference)
+    assert str(report).startswith("NOT equal to eager: 1 outputs, largest difference ")
+    assert verify(ir, model, inputs, every_node=True).first_difference is None
+
+
+def test_the_report_of_a_difference():
+    model = nn.Linear(2, 2).eval()
+    x = torch.ones(1, 2)
+    ir = torch_ir.extract_ir(model, (x,))
+    moved = {"weight": model.weight, "bias": model.bias + 1}
+    report = verify(ir, model, (x,), weights=moved)
+    assert report.error_message == "1 of 1 outputs differ: 2 of 2 values differ by up to 1"
+    assert str(report) == (
+        "NOT equal to eager: 1 outputs, largest difference 1\n"
+        "  output 0: 2 of 2 values differ by up to 1"
+    )
+    assert report.output_details[0]["shape"] == (1, 2)
+    assert verify(ir, model, (x,), weights=moved, atol=1.5).is_valid
+
+
+class Branches(nn.Module):
+    """Returns another structure, or another value, where it is told so after extraction."""
+
+    def __init__(self):
+        super().__init__()
+        self.kind = "plain"
+
+    def forward(self, x):
+        made = {"plain": (x, 2), "list": [x, 2], "more": (x, 2, x), "number": (x, 3)}
+        return made[self.kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("list", "the structure is "),
+        ("more", "the structure is "),
+        ("number", "the value is 2, expected 3"),
+    ],
+)
+def test_a_difference_in_structure_is_a_difference(kind, reason):
+    model, x = Branches().eval(), torch.ones(2)
+    ir = torch_ir.extract_ir(model, (x,))
+    assert verify(ir, model, (x,)).is_valid
+    model.kind = kind
+    report = verify(ir, model, (x,))
+    assert report.is_valid is False
+    assert any(detail["reason"].startswith(reason) for detail in report.output_details)
+
+
+def test_random_numbers_are_the_same_on_both_sides_and_the_generator_goes_on():
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return F.dropout(x, training=True) + torch.randn_like(x)
+
+    model, x = Noisy().eval(), torch.ones(50)
+    ir = torch_ir.extract_ir(model, (x,))
+    state = torch.get_rng_state()
+    assert verify(ir, model, (x,), every_node=True).is_valid
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("fastpath", [True, False])
+def test_the_model_is_left_as_it_was(fastpath):
+    case = CASES["counting"]
+    model = case.model()
+    ir = extracted(case, model)
+    x = case.inputs()[0][0]
+    model.eval()
+    model.norm.train()  # a part in another mode than the whole
+    model.norm.weight.requires_grad_(False)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    parameters = [id(p) for p in model.parameters()]
+    given = x.clone()
+    setting = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(fastpath)
+    try:
+        report = verify(ir, model, (x,), every_node=True)
+        assert torch.backends.mha.get_fastpath_enabled() is fastpath
+    finally:
+        torch.backends.mha.set_fastpath_enabled(setting)
+    assert report.is_valid, str(report)
+    assert [module.training for module in model.modules()] == [False, True]
+    assert [id(p) for p in model.parameters()] == parameters
+    assert not model.norm.weight.requires_grad
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(model.state_dict()[key], before[key]) for key in before)
+    assert torch.equal(x, given)
+
+
+def test_the_fused_path_of_attention_is_not_compared_with():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(2, 5, 8)
+    ir = torch_ir.extract_ir(layer, (x,))
+    assert verify(ir, layer, (x,), every_node=True).is_valid
+
+
+def test_a_model_that_fails_is_told_apart_from_a_program_that_fails():
+    class Picky(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.refuse = False
+
+        def forward(self, x):
+            if self.refuse:
+                raise KeyError("not today")
+            return x + 1
+
+    model, x = Picky().eval(), torch.ones(2)
+    ir = torch_ir.extract_ir(model, (x,))
+    with pytest.raises(InputError):
+        verify(ir, model, (torch.ones(3),))
+    model.refuse = True
+    with pytest.raises(ExecutionError) as caught:
+        verify(ir, model, (x,))
+    assert str(caught.value) == ("the model itself fails on these inputs: KeyError: 'not today'")
+    assert isinstance(caught.value.__cause__, KeyError)
