@@ -21,6 +21,7 @@ from torch_ir.ir import (
     Location,
     MemoryFormat,
     Mutation,
+    OperatorRef,
     OpNode,
     Signature,
     SymbolRange,
@@ -138,8 +139,14 @@ def attributes(leaf_text: st.SearchStrategy[str] = any_text) -> st.SearchStrateg
         st.sampled_from(MEMORY_FORMATS).map(MemoryFormat),
         st.one_of(st.sampled_from(["run", "cpu", "cuda:1"]), leaf_text).map(Device),
         leaf_text.map(FunctionRef),
+        leaf_text.map(OperatorRef),
     )
-    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
+
+    def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        lists = st.lists(inner, max_size=3).map(tuple)
+        return st.one_of(lists, st.dictionaries(leaf_text, inner, max_size=2).map(FrozenDict))
+
+    return st.recursive(leaves, containers, max_leaves=5)
 
 
 @st.composite

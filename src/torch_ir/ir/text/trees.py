@@ -2,7 +2,7 @@
 
 ``((%x, 3), {"mask": %m}) -> [%y, None]``: tuples, lists and dicts as in Python,
 ``OrderedDict({...})``, and a registered class by its name: ``my.Output(%y, None, context="[]")``.
-A leaf that is itself a list is ``value([1, 2])``.
+A leaf that is itself a list or dict is ``value([1, 2])``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch_ir.ir.text.lexer import (
 )
 from torch_ir.ir.text.values import MAX_DEPTH, read_value, spell_value
 from torch_ir.ir.tree import Container, TensorLeaf, Tree, ValueLeaf
-from torch_ir.ir.values import Attribute
+from torch_ir.ir.values import Attribute, FrozenDict
 
-_RESERVED = frozenset({"device", "value"})
+_RESERVED = frozenset({"device", "operator", "value"})
 
 
 def spell_tree(tree: Tree, name: Callable[[str], str] = lambda name: sigil("%", name)) -> str:
@@ -40,7 +40,7 @@ def spell_tree(tree: Tree, name: Callable[[str], str] = lambda name: sigil("%", 
         return name(tree.name)
     if isinstance(tree, ValueLeaf):
         text = spell_value(tree.value)
-        return f"value({text})" if isinstance(tree.value, tuple) else text
+        return f"value({text})" if isinstance(tree.value, tuple | FrozenDict) else text
     children = [spell_tree(child, name) for child in tree.children]
     if not tree.context:
         match tree.type:
@@ -95,7 +95,7 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
         value = read_value(line)
         line.expect(")")
         return ValueLeaf(value)
-    if is_call and token != "device":
+    if is_call and token not in ("device", "operator"):
         return _read_registered(line, depth)
     return ValueLeaf(read_value(line))
 
