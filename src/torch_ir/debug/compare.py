@@ -36,8 +36,9 @@ def compare_tensors(
 ) -> Difference:
     """Compare dtype, shape, layout and values of two tensors.
 
-    Floating-point values may differ by ``atol + rtol * |expected|``, computed in float64.
-    Integers, booleans and complex numbers must be equal exactly. NaN equals NaN.
+    Floating-point values may differ by ``atol + rtol * |expected|``, computed in float64; with no
+    tolerance the sign of a zero counts. Integers, booleans and complex numbers must be equal
+    exactly. NaN equals NaN, whatever its payload.
 
     Example:
         >>> compare_tensors(torch.ones(2), torch.tensor([1.0, 1.5])).reason
@@ -67,8 +68,11 @@ def compare_tensors(
     wrong = distance > (
         atol + rtol * left.abs().nan_to_num(nan=0.0, posinf=0.0) if inexact else 0.0
     )
+    if expected.is_floating_point() and not inexact:
+        wrong |= (left == right) & (left.signbit() != right.signbit())
     count, largest = int(wrong.sum()), float(distance.max())
-    reason = f"{count} of {expected.numel()} values differ by up to {largest:.3g}" if count else ""
+    size = f"by up to {largest:.3g}" if largest else "in the sign of zero"
+    reason = f"{count} of {expected.numel()} values differ {size}" if count else ""
     return Difference(not count, reason, largest, float(distance.mean()), shape)
 
 

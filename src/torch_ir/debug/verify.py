@@ -103,7 +103,7 @@ def verify(
         constants: Values that no state dict has; the model's own if not given.
         every_node: Also look for the value of every node among all that eager computes, and name
             the first that eager never makes.
-        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same bits.
+        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same values, the sign of a zero included.
         atol: Allowed absolute difference.
 
     Raises:

@@ -53,6 +53,8 @@ class IRExecutor:
         weights: Mapping[str, torch.Tensor] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
     ):
+        if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
         self.ir = ir
         self.constants = constants
         self.registry = TensorRegistry()
@@ -72,12 +74,12 @@ class IRExecutor:
     def buffers(self) -> dict[str, torch.Tensor]:
         """The buffers that the program writes, by ``state_dict`` key, after the last call."""
         self._prepare()
-        external = self.ir.external_values()
-        return {external[name][0]: tensor for name, tensor in self._state.items()}
+        return dict(self._state)
 
     def reset(self) -> None:
         """Give the buffers that the program writes their first values again."""
-        self._state = {name: self._values[name].clone() for name in self._state}
+        self._prepare()
+        self._state = self._first_state()
 
     def load_weights(self, path: str | PathLike[str], *, trust: bool = False) -> None:
         """Take the weights of a file; see :func:`torch_ir.load_weights`.
@@ -98,8 +100,7 @@ class IRExecutor:
         values = self._external(tensors)
         self._weights = state_dict
         self._values = values
-        written = {mutation.target for mutation in self.ir.mutations} & values.keys()
-        self._state = {name: values[name].clone() for name in written}
+        self._state = self._first_state()
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
@@ -158,21 +159,42 @@ class IRExecutor:
         symbols = check_inputs(self.ir, inputs, _device(self._values.values()), given)
         program = self._bound(_device((*self._values.values(), *inputs)) or torch.device("cpu"))
         named = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
-        state = {name: tensor.clone() for name, tensor in self._state.items()}
+        state = {key: tensor.clone() for key, tensor in self._state.items()}
+        given_values = {**self._values, **self._named_state(state), **named}
         with torch.no_grad():
-            values = program.run({**self._values, **state, **named}, symbols, observer)
-            self._write_back(values, {**state, **named})
+            made = program.run(given_values, symbols, observer)
+            self._write_back(made, given_values)
         self._state = state
-        self._remember({**self._values, **state, **named, **values})
-        return {**self._values, **state, **named, **values}, symbols
+        values = {**given_values, **made}
+        self._remember(values)
+        return values, symbols
+
+    def _first_state(self) -> dict[str, torch.Tensor]:
+        """A copy of each buffer that the program writes, by key: a tied one has one state."""
+        external = self.ir.external_values()
+        written = [m.target for m in self.ir.mutations if m.target in external]
+        return {external[name][0]: self._values[name].clone() for name in written}
+
+    def _named_state(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The state under each name that nodes use for it."""
+        if not state:
+            return {}
+        external = self.ir.external_values()
+        return {name: state[key] for name, (key, _) in external.items() if key in state}
 
     def _write_back(
-        self, values: dict[str, torch.Tensor], targets: Mapping[str, torch.Tensor]
+        self, made: Mapping[str, torch.Tensor], targets: Mapping[str, torch.Tensor]
     ) -> None:
-        """Write what a functionalised program computes for a buffer or input, at the end."""
-        for mutation in self.ir.mutations:
-            if mutation.value.name != mutation.target:
-                targets[mutation.target].copy_(values[mutation.value.name])
+        """Write what a functionalised program computes for a buffer or input, at the end.
+
+        Everything is read before anything is written: one buffer may take another's old value.
+        """
+        moved = [m for m in self.ir.mutations if m.value.name != m.target]
+        values = [made[m.value.name] for m in moved]
+        if len(moved) > 1:
+            values = [value.clone() for value in values]
+        for mutation, value in zip(moved, values, strict=True):
+            targets[mutation.target].copy_(value)
 
     def _remember(self, values: Mapping[str, torch.Tensor]) -> None:
         self.registry.clear()

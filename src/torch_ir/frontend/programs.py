@@ -62,6 +62,11 @@ def convert_exported_program(
             of them.
     """
     del strict
+    if not isinstance(exported, ExportedProgram):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        kind = type(exported).__name__
+        raise ConversionError(
+            f"an exported program is converted, got {kind}", remedy="Use extract_ir for a module."
+        )
     if _calls_functorch(exported):
         exported = _decomposed(exported)
     return _Program(exported).translate(model_name)

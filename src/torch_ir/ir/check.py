@@ -14,7 +14,7 @@ from torch_ir.ir.schema import known_operators
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
-from torch_ir.ir.values import Attribute, FunctionRef
+from torch_ir.ir.values import Attribute, FrozenDict, FunctionRef
 
 KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 
@@ -248,8 +248,8 @@ def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
 
 
 def _flat(value: Attribute) -> Iterator[Attribute]:
-    if isinstance(value, tuple):
-        for item in value:
+    if isinstance(value, tuple | FrozenDict):
+        for item in value.values() if isinstance(value, FrozenDict) else value:
             yield from _flat(item)
     else:
         yield value
@@ -270,15 +270,26 @@ def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
 
 def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Finding]:
     reported: set[str] = set()
+    for node, where, expression in _expressions(ir):
+        for symbol in expression.symbols:
+            if symbol not in symbols and symbol not in reported:
+                reported.add(symbol)
+                yield Finding(
+                    "unbound-symbol", f"the symbol {symbol} in {where} has no range", node
+                )
+
+
+def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
+    """Every expression in shapes and attributes, with its node and where it stands."""
     for node, meta in _metas(ir):
         for dim in meta.shape:
-            if not isinstance(dim, SymExpr):
-                continue
-            for symbol in dim.symbols:
-                if symbol not in symbols and symbol not in reported:
-                    reported.add(symbol)
-                    message = f"the symbol {symbol} in the shape of %{meta.name} has no range"
-                    yield Finding("unbound-symbol", message, node)
+            if isinstance(dim, SymExpr):
+                yield node, f"the shape of %{meta.name}", dim
+    for node in ir.nodes:
+        for name, value in node.attrs.items():
+            for item in _flat(value):
+                if isinstance(item, SymExpr):
+                    yield node.name, f"the argument {name!r}", item
 
 
 def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
