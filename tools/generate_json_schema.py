@@ -31,7 +31,10 @@ def schema() -> dict[str, Any]:
 def main() -> int:
     text = json.dumps(schema(), indent=2) + "\n"
     if "--check" in sys.argv[1:]:
-        return 0 if TARGET.exists() and TARGET.read_text() == text else 1
+        if TARGET.exists() and TARGET.read_text() == text:
+            return 0
+        print(f"docs/{TARGET.name} is out of date: run `make generate`")
+        return 1
     TARGET.write_text(text)
     return 0
 

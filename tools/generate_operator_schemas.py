@@ -40,7 +40,10 @@ def main() -> int:
     )
     text += "\n".join(schemas()) + "\n"
     if "--check" in sys.argv[1:]:
-        return 0 if TARGET.read_text() == text else 1
+        if TARGET.read_text() == text:
+            return 0
+        print(f"{TARGET.name} is not what torch {version} gives: run `make generate`")
+        return 1
     TARGET.write_text(text)
     return 0
 

@@ -127,3 +127,19 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(candidates), n=2, cutoff=0.6)
     return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, which takes the plural where the number does.
+
+    Args:
+        count: How many there are.
+        noun: What they are, in the singular; one whose plural is regular.
+
+    Example:
+        >>> counted(1, "finding"), counted(2, "box"), counted(0, "weight")
+        ('1 finding', '2 boxes', '0 weights')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"

@@ -316,7 +316,7 @@ class TestVerify:
     def test_the_same_program(self, run, extracted):
         result = run("verify", "net.json", f"{SOURCE}:build", "--every-node")
         assert result.code == 0, result.err
-        assert result.out.startswith("equal to eager: 1 outputs")
+        assert result.out.startswith("equal to eager: 1 output")
         report = run("verify", "net.json", f"{SOURCE}:build", "--json").json
         assert report["is_valid"] is True
 

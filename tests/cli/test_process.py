@@ -90,3 +90,18 @@ def test_pipes(ir):
         capture_output=True,
     )
     assert result.stdout.decode().startswith('ir "Net" {\n')
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("extract", "  torch-ir extract model.py:build -o model.tir\n"),
+        ("run", "  torch-ir run m.json --random-weights --random --seed 1\n"),
+        ("verify", "  torch-ir verify m.json model.py:build --every-node\n"),
+    ],
+)
+def test_help_shows_each_example_on_a_line_of_its_own(command, example):
+    shown = torch_ir(command, "--help").stdout
+    assert example in shown
+    assert "\\b" not in shown
+    assert "\b" not in shown

@@ -68,7 +68,7 @@ def test_one_planted_fault_is_named_with_its_line(fault):
     assert report.is_valid is False
     assert report.first_difference.node == guilty.name
     assert "test_verify.py:" in str(report.first_difference)
-    assert str(report).startswith("NOT equal to eager: 1 outputs, largest difference ")
+    assert str(report).startswith("NOT equal to eager: 1 output, largest difference ")
     assert verify(ir, model, inputs, every_node=True).first_difference is None
 
 
@@ -80,7 +80,7 @@ def test_the_report_of_a_difference():
     report = verify(ir, model, (x,), weights=moved)
     assert report.error_message == "1 of 1 outputs differ: 2 of 2 values differ by up to 1"
     assert str(report) == (
-        "NOT equal to eager: 1 outputs, largest difference 1\n"
+        "NOT equal to eager: 1 output, largest difference 1\n"
         "  output 0: 2 of 2 values differ by up to 1"
     )
     assert report.output_details[0]["shape"] == (1, 2)

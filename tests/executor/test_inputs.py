@@ -37,18 +37,23 @@ WHERE = "input 0 (%input: f32[1, 3])"
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ((), "expected 1 inputs (%input: f32[1, 3]), got 0"),
-        ((X, X), "expected 1 inputs (%input: f32[1, 3]), got 2"),
+        ((), "expected 1 input (%input: f32[1, 3]), got 0"),
+        ((X, X), "expected 1 input (%input: f32[1, 3]), got 2"),
         (([1.0, 2.0, 3.0],), f"{WHERE} must be a tensor, got list"),
         ((X.numpy(),), f"{WHERE} must be a tensor, got ndarray"),
         ((None,), f"{WHERE} must be a tensor, got NoneType"),
         (
             (X.double(),),
-            f"{WHERE} has the wrong dtype: expected float32, got float64[1, 3]\n"
+            f"{WHERE} has the wrong dtype: expected f32[1, 3], got f64[1, 3]\n"
             "Convert it with .to(torch.float32).",
         ),
-        ((X.T,), f"{WHERE} has the wrong shape: expected f32[1, 3], got float32[3, 1]"),
-        ((X[0],), f"{WHERE} has the wrong shape: expected f32[1, 3], got float32[3]"),
+        (
+            (torch.empty(1, 3, dtype=torch.uint4),),
+            f"{WHERE} has the wrong dtype: expected f32[1, 3], got uint4[1, 3]\n"
+            "Convert it with .to(torch.float32).",
+        ),
+        ((X.T,), f"{WHERE} has the wrong shape: expected f32[1, 3], got f32[3, 1]"),
+        ((X[0],), f"{WHERE} has the wrong shape: expected f32[1, 3], got f32[3]"),
         ((X.to("meta"),), f"{WHERE} is on meta, expected cpu"),
         (X, "inputs are a tuple of tensors, got Tensor\nWrite (x,) for one input."),
         (None, "inputs are a tuple of tensors, got NoneType\nWrite (x,) for one input."),
@@ -111,7 +116,7 @@ def changed(**changes):
         ({"keywords": {"extra": None}}, "kwargs['extra'] must be a dict, got NoneType"),
         (
             {"keywords": {"extra": {"shift": torch.ones(4)}}},
-            "input 3 (%extra_shift: f32[3]) has the wrong shape: expected f32[3], got float32[4]",
+            "input 3 (%extra_shift: f32[3]) has the wrong shape: expected f32[3], got f32[4]",
         ),
     ],
 )

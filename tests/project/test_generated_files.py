@@ -15,3 +15,17 @@ def test_a_generated_file_is_up_to_date(generator):
     command = [sys.executable, str(generator), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
+def test_a_file_that_is_not_says_what_to_run(generator, tmp_path):
+    for folder in ("tools", "docs", "src/torch_ir/ir/data"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("docs/errors.md", "docs/ir.schema.json", "src/torch_ir/ir/data/operators.txt"):
+        (tmp_path / name).write_text("old")
+    copy = tmp_path / "tools" / generator.name
+    copy.write_text(generator.read_text())
+    command = [sys.executable, str(copy), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.endswith(": run `make generate`\n")

@@ -8,6 +8,7 @@ import click
 
 from torch_ir.cli.files import read_ir, write_json
 from torch_ir.cli.progress import note, progress
+from torch_ir.errors import counted
 from torch_ir.ir.check import Finding
 
 
@@ -32,7 +33,7 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
     else:
         for finding in findings:
             click.echo(str(finding))
-        count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+        count = counted(len(findings), "finding")
         click.echo(f"{file}: {count if findings else 'no findings'}", err=bool(findings))
     if findings:
         raise click.exceptions.Exit(1)

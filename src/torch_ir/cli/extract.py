@@ -9,6 +9,7 @@ import click
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
 from torch_ir.cli.options import input_option, require_torch
 from torch_ir.cli.progress import held_back, note, progress
+from torch_ir.errors import counted
 
 if TYPE_CHECKING:
     from torch_ir.cli.tensors import InputSpec
@@ -34,7 +35,7 @@ def command(
     name: str | None,
     trust: bool,
 ) -> None:
-    r"""Extract the IR of the model that TARGET names.
+    """Extract the IR of the model that TARGET names.
 
     TARGET is package.module:callable, path/to/file.py:callable, or a .pt2 file. The callable is a
     torch.nn.Module class, or a function without arguments that returns a module, (module, inputs)
@@ -44,7 +45,7 @@ def command(
     torch-ir extract torchvision.models:resnet18 --input 1x3x224x224 --meta -o resnet18.json
     torch-ir extract model.py:build -o model.tir
     torch-ir extract program.pt2 --trust
-    """
+    """  # noqa: D301  # \b is a character that click reads
     kind = format_of(output, to, "json" if output == STDIO else "text")
     require_torch()
     ir = (
@@ -54,7 +55,8 @@ def command(
     )
     write_ir(ir, output, kind)
     if output not in (None, STDIO):
-        note(f"{output}: {len(ir.nodes)} nodes, {len(ir.weights)} weights by name")
+        nodes, weights = counted(len(ir.nodes), "node"), counted(len(ir.weights), "weight")
+        note(f"{output}: {nodes}, {weights} by name")
 
 
 def _from_program(path: str, name: str | None, trust: bool) -> IR:

@@ -22,7 +22,7 @@ def symbol_of(value: str) -> tuple[str, int]:
 
     Raises:
         BadParameter: It has another form.
-    """
+    """  # \b is a character that click reads
     name, _, size = value.partition("=")
     if not name or not size.isdecimal():
         raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as s0=16")
@@ -67,12 +67,12 @@ def command(
     as_json: bool,
     trust: bool,
 ) -> None:
-    r"""Run the IR in FILE and summarise what comes out.
+    """Run the IR in FILE and summarise what comes out.
 
     \b
     torch-ir run m.json --weights m.safetensors --inputs x.npz -o y.npz
     torch-ir run m.json --random-weights --random --seed 1
-    """
+    """  # noqa: D301  # \b is a character that click reads
     _check_usage(inputs, random, weights, random_weights, output)
     require_torch()
     ir = read_ir(file)

@@ -38,7 +38,7 @@ def command(
     as_json: bool,
     trust: bool,
 ) -> None:
-    r"""Compare the IR in FILE with the model that TARGET names; exit status 1 if they differ.
+    """Compare the IR in FILE with the model that TARGET names; exit status 1 if they differ.
 
     TARGET is as for extract, and is executed. Both run on the same inputs with the same weights.
     Random inputs and weights are made with the seed.
@@ -46,7 +46,7 @@ def command(
     \b
     torch-ir verify m.json model.py:build --every-node
     torch-ir verify m.json model.py:Net --input 1x3x8x8 --weights m.safetensors
-    """
+    """  # noqa: D301  # \b is a character that click reads
     require_torch()
     ir = read_ir(file)
     with progress(f"building {target}"):

@@ -13,7 +13,7 @@ from torch import nn
 from torch_ir.debug.compare import Difference, compare_results
 from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
 from torch_ir.debug.nodes import Comparison, NodeDifference, NodeReport
-from torch_ir.errors import TorchIRError
+from torch_ir.errors import TorchIRError, counted
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
@@ -52,7 +52,8 @@ class VerificationReport:
 
     def __str__(self) -> str:
         verdict = "equal to eager" if self.is_valid else "NOT equal to eager"
-        lines = [f"{verdict}: {self.num_outputs} outputs, largest difference {self.max_diff:.3g}"]
+        outputs = counted(self.num_outputs, "output")
+        lines = [f"{verdict}: {outputs}, largest difference {self.max_diff:.3g}"]
         for detail in self.output_details:
             if not detail["is_close"]:
                 lines.append(f"  output {detail['index']}: {detail['reason']}")
@@ -103,7 +104,8 @@ def verify(
         constants: Values that no state dict has; the model's own if not given.
         every_node: Also look for the value of every node among all that eager computes, and name
             the first that eager never makes.
-        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same values, the sign of a zero included.
+        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same
+            values, the sign of a zero included.
         atol: Allowed absolute difference.
 
     Raises:
@@ -114,7 +116,7 @@ def verify(
         >>> from torch_ir.frontend import extract_ir
         >>> model, inputs = torch.nn.Linear(3, 2), (torch.ones(1, 3),)
         >>> print(verify(extract_ir(model, inputs), model, inputs, every_node=True))
-        equal to eager: 1 outputs, largest difference 0
+        equal to eager: 1 output, largest difference 0
           all 1 nodes make values that eager makes
     """
     args, named = tuple(inputs), dict(kwargs or {})

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import InputError, did_you_mean
+from torch_ir.errors import InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.executor.symbols import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
+from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import identical
@@ -93,15 +94,9 @@ def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Se
         _require_keys(tree, value, path)
         return [value[key] for key in tree.keys], tree.keys
     if len(value) != len(tree.children):
-        raise InputError(
-            f"{path} has {len(value)} {_items(path, len(value))}, expected {len(tree.children)}"
-        )
+        items = counted(len(value), "argument" if path == "args" else "item")
+        raise InputError(f"{path} has {items}, expected {len(tree.children)}")
     return value, range(len(value))
-
-
-def _items(path: str, count: int) -> str:
-    noun = "argument" if path == "args" else "item"
-    return noun if count == 1 else noun + "s"
 
 
 def _require_keys(tree: Container, value: Mapping[Any, Any], path: str) -> None:
@@ -149,20 +144,20 @@ def check_inputs(
     """
     if len(inputs) != len(ir.graph_inputs):
         names = ", ".join(map(str, ir.graph_inputs)) or "none"
-        raise InputError(f"expected {len(ir.graph_inputs)} inputs ({names}), got {len(inputs)}")
+        expected = counted(len(ir.graph_inputs), "input")
+        raise InputError(f"expected {expected} ({names}), got {len(inputs)}")
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         where = f"input {position} ({meta})"
         if not isinstance(tensor, torch.Tensor):
             raise InputError(f"{where} must be a tensor, got {type(tensor).__name__}")
-        found = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
         if str(tensor.dtype) != f"torch.{meta.dtype}":
             raise InputError(
-                f"{where} has the wrong dtype: expected {meta.dtype}, got {found}",
+                f"{where} has the wrong dtype: expected {type_text(meta)}, got {_type(tensor)}",
                 remedy=f"Convert it with .to(torch.{meta.dtype}).",
             )
         if not _fits(meta, tensor):
             raise InputError(
-                f"{where} has the wrong shape: expected {type_text(meta)}, got {found}"
+                f"{where} has the wrong shape: expected {type_text(meta)}, got {_type(tensor)}"
             )
         if tensor.is_meta or (device is not None and tensor.device != device):
             expected = (
@@ -172,6 +167,12 @@ def check_inputs(
             )
             raise InputError(f"{where} is on {tensor.device}, expected {expected}")
     return _check_symbols(ir, inputs, symbols)
+
+
+def _type(tensor: torch.Tensor) -> str:
+    """Its type as :func:`type_text` spells it; torch's own name of a dtype that no IR has."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    return f"{DTYPES[name].short if name in DTYPES else name}{list(tensor.shape)}"
 
 
 def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted
 from torch_ir.executor.bind import Binder, BoundCall, Environment
 from torch_ir.executor.operators import evaluate
 from torch_ir.executor.symbols import Binding, Bindings, Symbols, bind_inputs
@@ -212,7 +212,9 @@ class Body:
         names = [meta.name for meta in self._ir.graph_inputs]
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if len(tensors) != len(names):
-            raise ExecutionError(f"the function takes {len(names)} tensors, got {len(tensors)}")
+            raise ExecutionError(
+                f"the function takes {counted(len(names), 'tensor')}, got {len(tensors)}"
+            )
         symbols = bind_inputs(self._ir.graph_inputs, tensors)
         signature = self._ir.signature
         if signature is not None:

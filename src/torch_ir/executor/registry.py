@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import torch
 
-from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.errors import ExecutionError, counted, did_you_mean
 from torch_ir.ir import Attribute
 
 
@@ -57,7 +57,7 @@ class TensorRegistry:
         return len(self._tensors)
 
     def __repr__(self) -> str:
-        return f"TensorRegistry({len(self._tensors)} tensors)"
+        return f"TensorRegistry({counted(len(self._tensors), 'tensor')})"
 
 
 Kernel: TypeAlias = Callable[[list[torch.Tensor], Mapping[str, Attribute]], list[torch.Tensor]]

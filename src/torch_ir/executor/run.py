@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
+from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
 from torch_ir.executor.program import Observer, Program
 from torch_ir.executor.registry import TensorRegistry
@@ -206,7 +206,7 @@ class IRExecutor:
             return
         if self.ir.weights and not self.constants:
             raise MissingWeightsError(
-                f"the program has {len(self.ir.weights)} weights and none were given",
+                f"the program has {counted(len(self.ir.weights), 'weight')} and none were given",
                 remedy="Call load_weights(path) or load_weights_from_state_dict(state_dict) "
                 "first.",
             )
@@ -271,9 +271,8 @@ def _require_well_formed(ir: IR) -> None:
     findings = ir.check()
     if findings:
         more = [f"and {len(findings) - 10} more"] if len(findings) > 10 else []
-        count = "1 fault" if len(findings) == 1 else f"{len(findings)} faults"
         raise ExecutionError(
-            f"the program is not well-formed: {count}",
+            f"the program is not well-formed: {counted(len(findings), 'fault')}",
             picture="\n".join([*map(str, findings[:10]), *more]),
         )
 

@@ -17,7 +17,7 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Node as FxNode
 
-from torch_ir.errors import ConversionError, InvalidIRError
+from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.trees import tree_from_spec
@@ -140,9 +140,8 @@ class _Program:
     def _raise_refusals(self) -> None:
         reasons = self.context.reasons
         if reasons:
-            things = "thing" if len(reasons) == 1 else "things"
             raise ConversionError(
-                f"the program holds {len(reasons)} {things} that cannot be translated",
+                f"the program holds {counted(len(reasons), 'thing')} that cannot be translated",
                 picture="\n".join(f"- {reason}" for reason in reasons),
             )
 

@@ -6,7 +6,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
-from torch_ir.errors import SerializationError
+from torch_ir.errors import SerializationError, counted
 from torch_ir.ir.graph import IR
 from torch_ir.serde.document import dumps, loads
 from torch_ir.serde.storage import load, save
@@ -61,7 +61,7 @@ def validate_ir(ir: IR) -> bool:
     findings = ir.check()
     if not findings:
         return True
-    count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
     raise SerializationError(
-        f"the IR is not well-formed: {count}", picture="\n".join(map(str, findings))
+        f"the IR is not well-formed: {counted(len(findings), 'finding')}",
+        picture="\n".join(map(str, findings)),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
+from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.viz.fold import module_path
 
@@ -24,8 +25,8 @@ def ir_html(ir: IR) -> str:
         '<div><b>IR &#x27;&lt;b&gt;&#x27;</b>: 0 nodes, 0 inputs, 0 outputs, 0 weights'
     """
     counts = (
-        f"{len(ir.nodes)} nodes, {len(ir.graph_inputs)} inputs, {len(ir.graph_outputs)} outputs, "
-        f"{len(ir.weights)} weights"
+        f"{counted(len(ir.nodes), 'node')}, {counted(len(ir.graph_inputs), 'input')}, "
+        f"{counted(len(ir.graph_outputs), 'output')}, {counted(len(ir.weights), 'weight')}"
     )
     parts = [
         f"<div><b>IR {escape(repr(ir.model_name))}</b>: {counts}",
@@ -50,7 +51,7 @@ def _section(nodes: Sequence[OpNode], level: int) -> Iterator[str]:
             yield from _table(inside)
             continue
         path = ".".join(module_path(inside[0])[: level + 1])
-        count = f"{len(inside)} node{'' if len(inside) == 1 else 's'}"
+        count = counted(len(inside), "node")
         yield f'<details style="margin-left:1em"><summary>{escape(path)}: {count}</summary>'
         yield from _section(inside, level + 1)
         yield "</details>"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir import IR, Constant, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.viz.fold import Box, count_operators, fold, short_operator
@@ -150,11 +150,11 @@ class _Flowchart:
             types = [type_text(output) for output in node.outputs[:OPERATORS_IN_A_BOX]]
             more = ["..."] if len(node.outputs) > OPERATORS_IN_A_BOX else []
             return _label(short_operator(node.op_type), *types, *more), ""
-        lines = [f"{len(box.nodes)} nodes: {_operators(box)}"]
+        lines = [f"{counted(len(box.nodes), 'node')}: {_operators(box)}"]
         if box.module:
             lines.insert(0, box.module + self._module_type(box))
         if self.include_weights and (weights := self._weights_of(box)):
-            lines.append(f"{weights} weight{'' if weights == 1 else 's'}")
+            lines.append(counted(weights, "weight"))
         return _label(*lines), ":::folded"
 
     @staticmethod
@@ -178,7 +178,7 @@ class _Flowchart:
     def _note(self) -> str:
         folded = [box for box in self.folded if len(box.nodes) > 1]
         count = sum(len(box.nodes) for box in folded)
-        boxes = f"{len(folded)} box{'' if len(folded) == 1 else 'es'}"
+        boxes = counted(len(folded), "box")
         by_module = " by module" if any(box.module for box in folded) else ""
         return (
             f"{count} of {len(self.ir.nodes)} nodes are folded{by_module} into {boxes}. "

@@ -10,7 +10,7 @@ import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 
-from torch_ir.errors import WeightLoadError
+from torch_ir.errors import WeightLoadError, counted
 
 MAXIMUM_INDEX_BYTES = 100_000_000
 AGAIN = "Write or download it again."
@@ -46,7 +46,7 @@ class SafetensorsWeights(Mapping[str, torch.Tensor]):
         return len(self._files)
 
     def __repr__(self) -> str:
-        tensors = f"{len(self)} tensor{'' if len(self) == 1 else 's'}"
+        tensors = counted(len(self), "tensor")
         files = len({id(file) for file in self._files.values()})
         return f"SafetensorsWeights({tensors}{f' in {files} files' if files > 1 else ''})"
 

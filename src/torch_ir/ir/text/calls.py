@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from torch_ir.errors import ParseError
+from torch_ir.errors import ParseError, counted
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.schema import Argument, Slots, lookup
 from torch_ir.ir.tensor import TensorMeta
@@ -255,9 +255,9 @@ def _name_at(line: Line, op_type: str, position: int) -> str:
         )
     if position >= len(arguments) or arguments[position].keyword_only:
         count = next((i for i, a in enumerate(arguments) if a.keyword_only), len(arguments))
-        plural = "" if count == 1 else "s"
         raise line.error(
-            f"{op_type} takes {count} argument{plural} by position", remedy=str(lookup(op_type))
+            f"{op_type} takes {counted(count, 'argument')} by position",
+            remedy=str(lookup(op_type)),
         )
     return arguments[position].name
 
