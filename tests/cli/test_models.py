@@ -169,6 +169,65 @@ class TestExtract:
         assert result.err.endswith(f"Error: Invalid value for '--input': {message}\n")
 
 
+class TestDynamic:
+    def test_one_name_is_one_size(self, run):
+        args = ("--input", "2x3", "--input", "scale=2x1", "--meta", "-o", "-")
+        named = ("--dynamic", "x:0=batch:2..64", "--dynamic", "scale:0=batch:2..64")
+        result = run("extract", f"{SOURCE}:Net", *args, *named)
+        assert result.code == 0, result.err
+        ir = serde.loads(result.out)
+        ((symbol, span),) = ir.symbols.items()
+        assert span == SymbolRange(2, 64)
+        assert [[str(size) for size in meta.shape] for meta in ir.graph_inputs] == [
+            [symbol, "3"],
+            [symbol, "1"],
+        ]
+
+    def test_the_range_may_be_left_out_and_the_callable_may_give_the_inputs(self, run):
+        ir = serde.loads(run("extract", f"{SOURCE}:build", "--dynamic", "x:0=n", "-o", "-").out)
+        assert [str(span) for span in ir.symbols.values()] == ["0.."]
+
+    def test_what_extracts_runs_at_another_size(self, run):
+        run("extract", f"{SOURCE}:build", "--dynamic", "x:0=n:1..9", "-o", "d.json")
+        symbol = next(iter(serde.load("d.json").symbols))
+        args = ("run", "d.json", "--random", "--random-weights", "--json", "--symbol")
+        assert run(*args, f"{symbol}=7").json[0]["shape"] == [7, 4]
+        assert run(*args, f"{symbol}=10").err == (
+            f"error: dimension 0 of input 0 (%x: f32[{symbol}, 3]) is 10, which is outside the "
+            f"range 1..9 of {symbol}\n"
+        )
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            (["y:0=n"], "--dynamic: 'y' is not a tensor input. The inputs are x."),
+            (["x:2=n"], "--dynamic: 'x' has 2 dimensions, none has the number 2"),
+            (["x:0=n:2..4", "x:1=n:2..5"], "--dynamic: the name 'n' has two ranges"),
+            (
+                ["x:0=n:4..4"],
+                "Invalid value for '--dynamic': 'x:0=n:4..4': 4..4 leaves nothing to vary",
+            ),
+            (
+                ["x=n"],
+                "Invalid value for '--dynamic': 'x=n' is not INPUT:DIMENSION=NAME[:LOW..HIGH], "
+                "such as x:0=batch:2..64",
+            ),
+        ],
+    )
+    def test_usage(self, run, values, message):
+        dynamic = [word for value in values for word in ("--dynamic", value)]
+        result = run("extract", f"{SOURCE}:build", *dynamic)
+        assert result.code == 2
+        assert result.err.endswith(f"Error: {message}\n")
+
+    def test_an_exported_program_has_its_dimensions(self, run):
+        result = run("extract", "p.pt2", "--trust", "--dynamic", "x:0=n")
+        assert result.code == 2
+        assert result.err.endswith(
+            "Error: --dynamic is for a model; a .pt2 file has its dimensions\n"
+        )
+
+
 class TestRun:
     @pytest.fixture(autouse=True)
     def files(self, extracted, place):

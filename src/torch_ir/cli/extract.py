@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
 from torch_ir.cli.options import input_option, require_torch
 from torch_ir.cli.progress import held_back, note, progress
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("target")
 @input_option
+@click.option(
+    "--dynamic",
+    "dynamic",
+    type=dynamic_of,
+    multiple=True,
+    metavar="INPUT:DIM=NAME[:LOW..HIGH]",
+    help="A dimension that may vary, such as x:0=batch:2..64: dimension 0 of the argument x of "
+    "forward. Dimensions of one NAME have one size; may be repeated.",
+)
 @click.option("-o", "--output", metavar="PATH", help="Where to write [stdout, as text].")
 @click.option("--to", type=click.Choice(FORMATS), help="Format [as the name of the output says].")
 @click.option("--meta", is_flag=True, help="Build the model on the meta device, without memory.")
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 def command(
     target: str,
     inputs: tuple[InputSpec, ...],
+    dynamic: tuple[DynamicSpec, ...],
     output: str | None,
     to: str | None,
     meta: bool,
@@ -44,14 +55,17 @@ def command(
     \b
     torch-ir extract torchvision.models:resnet18 --input 1x3x224x224 --meta -o resnet18.json
     torch-ir extract model.py:build -o model.tir
+    torch-ir extract model.py:Net --input 2x8 --dynamic x:0=batch:2..64 -o net.json
     torch-ir extract program.pt2 --trust
     """  # noqa: D301  # \b is a character that click reads
+    if dynamic and target.endswith(".pt2"):
+        raise click.UsageError("--dynamic is for a model; a .pt2 file has its dimensions")
     kind = format_of(output, to, "json" if output == STDIO else "text")
     require_torch()
     ir = (
         _from_program(target, name, trust)
         if target.endswith(".pt2")
-        else _from_code(target, inputs, meta=meta, train=train, name=name)
+        else _from_code(target, inputs, dynamic, meta=meta, train=train, name=name)
     )
     write_ir(ir, output, kind)
     if output not in (None, STDIO):
@@ -67,7 +81,13 @@ def _from_program(path: str, name: str | None, trust: bool) -> IR:
 
 
 def _from_code(
-    target: str, inputs: tuple[InputSpec, ...], *, meta: bool, train: bool, name: str | None
+    target: str,
+    inputs: tuple[InputSpec, ...],
+    dynamic: tuple[DynamicSpec, ...],
+    *,
+    meta: bool,
+    train: bool,
+    name: str | None,
 ) -> IR:
     from torch_ir.cli.arguments import prepared
     from torch_ir.frontend import extract_ir
@@ -75,6 +95,8 @@ def _from_code(
     with progress(f"building {target}"):
         built = prepared(target, inputs, meta=meta, seed=0)
         built.model.train(train)
+    shapes = dynamic_shapes(dynamic, built.model, built.args, built.kwargs)
     options: dict[str, Any] = {} if name is None else {"model_name": name}
     with progress(f"extracting {target}"), held_back():
-        return extract_ir(built.model, built.args, kwargs=dict(built.kwargs) or None, **options)
+        kwargs = dict(built.kwargs) or None
+        return extract_ir(built.model, built.args, kwargs=kwargs, dynamic_shapes=shapes, **options)
