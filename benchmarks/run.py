@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup", "storage", "extraction", "execution")
+BENCHMARKS = ("startup", "storage", "extraction", "execution", "llama")
 
 
 def main() -> int:
