@@ -1,9 +1,11 @@
-"""README is run, block by block, in a folder of its own, and must show what really comes out.
+"""README and the page on extraction are run, block by block, and must show what comes out.
+
+Each in a folder of its own.
 
 A ``python`` block is executed; all blocks share one namespace. One whose first line is
 ``# name.py`` is also written to that file. Of a ``sh`` block, the lines that begin with
 ``torch-ir`` are run. A ``text`` block right after another is the output of it, exactly, but for
-the build of torch, which README leaves out.
+the build of torch, which the pages leave out.
 """
 
 import contextlib
@@ -19,6 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+EXECUTED = [README, ROOT / "docs/extraction.md"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,13 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def run_python(block: Block, namespace: dict[str, object]) -> str:
+def run_python(page: Path, block: Block, namespace: dict[str, object]) -> str:
     name = re.match(r"# (\w+\.py)\n", block.code)
     if name:
         Path(name[1]).write_text(block.code)
         code = compile(block.code, str(Path(name[1]).absolute()), "exec")
-    else:  # blank lines before, so that a traceback gives README's own line numbers
-        code = compile("\n" * (block.line - 1) + block.code, str(README), "exec")
+    else:  # blank lines before, so that a traceback gives the page's own line numbers
+        code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec(code, namespace)
@@ -74,19 +77,22 @@ def run_shell(block: Block) -> str:
     return "".join(outputs)
 
 
-def test_every_block_runs_and_prints_what_is_shown(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
+def test_every_block_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     namespace: dict[str, object] = {"__name__": "__main__"}
     shown = 0
-    for block in blocks(README.read_text()):
-        run = {"python": lambda b: run_python(b, namespace), "sh": run_shell}[block.language]
+    for block in blocks(page.read_text()):
+        run = {"python": lambda b: run_python(page, b, namespace), "sh": run_shell}[block.language]
         output = re.sub(r"(torch \"?[\d.]+)\+\w+", r"\1", run(block))  # any build: cpu, cu130
         if block.shown is not None:
-            assert output == block.shown, f"README.md, line {block.line}"
+            assert output == block.shown, f"{page.name}, line {block.line}"
             shown += 1
         else:
-            assert not (block.language == "python" and output), "output that README does not show"
+            assert not (block.language == "python" and output), (
+                f"{page.name}, line {block.line}: output that it does not show"
+            )
     assert shown >= 3
 
 
