@@ -1,0 +1,184 @@
+"""What goes on from call to call: buffers and random numbers, as in eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
+from torch import nn
+
+import torch_ir
+from torch_ir.errors import ExecutionError
+from torch_ir.executor import IRExecutor
+from whole_way import Lambda, runs_as_eager, same
+
+pytestmark = pytest.mark.filterwarnings("ignore:the model is in training mode")
+
+
+def ramp(*shape):
+    return torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape) / 7
+
+
+# -- buffers ----------------------------------------------------------------------------------
+
+
+def test_statistics_of_a_batch_norm_go_on_and_start_again():
+    def make():
+        return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU()).train()
+
+    calls = [(ramp(5, 4).sin(),), (ramp(5, 4).cos() * 3,), (ramp(5, 4) - 2,)]
+    ir = runs_as_eager(make, *calls)
+    torch.manual_seed(0)
+    model = make()
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    executor = IRExecutor(ir, weights)
+    first = executor(*calls[0])
+    after_one = executor.buffers
+    assert int(after_one["1.num_batches_tracked"]) == 1
+    executor(*calls[1])
+    assert int(executor.buffers["1.num_batches_tracked"]) == 2
+    assert int(after_one["1.num_batches_tracked"]) == 1, "what was asked for stays as it was"
+    executor.reset()
+    assert same(executor(*calls[0]), first)
+    assert same(executor.buffers, after_one)
+    assert same(weights, dict(model.state_dict()))
+
+
+class Delay(nn.Module):
+    """A delay line: one buffer takes the old value of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("one", torch.zeros(2))
+        self.register_buffer("two", torch.zeros(2))
+
+    def forward(self, x):
+        out = self.one + self.two
+        self.one.copy_(self.two)
+        self.two.copy_(x)
+        return out
+
+
+class Swap(Delay):
+    """Two buffers take one another's old values."""
+
+    def forward(self, x):
+        old = self.one.clone()
+        self.one.copy_(self.two + x)
+        self.two.copy_(old - x)
+        return self.one * self.two
+
+
+class Average(nn.Module):
+    """A running average, a counter, and an input that is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("average", torch.zeros(2))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        self.average.mul_(0.9).add_(x, alpha=0.1)
+        x.mul_(2)
+        return self.average.clone(), x
+
+
+class Tied(nn.Module):
+    """One buffer under two names."""
+
+    def __init__(self):
+        super().__init__()
+        buffer = torch.zeros(2)
+        self.register_buffer("one", buffer)
+        self.register_buffer("two", buffer)
+
+    def forward(self, x):
+        self.one.add_(x)
+        return self.two * 2
+
+
+CALLS = [(torch.tensor([1.0, -2.0]) * factor,) for factor in (1, 3, 0.5, -1)]
+
+
+@pytest.mark.parametrize("make", [Delay, Swap, Average, Tied])
+def test_buffers_and_inputs_are_written_as_in_eager(make):
+    runs_as_eager(lambda: make().eval(), *CALLS)
+
+
+@pytest.mark.parametrize("make", [Delay, Swap, Average])
+def test_what_a_functionalised_program_writes_back_is_read_before_it_is_written(make):
+    exported = torch.export.export(make().eval(), CALLS[0]).run_decompositions({})
+    ir = torch_ir.extract_ir(exported)
+    assert any(mutation.value.name != mutation.target for mutation in ir.mutations)
+    runs_as_eager(lambda: make().eval(), *CALLS, programs=[ir])
+
+
+def test_a_tied_buffer_has_one_state():
+    model = Tied().eval()
+    executor = IRExecutor(torch_ir.extract_ir(model, CALLS[0]), model.state_dict())
+    executor(*CALLS[0])
+    assert executor.buffers.keys() == {"one"}
+
+
+class MayFail(nn.Module):
+    """Writes a buffer, then reads a row that may not be there."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, row):
+        self.calls.add_(1)
+        return x[row] * self.calls
+
+
+@pytest.mark.parametrize("functional", [False, True], ids=["in place", "written back"])
+def test_a_call_that_fails_half_way_leaves_the_buffers_as_they_were(functional):
+    x, good, bad = ramp(3), torch.tensor([1]), torch.tensor([7])
+    exported = torch.export.export(MayFail().eval(), (x, good))
+    ir = torch_ir.extract_ir(exported.run_decompositions({}) if functional else exported)
+    executor = IRExecutor(ir, MayFail().state_dict())
+    executor(x, good)
+    with pytest.raises(ExecutionError, match="out of bounds"):
+        executor(x, bad)
+    assert int(executor.buffers["calls"]) == 1
+    assert same(executor(x, good), x[good] * 2)
+
+
+# -- random numbers ---------------------------------------------------------------------------
+
+
+def random_numbers(m, x):
+    return {
+        "dropout": F.dropout(x, 0.5, True),
+        "rand": torch.rand(3, device=x.device) + torch.rand_like(x).sum(),
+        "normal": torch.normal(x, 1.0) + torch.randn(4, device=x.device),
+        "bernoulli": torch.bernoulli(x.sigmoid()),
+        "multinomial": torch.multinomial(x.abs() + 0.1, 3),
+        "randperm": torch.randperm(5, device=x.device),
+        "randint": torch.randint(0, 99, (4,), device=x.device),
+        "in place": torch.empty(3, device=x.device).uniform_() + x.clone().exponential_().sum(),
+        "attention": F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5),
+    }
+
+
+def test_the_same_seed_gives_the_same_bits():
+    x = ramp(4, 4)
+    ir = runs_as_eager(lambda: Lambda(random_numbers).eval(), (x,), (x + 1,))
+    torch.manual_seed(0)
+    executor = IRExecutor(ir, Lambda(random_numbers).state_dict())
+
+    def draw(seed):
+        torch.manual_seed(seed)
+        return executor(x)
+
+    assert same(draw(5), draw(5))
+    assert not same(draw(5), draw(6))
+
+
+def test_dropout_in_training_draws_as_in_eager():
+    def make():
+        return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.LSTM(8, 3)).train()
+
+    runs_as_eager(make, (ramp(5, 4),), (ramp(5, 4) * 2,))

@@ -1,0 +1,106 @@
+"""Autocast and gradient modes: what they mean is kept, also around control flow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_ir
+from whole_way import Lambda, runs_as_eager
+
+X = torch.arange(16.0).reshape(4, 4) / 8 - 0.9
+LOW = torch.bfloat16
+
+
+def within_one_another(m, x):
+    with torch.autocast("cpu", dtype=LOW):
+        low = m.first(x)
+        with torch.autocast("cpu", enabled=False):
+            high = m.second(low.float())
+        with torch.no_grad():
+            again = m.first(low)
+    return low, high, again
+
+
+def a_choice_inside(m, x):
+    with torch.autocast("cpu", dtype=LOW):
+        return torch.cond(x.sum() > 0, m.first, m.second, (x,))
+
+
+def choices_inside_and_values_on_both_sides(m, x):
+    before = m.first(x)
+    with torch.autocast("cpu", dtype=LOW):
+        low = m.second(before)
+        with torch.autocast("cpu", enabled=False):
+            chosen = torch.cond(x.sum() > 0, m.first, m.second, (low.float(),))
+        last = torch.cond(x.sum() > 0, m.first, m.second, (chosen + low,))
+    return last, before + chosen, m.first(last.float() + low)
+
+
+def one_after_the_other(m, x):
+    with torch.autocast("cpu", dtype=LOW):
+        left = torch.cond(x.sum() > 0, m.first, m.second, (x,))
+    with torch.autocast("cpu", dtype=torch.float16):
+        right = torch.cond(x.sum() > 0, m.second, m.first, (x,))
+    return left, right, left.float() @ right.float()
+
+
+def a_scope_inside_a_choice(m, x):
+    def low(x):
+        with torch.autocast("cpu", dtype=LOW):
+            return m.first(x).float()
+
+    return torch.cond(x.sum() > 0, low, m.second, (x,))
+
+
+def an_effect_inside(m, x):
+    with torch.no_grad():
+        y = m.first(x)
+        with torch.enable_grad():
+            z = m.second(y)
+        m.total.add_(1)
+    return z + m.total
+
+
+def a_mode_around_a_choice(m, x):
+    with torch.no_grad():
+        y = torch.cond(x.sum() > 0, m.first, m.second, (x,))
+    return y * m.weight
+
+
+def a_region_that_returns_what_it_is_given(m, x):
+    with torch.autocast("cpu", dtype=LOW):
+        y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+    return x, y, x @ m.weight
+
+
+FUNCTIONS = [
+    *(within_one_another, a_choice_inside, choices_inside_and_values_on_both_sides),
+    *(one_after_the_other, a_scope_inside_a_choice, an_effect_inside, a_mode_around_a_choice),
+    a_region_that_returns_what_it_is_given,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_scope_means_what_it_means_in_eager(function):
+    runs_as_eager(lambda: Lambda(function).eval(), (X,), (-X,), (X * 3,))
+
+
+def test_regions_around_control_flow_are_functions_one_in_the_other():
+    model = Lambda(choices_inside_and_values_on_both_sides).eval()
+    ir = torch_ir.extract_ir(model, (X,))
+    (call,) = [n for n in ir.nodes if n.op_type == "higher_order.wrap_with_autocast"]
+    outer = ir.functions[call.attrs["wrapped_func"].name]
+    assert sorted(node.op_type for node in outer.nodes) == [
+        "aten.add.Tensor",
+        "aten.gt.Scalar",
+        "aten.linear.default",
+        "aten.sum.default",
+        "higher_order.cond",
+        "higher_order.wrap_with_autocast",
+    ]
+    assert (call.attrs["device_type"], call.attrs["enabled"]) == ("cpu", True)
+    (inner,) = [n for n in outer.nodes if n.op_type == "higher_order.wrap_with_autocast"]
+    assert inner.attrs["enabled"] is False
+    body = outer.functions[inner.attrs["wrapped_func"].name]
+    assert "higher_order.cond" in [node.op_type for node in body.nodes]
