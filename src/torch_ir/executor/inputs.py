@@ -15,6 +15,7 @@ from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.executor.symbols import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import identical
@@ -65,6 +66,8 @@ def _bind_number(ir: IR, expected: SymExpr, value: Any, path: str, symbols: Symb
     """A number among the arguments that the program keeps symbolic."""
     if not isinstance(value, int | float):
         raise InputError(f"{path} must be a number, got {type(value).__name__}")
+    if kind_of(expected.text) is int and type(value) is not int:
+        raise InputError(f"{path} must be an integer, got {value!r}")
     allowed = ir.symbols.get(expected.text)
     if allowed is not None and value not in allowed:
         raise InputError(f"{path} is {value}, which is outside the range {allowed} of {expected}")

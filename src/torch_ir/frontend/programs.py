@@ -149,6 +149,8 @@ class _Program:
 
     def _symbols(self) -> None:
         for symbol, bounds in self.exported.range_constraints.items():
+            if not str(symbol).isidentifier():
+                continue  # a derived size: its range follows from that of its symbol
             lower, upper = _finite(bounds.lower), _finite(bounds.upper)
             self.context.symbols[str(symbol)] = SymbolRange(lower, upper)
 
