@@ -114,7 +114,7 @@ def test_every_axis_varies():
         mask = torch.ones(length, length).tril().bool()
         return out, mask, batch * heads, length + 1 > width
 
-    shapes = ({axis: Dim.DYNAMIC for axis in range(4)},)
+    shapes = (dict.fromkeys(range(4), Dim.DYNAMIC),)
     calls = [(ramp(*shape),) for shape in ((2, 3, 5, 4), (3, 2, 7, 6))]
     ir = runs_as_eager(lambda: Unary(attend).eval(), *calls, dynamic_shapes=shapes)
     assert len(ir.symbols) == 4

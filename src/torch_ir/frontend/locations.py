@@ -13,6 +13,8 @@ import torch
 from torch_ir.ir import Location
 
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in .*\n\s+(?P<code>.*)')
+_GENERATED = "<eval_with_key>"
+"""Code that torch writes as it traces; its number is another one in each extraction."""
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 
 
@@ -27,7 +29,11 @@ def node_location(node: torch.fx.Node) -> Location | None:
 
 @lru_cache(maxsize=1024)
 def _innermost_frame(trace: str) -> tuple[str, int, str]:
-    frames = [(f["file"], int(f["line"]), f["code"].strip()) for f in _FRAME.finditer(trace)]
+    frames = [
+        (f["file"], int(f["line"]), f["code"].strip())
+        for f in _FRAME.finditer(trace)
+        if not f["file"].startswith(_GENERATED)
+    ]
     if not frames:
         return "", 0, ""
     own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
