@@ -261,3 +261,20 @@ def test_each_node_knows_the_line_and_the_module_that_made_it(meta):
     assert (linear.location.line, gelu.location.line) == (line, line)
     assert (linear.location.module, gelu.location.module) == ("fc", "")
     assert linear.location.module_type == "torch.nn.modules.linear.Linear"
+
+
+class Difference(nn.Module):
+    def forward(self, a, b):
+        return a.add_(1) - b * 2
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_one_tensor_given_twice_is_two_arguments(device):
+    x = torch.ones(3, device=device)
+    ir = torch_ir.extract_ir(Difference().eval(), (x, x))
+    executor, model = torch_ir.IRExecutor(ir, {}), Difference()
+    a, b = torch.arange(3.0), torch.tensor([5.0, 7.0, 9.0])
+    assert torch.equal(executor(a.clone(), b), model(a.clone(), b))
+    ours, eager = a.clone(), a.clone()
+    assert torch.equal(executor(ours, ours), model(eager, eager))
+    assert torch.equal(ours, eager)

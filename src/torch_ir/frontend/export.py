@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, ShapesCollection
 
 from torch_ir.errors import ExportError
 from torch_ir.frontend.meta import is_on_meta, on_fake_cpu
@@ -118,11 +118,30 @@ def export_model(
     if strict:
         _require_meta(model, example_inputs, kwargs or {})
     try:
-        return _export(model, tuple(example_inputs), dict(kwargs or {}), dynamic_shapes)
+        args, named = tuple(example_inputs), dict(kwargs or {})
+        if not isinstance(dynamic_shapes, ShapesCollection):  # which knows tensors by identity
+            args, named = _told_apart((args, named))
+        return _export(model, args, named, dynamic_shapes)
     except Exception as error:  # tracing runs the user's code, which may raise anything
         raise ExportError(
             f"torch.export refused {type(model).__name__}: {_first_lines(error)}"
         ) from error
+
+
+def _told_apart(arguments: Any) -> Any:
+    """The arguments with a tensor that is given more than once as several tensors of one storage.
+
+    torch.export would take them for one argument, and the program would read only that one.
+    """
+    seen: set[int] = set()
+
+    def apart(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.detach().requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(apart, arguments)
 
 
 def _export(
