@@ -335,6 +335,7 @@ def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
         dialect=draw(st.one_of(st.just("export"), st.just("aten"), any_text)),
         weight_aliases=draw(st.dictionaries(keys, keys, max_size=2)),
         operators=draw(st.sampled_from([{}, LIBRARY_OPERATORS])),
+        guards=draw(st.lists(sym_exprs(), max_size=2)),
         metadata=draw(st.dictionaries(any_text, attributes(), max_size=2)),
     )
 

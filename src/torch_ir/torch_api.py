@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.ir.schema import Schema, parse_schema
@@ -33,6 +34,7 @@ __all__ = [
     "ShapeEnv",
     "constant_tensor",
     "enable_python_dispatcher",
+    "guards_of",
     "higher_order_operator",
     "operator_schema",
     "overload",
@@ -97,6 +99,11 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
     """The higher-order operator of that name, or None."""
     found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
     return found if isinstance(found, HigherOrderOperator) else None
+
+
+def guards_of(exported: ExportedProgram) -> list[str]:
+    """The conditions on its arguments under which a program was traced, as text."""
+    return list(exported._guards_code or ())  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
 
 
 def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:

@@ -194,7 +194,28 @@ def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor], given: Symbols) -> Sy
                 _check_size(
                     ir, dim, size, f"dimension {axis} of input {position} ({meta})", symbols
                 )
+    for guard in ir.guards:
+        if not guard.evaluate(symbols):
+            got = _origins(ir, guard, symbols)
+            raise InputError(
+                f"the program was traced for sizes where {guard}, got {got}",
+                remedy="Extract the model again with such sizes: there it is another program.",
+            )
     return symbols
+
+
+def _origins(ir: IR, guard: SymExpr, symbols: Symbols) -> str:
+    """The value of each symbol of a guard, with the dimension that gives it."""
+    given = [f"{symbol} = {symbols[symbol]}{_origin(ir, symbol)}" for symbol in guard.symbols]
+    return ", ".join(given)
+
+
+def _origin(ir: IR, symbol: str) -> str:
+    for position, meta in enumerate(ir.graph_inputs):
+        for axis, dim in enumerate(meta.shape):
+            if isinstance(dim, SymExpr) and symbol in dim.symbols:
+                return f" (dimension {axis} of input {position} ({meta}))"
+    return ""
 
 
 def _check_size(ir: IR, dim: SymExpr, size: int, where: str, symbols: Symbols) -> None:

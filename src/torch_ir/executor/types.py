@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, product
 from typing import Any, cast
 
 import torch
@@ -35,9 +36,9 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
         program = Program(ir, torch.device("cpu"))
     except ExecutionError as error:
         return (Finding("unbindable-node", error.message),)
-    symbols: Symbols = {
-        name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()
-    }
+    symbols = _samples(ir)
+    if symbols is None:
+        return ()  # no sizes were found that the guards allow
     metas = {meta.name: meta for meta in ir.graph_inputs}
     for name, (_, value) in ir.external_values().items():
         metas[name] = TensorMeta(name, value.shape, value.dtype)
@@ -55,6 +56,28 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
 
 class _ImpossibleShapeError(TorchIRError):
     """No tensor can have the shape that is recorded."""
+
+
+def _samples(ir: IR) -> Symbols | None:
+    """A value for each symbol within its range, for which the guards hold."""
+    symbols: Symbols = {
+        name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()
+    }
+    guarded = sorted({symbol for guard in ir.guards for symbol in guard.symbols})
+    choices = [
+        [symbols[name], *(size for size in SIZES if size in ir.symbols[name])] for name in guarded
+    ]
+    for values in islice(product(*choices), MAX_TRIES):
+        tried = {**symbols, **dict(zip(guarded, values, strict=True))}
+        if all(guard.evaluate(tried) for guard in ir.guards):
+            return tried
+    return None
+
+
+SIZES = (8, 6, 4, 12, 16, 5, 9, 10, 3, 2, 32, 64, 1)
+"""Sizes to try where guards ask for more than a range."""
+
+MAX_TRIES = 20_000
 
 
 def _sample(lower: int | None, upper: int | None) -> int:

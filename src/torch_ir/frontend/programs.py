@@ -20,6 +20,7 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.graphs import Context, GraphTranslator
+from torch_ir.frontend.guards import GuardReader
 from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
@@ -28,12 +29,14 @@ from torch_ir.ir import (
     Mutation,
     Signature,
     SymbolRange,
+    SymExpr,
     TensorLeaf,
     TensorMeta,
+    Tree,
     ValueLeaf,
 )
 from torch_ir.ir.effects import written_values
-from torch_ir.torch_api import FakeTensor
+from torch_ir.torch_api import FakeTensor, guards_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
 _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
@@ -119,6 +122,7 @@ class _Program:
         self.body.run()
         results, mutations = self._outputs()
         signature = self._signature(results)
+        guards = () if signature is None else tuple(self._guards(signature.inputs))
         self._raise_refusals()
         ir = IR(
             nodes=tuple(self.body.nodes),
@@ -132,6 +136,7 @@ class _Program:
             symbols=self.context.symbols,
             functions=self.body.functions,
             operators=self.body.operators,
+            guards=guards,
             signature=signature,
             weight_aliases=_aliases(self.exported, self.weights),
         )
@@ -237,6 +242,21 @@ class _Program:
         for spec in self.signature.input_specs:
             if isinstance(spec.arg, TensorArgument):
                 yield spec.arg.name, spec
+
+    def _guards(self, inputs: Tree) -> Iterator[SymExpr]:
+        """The conditions on sizes under which torch traced the program."""
+        calls = self.exported.module_call_graph
+        signature = calls[0].signature if calls else None
+        names = (signature.forward_arg_names if signature is not None else None) or []
+        reader = GuardReader(inputs, names, {meta.name: meta for meta in self.graph_inputs})
+        for text in guards_of(self.exported):
+            try:
+                guard = reader.read(text)
+            except InvalidIRError as error:
+                self.context.refuse(None, error.message)
+            else:
+                if guard is not None:
+                    yield guard
 
     def _signature(self, results: list[Any]) -> Signature | None:
         spec = cast(Any, self.exported.call_spec)

@@ -280,7 +280,9 @@ def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
-    """Every expression in shapes and attributes, with its node and where it stands."""
+    """Every expression in guards, shapes and attributes, with its node and where it stands."""
+    for guard in ir.guards:
+        yield "", f"the guard {guard}", guard
     for node, meta in _metas(ir):
         for dim in meta.shape:
             if isinstance(dim, SymExpr):

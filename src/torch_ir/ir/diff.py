@@ -382,6 +382,8 @@ def _declarations(a: IR, b: IR) -> Iterator[Change]:
     yield from _entries("weight", "@", weights(a), weights(b), ", ".join, "{0}: {1}")
     yield from _entries("constant", "@", a.constants, b.constants, _constant_text, "{0}: {1}")
     yield from _entries("alias", "@", a.weight_aliases, b.weight_aliases, _key_text, "{0} = {1}")
+    guards = {g.text: g for g in a.guards}, {g.text: g for g in b.guards}
+    yield from _entries("guard", "", *guards, spell_value, "{1}")
     yield from _entries("operator", "", a.operators, b.operators, quote, "{1}")
     present = dict.fromkeys(a.functions, 0), dict.fromkeys(b.functions, 0)
     yield from _entries("function", "&", *present, lambda _: "", "{0}")

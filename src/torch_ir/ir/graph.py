@@ -83,6 +83,8 @@ class IR:
         signature: The structure of arguments and results; None for a graph of plain tensors.
         dialect: The rules that the graph keeps; ``"export"`` is what ``torch.export`` gives.
         weight_aliases: Other ``state_dict`` keys of a tied weight, to the key in ``weights``.
+        guards: Conditions on the symbols under which the program was traced; it is another one
+            where they do not hold, and a call that breaks one is refused.
         operators: Schemas, in torch's text, of the operators that libraries registered, by
             overload: those that the table of torch's own operators does not have.
         metadata: Values for tools, kept by every pass and format, without meaning to this package.
@@ -115,6 +117,7 @@ class IR:
     signature: Signature | None = None
     dialect: str = "export"
     weight_aliases: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
+    guards: Sequence[SymExpr] = ()
     operators: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
     metadata: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
     _views: dict[str, Any] = field(
@@ -123,7 +126,7 @@ class IR:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations"):
+        for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations", "guards"):
             set_field(self, name, tuple(getattr(self, name)))
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             set_field(self, name, FrozenDict(getattr(self, name)))

@@ -11,7 +11,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.schema import Slots, parse_schema
-from torch_ir.ir.symbols import as_dim
+from torch_ir.ir.symbols import SymExpr, as_dim
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.values import FrozenDict, dtype_name
@@ -71,6 +71,7 @@ def decode_ir(document: Document, fetch: FetchConstant = decode_constant, depth:
         else at(".signature", _decode_signature, document.signature),
         dialect=_given(document.dialect, "export"),
         weight_aliases=FrozenDict(_given(document.weight_aliases, {})),
+        guards=each(SymExpr, _given(document.guards, []), ".guards"),
         operators=FrozenDict(
             each_value(_checked_schema, _given(document.operators, {}), ".operators")
         ),

@@ -63,6 +63,7 @@ def _encode_program(ir: IR, store: StoreConstant, depth: int) -> Document:
         weights=list(each(encode_tensor, ir.weights, ".weights")),
         weight_name_mapping=_in_order(ir.weight_name_mapping),
         weight_aliases=_in_order(ir.weight_aliases) or UNSET,
+        guards=[guard.text for guard in ir.guards] or UNSET,
         operators=_in_order(ir.operators) or UNSET,
         symbols={name: _encode_range(r) for name, r in _in_order(ir.symbols).items()} or UNSET,
         mutations=list(each(_encode_mutation, ir.mutations, ".mutations")) or UNSET,

@@ -134,6 +134,7 @@ class Document(Record, kw_only=True):
     weights: list[TensorRecord]
     weight_name_mapping: dict[str, str] = field(default_factory=dict[str, str])
     weight_aliases: dict[str, str] | UnsetType = UNSET
+    guards: list[str] | UnsetType = UNSET
     operators: dict[str, str] | UnsetType = UNSET
     symbols: dict[str, RangeRecord] | UnsetType = UNSET
     mutations: list[MutationRecord] | UnsetType = UNSET

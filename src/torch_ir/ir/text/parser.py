@@ -10,7 +10,7 @@ from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.schema import parse_schema
-from torch_ir.ir.symbols import Dim
+from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant, type_text
 from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
 from torch_ir.ir.text.constants import constant_from_values
@@ -100,6 +100,7 @@ class _Graph:
         self.names: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         self.operators: dict[str, str] = {}
+        self.guards: list[SymExpr] = []
         self.metadata: dict[str, Attribute] = {}
         self.functions: dict[str, IR] = {}
         self.inputs: list[TensorMeta] = []
@@ -141,6 +142,7 @@ class _Graph:
             ),
             weight_aliases=FrozenDict(self.aliases),
             operators=FrozenDict(self.operators),
+            guards=tuple(self.guards),
             metadata=FrozenDict(self.metadata),
             **self.fields,
         )
@@ -413,6 +415,12 @@ class _Reader:
         line.expect("=")
         graph.names[name] = read_sigil(line, "@", "a weight or constant")
 
+    def read_guard(self, line: Line, graph: _Graph) -> None:
+        guard = read_value(line)
+        if not isinstance(guard, SymExpr):
+            raise line.error("a guard is an expression in backquotes", at=1)
+        graph.guards.append(guard)
+
     def read_operator(self, line: Line, graph: _Graph) -> None:
         text = read_string(line, "a schema")
         try:
@@ -473,6 +481,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, Line, _Graph], None]] = {
     "name": _Reader.read_name,
     "alias": _Reader.read_alias,
     "operator": _Reader.read_operator,
+    "guard": _Reader.read_guard,
     "metadata": _Reader.read_metadata,
     "mutate": _Reader.read_mutate,
     "signature": _Reader.read_signature,

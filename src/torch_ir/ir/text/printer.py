@@ -105,6 +105,8 @@ def _header(ir: IR, scope: Scope) -> Iterator[str]:
         lower = "" if limits.lower is None else spell_int(limits.lower)
         upper = "" if limits.upper is None else spell_int(limits.upper)
         yield f"symbol {word(name)}: {lower}..{upper}"
+    for guard in ir.guards:
+        yield f"guard {spell_value(guard)}"
     for op_type in sorted(ir.operators):
         yield f"operator {quote(ir.operators[op_type])}"
     yield from _weights(ir)
