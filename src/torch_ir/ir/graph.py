@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -300,15 +300,3 @@ class IR:
         from torch_ir.serde import load
 
         return load(path)
-
-
-def expressions(ir: IR) -> Iterator[SymExpr]:
-    """Every symbolic expression in the shapes of an IR, functions left out."""
-    for metas in (
-        ir.graph_inputs,
-        ir.graph_outputs,
-        ir.weights,
-        *(node.outputs for node in ir.nodes),
-    ):
-        for meta in metas:
-            yield from (d for d in meta.shape if isinstance(d, SymExpr))
