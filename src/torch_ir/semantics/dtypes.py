@@ -1,0 +1,175 @@
+"""Element types in NumPy, which result type operands have together, and rounding.
+
+A floating-point operator means the function of real (or complex) numbers, rounded once to the
+result's type. So it is computed in :func:`working` precision and ends with :func:`rounded`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.dtypes import DTYPES
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Operand: TypeAlias = Array | bool | int | float | complex
+"""A tensor, or a Python number, which weighs less in type promotion."""
+
+DEFAULT_FLOAT = np.dtype("float32")
+"""torch's default dtype: what a Python float is where no tensor says more."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy (or ml_dtypes) type with the same bytes as torch's.
+
+    Raises:
+        InvalidIRError: NumPy has none.
+
+    Example:
+        >>> numpy_dtype("bfloat16"), numpy_dtype("complex64")
+        (dtype(bfloat16), dtype('complex64'))
+    """
+    numpy_name = DTYPES[name].numpy
+    if numpy_name is None:
+        raise InvalidIRError(f"NumPy has no element type for {name}")
+    return np.dtype(getattr(ml_dtypes, numpy_name, None) or numpy_name)
+
+
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds complex numbers."""
+    return dtype.kind == "c"
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds real floating-point numbers; those of ml_dtypes too."""
+    return dtype.kind == "f" or dtype.type.__module__ == "ml_dtypes"
+
+
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds integers; booleans are none."""
+    return dtype.kind in "iu"
+
+
+def is_bool(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds booleans."""
+    return dtype.kind == "b"
+
+
+def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type to compute in: the widest of its kind, so that only the end rounds."""
+    if is_complex(dtype):
+        return np.dtype("complex128")
+    return np.dtype("float64") if is_float(dtype) else dtype
+
+
+def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
+    """Values as an array of a type: to nearest, ties to even; integers wrap."""
+    with np.errstate(all="ignore"):  # overflow to inf and wrapping are the meaning, not faults
+        return np.asarray(values).astype(dtype)
+
+
+# -- promotion ------------------------------------------------------------------------------------
+
+
+def promote(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of two tensors of equal standing together, as ``torch.promote_types``.
+
+    bool < integer < floating < complex. Among integers of one signedness the wider; uint8 with a
+    signed type the smallest signed type that holds both. float16 with bfloat16 is float32. A
+    complex type with a real one keeps the wider precision.
+
+    Raises:
+        InvalidIRError: torch promotes no such pair (uint16 and wider with anything but floating
+            types, float8), or the result has no NumPy type (complex32).
+    """
+    if first == second:
+        return first
+    if any(_is_barebones(a) and not is_float(b) for a, b in ((first, second), (second, first))):
+        raise InvalidIRError(f"{first} and {second} have no common type")
+    ranks = [_rank(first), _rank(second)]
+    if ranks[0] != ranks[1]:
+        high, low = (first, second) if ranks[0] > ranks[1] else (second, first)
+        if is_complex(high) and is_float(low):
+            return promote(high, _complex_of(low))
+        return high
+    if is_complex(first):
+        return np.dtype("complex128")
+    if is_float(first):
+        if 1 in (first.itemsize, second.itemsize):
+            raise InvalidIRError(f"{first} and {second} have no common type")
+        if first.itemsize == second.itemsize:  # float16 and bfloat16
+            return np.dtype("float32")
+        return max(first, second, key=lambda dtype: dtype.itemsize)
+    return _promote_integers(first, second)
+
+
+def _rank(dtype: np.dtype[Any]) -> int:
+    if is_complex(dtype):
+        return 3
+    return 2 if is_float(dtype) else 1 if is_integer(dtype) else 0
+
+
+def _is_barebones(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of the unsigned types that torch added last, for storage above all."""
+    return dtype.kind == "u" and dtype.itemsize > 1
+
+
+def _complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype == np.float16:
+        raise InvalidIRError("NumPy has no element type for complex32")
+    return np.dtype("complex128" if dtype.itemsize == 8 else "complex64")
+
+
+def _promote_integers(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
+    if first.kind == second.kind:
+        return max(first, second, key=lambda dtype: dtype.itemsize)
+    signed = first if first.kind == "i" else second
+    return np.dtype("int16") if signed.itemsize == 1 else signed
+
+
+def result_dtype(*operands: Operand) -> np.dtype[Any]:
+    """The type of an operation's result on tensors and Python numbers.
+
+    Tensors with dimensions weigh most, then those without, then Python numbers: a lighter operand
+    only matters where its kind (bool, integer, floating, complex) is higher.
+
+    Source: "Type promotion" in torch's documentation of ``torch.dtype``.
+
+    Example:
+        >>> result_dtype(np.ones(2, "int32"), 2.5), result_dtype(np.ones(2, "float16"), 1j)
+        (dtype('float32'), dtype('complex64'))
+        >>> result_dtype(np.ones(2, "float32"), np.array(1.0, "float64"))
+        dtype('float32')
+    """
+    weights: list[np.dtype[Any] | None] = [None, None, None]
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            place, dtype = (0 if operand.ndim else 1), operand.dtype
+        else:
+            place, dtype = 2, _number_dtype(operand)
+        held = weights[place]
+        weights[place] = dtype if held is None else promote(held, dtype)
+    result = _combined(weights[0], _combined(weights[1], weights[2]))
+    if result is None:
+        raise InvalidIRError("nothing has no type")
+    return result
+
+
+def _number_dtype(number: complex) -> np.dtype[Any]:
+    if isinstance(number, bool):
+        return np.dtype("bool")
+    if isinstance(number, int):
+        return np.dtype("int64")
+    return DEFAULT_FLOAT if isinstance(number, float) else _complex_of(DEFAULT_FLOAT)
+
+
+def _combined(high: np.dtype[Any] | None, low: np.dtype[Any] | None) -> np.dtype[Any] | None:
+    """The heavier operand's type, unless the lighter one's kind is higher."""
+    if high is None or low is None:
+        return low if high is None else high
+    if is_float(high) and is_complex(low):
+        return _complex_of(high)
+    return high if _rank(high) >= _rank(low) and _rank(high) > 0 else promote(high, low)

@@ -1,0 +1,99 @@
+"""Which function says what an operator means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, TypeAlias, TypeVar
+
+from torch_ir.errors import InvalidIRError, did_you_mean
+
+Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+
+@dataclass(frozen=True, slots=True)
+class Denotation:
+    """The meaning of one overload.
+
+    Attributes:
+        op_type: The exact overload, such as ``aten.add.Tensor``.
+        function: Takes the operator's arguments by their names in the schema: tensors as NumPy
+            arrays (one without dimensions stays an array), lists of tensors as lists, element
+            types as NumPy's, numbers as Python's. What says where or how a tensor is kept (device,
+            layout, pinning, memory format, generator) is not given. Returns an array, a number,
+            or a tuple of them. It never writes to what it takes.
+        draws: Whether it takes ``draws=``, a :class:`~torch_ir.semantics.draws.Draws`, for random
+            numbers.
+    """
+
+    op_type: str
+    function: Function
+    draws: bool = False
+
+
+_DENOTATIONS: dict[str, Denotation] = {}
+
+
+def denotes(*op_types: str, draws: bool = False) -> Callable[[F], F]:
+    """Declare that the decorated function is what these overloads mean.
+
+    Raises:
+        InvalidIRError: An overload already has a meaning.
+    """
+
+    def decorate(function: F) -> F:
+        for op_type in op_types:
+            if op_type in _DENOTATIONS:
+                raise InvalidIRError(
+                    f"{op_type} already means {_DENOTATIONS[op_type].function.__qualname__}"
+                )
+            _DENOTATIONS[op_type] = Denotation(op_type, function, draws)
+        return function
+
+    return decorate
+
+
+def denotation(op_type: str) -> Denotation:
+    """What an overload means.
+
+    Raises:
+        InvalidIRError: Nothing says so; the message names the closest overload.
+
+    Example:
+        >>> import numpy as np
+        >>> denotation("aten.relu.default").function(np.array([-1.0, 2.0]))
+        array([0., 2.])
+    """
+    known = _all()
+    if op_type not in known:
+        raise InvalidIRError(
+            f"{op_type} has no denotation",
+            remedy=did_you_mean(op_type, known) or "Decompose it to core ATen first.",
+        )
+    return known[op_type]
+
+
+def has_denotation(op_type: str) -> bool:
+    """Whether something says what this overload means."""
+    return op_type in _all()
+
+
+def denoted_operators() -> tuple[str, ...]:
+    """Every overload with a meaning, sorted."""
+    return tuple(sorted(_all()))
+
+
+def _all() -> dict[str, Denotation]:
+    _import_families()
+    return _DENOTATIONS
+
+
+@cache
+def _import_families() -> None:
+    package = import_module("torch_ir.semantics.operators")
+    for module in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
