@@ -21,6 +21,7 @@ from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.guards import GuardReader
+from torch_ir.frontend.symbol_names import with_canonical_symbols
 from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
@@ -140,7 +141,7 @@ class _Program:
             signature=signature,
             weight_aliases=_aliases(self.exported, self.weights),
         )
-        return ir.replace(mutations=(*mutations, *_in_place(ir)))
+        return with_canonical_symbols(ir.replace(mutations=(*mutations, *_in_place(ir))))
 
     def _raise_refusals(self) -> None:
         reasons = self.context.reasons

@@ -13,6 +13,7 @@ import torch
 from torch.utils._sympy import functions as sympy_functions
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.frontend.symbol_names import creation_order
 from torch_ir.ir import SymExpr
 
 _INFIX: dict[type[Any], str] = {
@@ -67,6 +68,8 @@ def expression_text(expr: Any) -> str:
     if kind is sympy.Piecewise and expr.args[-1].cond == sympy.true:
         return _choice_text(expr)
     arguments = [f"({expression_text(argument)})" for argument in expr.args]
+    if kind in (sympy.And, sympy.Or):  # which sympy sorts by names, and torch's are accidental
+        arguments.sort(key=creation_order)
     if kind in _INFIX:
         return _INFIX[kind].join(arguments)
     if kind in _CALLS:

@@ -1,0 +1,151 @@
+"""The symbols of an extracted program under names that depend on the program alone.
+
+torch numbers symbols by what else it traced, and names sizes by a hash of where they come from.
+Here they are ``s0``, ``s1``, … in the order in which the program shows them first: its inputs,
+its guards, its nodes. Numbers from data are ``u0``, ``u1``, …, floating-point ones ``z0``, ….
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
+
+from torch_ir.ir import (
+    IR,
+    Attribute,
+    Container,
+    FrozenDict,
+    Mutation,
+    OpNode,
+    Signature,
+    SymExpr,
+    TensorMeta,
+    Tree,
+    ValueLeaf,
+)
+
+Change: TypeAlias = Callable[[SymExpr], SymExpr]
+
+_SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b")
+_OF_TORCH = "Runtime assertion failed for expression "
+"""How torch begins the messages of its own assertions, which quote the expression."""
+
+
+def with_canonical_symbols(ir: IR) -> IR:
+    """The same program with its symbols renamed in the order of their first appearance.
+
+    Example:
+        >>> from torch_ir.ir import SymbolRange
+        >>> x = TensorMeta("x", ("s77", "s1", "s77 + s1"), "float32")
+        >>> ir = IR([], [x], [x], [], symbols={"s1": SymbolRange(2), "s77": SymbolRange(3, 9)})
+        >>> renamed = with_canonical_symbols(ir)
+        >>> str(renamed.graph_inputs[0]), {k: str(v) for k, v in renamed.symbols.items()}
+        ('%x: f32[s0, s1, s0 + s1]', {'s0': '3..9', 's1': '2..'})
+    """
+    if not ir.symbols:
+        return ir
+    found: dict[str, None] = {}
+
+    def note(expression: SymExpr) -> SymExpr:
+        found.update(dict.fromkeys(sorted(expression.symbols, key=creation_order)))
+        return expression
+
+    _Renaming(note, {}).program(ir)
+    found.update(dict.fromkeys(sorted(ir.symbols, key=creation_order)))
+    names = _numbered(found)
+    return _Renaming(lambda expression: SymExpr(_renamed(expression.text, names)), names).program(
+        ir
+    )
+
+
+def creation_order(text: str) -> list[str | int]:
+    """A key that sorts ``u9`` before ``u10``: the order in which torch made them."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def _numbered(symbols: Iterable[str]) -> dict[str, str]:
+    count: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for symbol in symbols:
+        kind = symbol[0] if symbol[0] in "uz" else "s"
+        names[symbol] = f"{kind}{count[kind]}"
+        count[kind] += 1
+    return names
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    """The text with all symbols replaced at once."""
+    return _SYMBOL.sub(lambda match: names.get(match[0], match[0]), text)
+
+
+class _Renaming:
+    """Walks over everything in a program that holds symbols, in the order of the program."""
+
+    def __init__(self, change: Change, names: dict[str, str]):
+        self.change = change
+        self.names = names
+
+    def program(self, ir: IR) -> IR:
+        inputs = self.metas(ir.graph_inputs)
+        given = ir.signature and self.tree(ir.signature.inputs)
+        return ir.replace(
+            graph_inputs=inputs,
+            guards=[self.change(guard) for guard in ir.guards],
+            weights=self.metas(ir.weights),
+            nodes=[self.node(node) for node in ir.nodes],
+            graph_outputs=self.metas(ir.graph_outputs),
+            mutations=[Mutation(m.target, self.meta(m.value)) for m in ir.mutations],
+            signature=given and ir.signature and Signature(given, self.tree(ir.signature.outputs)),
+            functions={name: self.program(body) for name, body in ir.functions.items()},
+            symbols={
+                self.names.get(symbol, symbol): ir.symbols[symbol]
+                for symbol in (self.names or ir.symbols)
+                if symbol in ir.symbols
+            },
+        )
+
+    def node(self, node: OpNode) -> OpNode:
+        return node.replace(
+            inputs=self.metas(node.inputs),
+            attrs=FrozenDict({k: self._quoted(self.attribute(v)) for k, v in node.attrs.items()}),
+            outputs=self.metas(node.outputs),
+            binds={self._bound(symbol): index for symbol, index in node.binds.items()},
+        )
+
+    def _bound(self, symbol: str) -> str:
+        return self.change(SymExpr(symbol)).text
+
+    def _quoted(self, value: Attribute) -> Attribute:
+        if isinstance(value, str) and value.startswith(_OF_TORCH):
+            return _renamed(value, self.names)
+        return value
+
+    def metas(self, metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
+        return tuple([self.meta(meta) for meta in metas])
+
+    def meta(self, meta: TensorMeta) -> TensorMeta:
+        if meta.is_static:
+            return meta
+        shape = [self.change(d) if isinstance(d, SymExpr) else d for d in meta.shape]
+        return meta.replace(shape=tuple(shape))
+
+    def attribute(self, value: Attribute) -> Attribute:
+        if isinstance(value, SymExpr):
+            return self.change(value)
+        if isinstance(value, tuple):
+            return tuple([self.attribute(item) for item in cast(tuple[Attribute, ...], value)])
+        if isinstance(value, FrozenDict):
+            items = cast(FrozenDict[str, Attribute], value).items()
+            return FrozenDict({key: self.attribute(item) for key, item in items})
+        return value
+
+    def tree(self, tree: Tree) -> Tree:
+        match tree:
+            case Container(type=kind, children=children, keys=keys, context=context):
+                return Container(kind, tuple(map(self.tree, children)), keys, context)
+            case ValueLeaf(value=value):
+                return ValueLeaf(self.attribute(value))
+            case _:
+                return tree
