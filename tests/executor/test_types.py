@@ -102,3 +102,82 @@ def test_a_size_that_depends_on_data_is_believed():
     ir = torch_ir.extract_ir(Finds(), (torch.tensor([0.0, 1.0, 2.0]),))
     assert check_types(ir) == ()
     assert execute_ir(ir, (torch.tensor([0.0, 1.0, 2.0]),), {})[0].tolist() == [[1], [2]]
+
+
+class Sizes(nn.Module):
+    """Results of a size, of twice the size, and of a size that is none."""
+
+    def forward(self, x, y):
+        return x.new_ones(7) + 1, torch.cat([x, x]), y.reshape(-1, 2) * 2, y.sum(0)
+
+
+def dynamic(lies):
+    """The program with the shapes of some values replaced."""
+    size = torch.export.Dim("size", min=3, max=64)
+    even = torch.export.Dim("even", min=2)
+    args = (torch.ones(7), torch.ones(6, 2))
+    shapes = ({0: size}, {0: even})
+    ir = torch_ir.extract_ir(Sizes().eval(), args, dynamic_shapes=shapes)
+    assert check_types(ir) == ()
+    document = ir.to_dict()
+    for node in document["nodes"]:
+        for meta in (*node["inputs"], *node["outputs"]):
+            meta["shape"] = lies.get(meta["name"], meta["shape"])
+    lying = IR.from_dict(document)
+    assert lying != ir
+    return [str(finding).splitlines()[0] for finding in check_types(lying)]
+
+
+@pytest.mark.parametrize(
+    ("lies", "said"),
+    [
+        (
+            {"cat": [14]},
+            "[wrong-type] node 'cat': %cat is not what aten.cat.default gives (with s0 = 11) "
+            "(expected f32[22], got f32[14])",
+        ),
+        (
+            {"new_ones": ["s0"], "add": ["s0"]},
+            "[wrong-type] node 'new_ones': %new_ones is not what aten.new_ones.default gives "
+            "(with s0 = 11) (expected f32[7], got f32[s0])",
+        ),
+        (
+            {"reshape": ["s0", 2], "mul": ["s0", 2]},
+            "[wrong-type] node 'reshape': %reshape is not what aten.reshape.default gives "
+            "(with s0 = 11, s1 = 13) (expected f32[13, 2], got f32[s0, 2])",
+        ),
+        (
+            {"cat": ["3*s0"]},
+            "[wrong-type] node 'cat': %cat is not what aten.cat.default gives (with s0 = 7) "
+            "(expected f32[14], got f32[3*s0])",
+        ),
+    ],
+    ids=["a literal for a size", "a size for a literal", "one size for another", "three for two"],
+)
+def test_a_lie_about_a_size_is_found_also_where_it_holds_for_one_size(lies, said):
+    first, *_ = dynamic(lies)
+    assert first == said
+
+
+def test_sizes_are_tried_that_the_guards_and_assertions_allow():
+    class Half(nn.Module):
+        def forward(self, x, n):
+            count = n.item()
+            torch._check(count > 0)
+            torch._check(count < x.shape[0])
+            return x.reshape(2, -1).sum(0), x[:count], x[count:]
+
+    args = (torch.ones(8), torch.tensor(3))
+    shapes = ({0: torch.export.Dim.DYNAMIC}, None)
+    ir = torch_ir.extract_ir(Half().eval(), args, dynamic_shapes=shapes)
+    assert check_types(ir) == ()
+
+
+def test_a_program_of_many_symbols_is_checked():
+    class Listing(nn.Module):
+        def forward(self, x):
+            return x.tolist()
+
+    ir = torch_ir.extract_ir(Listing().eval(), (torch.arange(300),))
+    assert len(ir.symbols) == 300
+    assert check_types(ir) == ()

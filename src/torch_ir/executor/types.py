@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, product
 from typing import Any, cast
 
 import torch
@@ -11,8 +10,9 @@ import torch
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
 from torch_ir.executor.operators import evaluate
 from torch_ir.executor.program import Program
+from torch_ir.executor.samples import samplings
 from torch_ir.executor.symbols import Symbols
-from torch_ir.ir import IR, Dim, FunctionRef, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, FunctionRef, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.check import Finding
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode, enable_python_dispatcher
@@ -21,9 +21,11 @@ from torch_ir.torch_api import NO_FAKE_RESULT, FakeTensorMode, enable_python_dis
 def check_types(ir: IR) -> tuple[Finding, ...]:
     """All nodes that torch refuses, or whose results have another shape or dtype than recorded.
 
-    The program runs on fake tensors, which have no data, one per graph input and weight; symbols
-    take a value from their range. A node whose results depend on data is believed. Findings have
-    the codes ``unbindable-node``, ``refused-arguments``, ``wrong-type`` and ``impossible-shape``.
+    The program runs on fake tensors, which have no data, one per graph input and weight. Symbols
+    take values from their ranges, and a second time others where the ranges and guards allow it:
+    a size that is equal by accident is told from one that has to be. A node whose results depend
+    on data is believed. Findings have the codes ``unbindable-node``, ``refused-arguments``,
+    ``wrong-type`` and ``impossible-shape``.
 
     Example:
         >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
@@ -36,9 +38,15 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
         program = Program(ir, torch.device("cpu"))
     except ExecutionError as error:
         return (Finding("unbindable-node", error.message),)
-    symbols = _samples(ir)
-    if symbols is None:
-        return ()  # no sizes were found that the guards allow
+    findings: dict[tuple[str, str | None], Finding] = {}
+    for symbols in samplings(ir):
+        for finding in _findings(ir, program, symbols):
+            findings.setdefault((finding.code, finding.node), finding)
+    return tuple(findings.values())
+
+
+def _findings(ir: IR, program: Program, symbols: Symbols) -> list[Finding]:
+    """What is found when each symbol has the given value."""
     metas = {meta.name: meta for meta in ir.graph_inputs}
     for name, (_, value) in ir.external_values().items():
         metas[name] = TensorMeta(name, value.shape, value.dtype)
@@ -51,38 +59,11 @@ def check_types(ir: IR) -> tuple[Finding, ...]:
             program.run_each(values, symbols, checker)
         except _ImpossibleShapeError as error:  # nothing can be said of what comes after
             checker.findings.append(Finding("impossible-shape", error.message))
-    return tuple(checker.findings)
+    return checker.findings
 
 
 class _ImpossibleShapeError(TorchIRError):
     """No tensor can have the shape that is recorded."""
-
-
-def _samples(ir: IR) -> Symbols | None:
-    """A value for each symbol within its range, for which the guards hold."""
-    symbols: Symbols = {
-        name: _sample(bounds.lower, bounds.upper) for name, bounds in ir.symbols.items()
-    }
-    guarded = sorted({symbol for guard in ir.guards for symbol in guard.symbols})
-    choices = [
-        [symbols[name], *(size for size in SIZES if size in ir.symbols[name])] for name in guarded
-    ]
-    for values in islice(product(*choices), MAX_TRIES):
-        tried = {**symbols, **dict(zip(guarded, values, strict=True))}
-        if all(guard.evaluate(tried) for guard in ir.guards):
-            return tried
-    return None
-
-
-SIZES = (8, 6, 4, 12, 16, 5, 9, 10, 3, 2, 32, 64, 1)
-"""Sizes to try where guards ask for more than a range."""
-
-MAX_TRIES = 20_000
-
-
-def _sample(lower: int | None, upper: int | None) -> int:
-    """A size in the range that is not likely to be equal to another by accident."""
-    return max(lower or 0, 7) if upper is None or upper >= 7 else upper
 
 
 class _Checker:
@@ -100,7 +81,7 @@ class _Checker:
         except (InvalidIRError, RuntimeError, TypeError) as error:  # negative, or beyond 64 bits
             reason = str(error).splitlines()[0]
             raise _ImpossibleShapeError(
-                f"{meta} is no tensor: {reason}" + _at(meta.shape, self.symbols)
+                f"{meta} is no tensor: {reason}" + _at([meta], self.symbols)
             ) from None
 
     def __call__(self, node: OpNode, run: Any) -> Sequence[torch.Tensor]:
@@ -131,7 +112,8 @@ class _Checker:
             self.findings.append(
                 Finding(
                     "wrong-type",
-                    f"%{meta.name} is not what {node.op_type} gives",
+                    f"%{meta.name} is not what {node.op_type} gives"
+                    + _at([*node.inputs, meta], self.symbols),
                     node.name,
                     expected=type_text(TensorMeta("", tuple(made.shape), dtype)),
                     got=type_text(meta),
@@ -142,9 +124,10 @@ class _Checker:
         return made
 
 
-def _at(shape: tuple[Dim, ...], symbols: Symbols) -> str:
-    """With which values of its symbols a shape was tried."""
-    names = {name for dim in shape if isinstance(dim, SymExpr) for name in dim.symbols}
+def _at(metas: Sequence[TensorMeta], symbols: Symbols) -> str:
+    """With which values of their symbols shapes were tried."""
+    dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
+    names = {name for dim in dims for name in dim.symbols}
     tried = ", ".join(f"{name} = {symbols[name]}" for name in sorted(names) if name in symbols)
     return f" (with {tried})" if tried else ""
 
