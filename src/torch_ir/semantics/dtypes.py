@@ -66,9 +66,43 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
-    """Values as an array of a type: to nearest, ties to even; integers wrap."""
+    """Values as a new array of a type: to nearest, ties to even; integers wrap.
+
+    float8_e4m3fn, which has no infinity, saturates: larger values become ±448.
+    """
+    values = np.asarray(values)
     with np.errstate(all="ignore"):  # overflow to inf and wrapping are the meaning, not faults
-        return np.asarray(values).astype(dtype)
+        if dtype == ml_dtypes.float8_e4m3fn and values.dtype != np.bool_:
+            values = np.clip(values, -448, 448)
+        if dtype.type.__module__ == "ml_dtypes" and values.dtype == np.float64:
+            values = _rounded_to_odd(values)
+        return values.astype(dtype)
+
+
+def _rounded_to_odd(values: Array) -> Array:
+    """float64 values as float32: exact, or else the neighbour whose last bit is 1.
+
+    ml_dtypes converts by way of float32. Rounding twice to nearest is not rounding once; rounding
+    to odd first is, because it keeps the side of every tie.
+
+    Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
+    using rounding to odd", IEEE Transactions on Computers 57 (2008).
+    """
+    nearest = np.asarray(values.astype(np.float32))
+    inexact = (nearest != values) & ~np.isnan(values)
+    even = nearest.view(np.uint32) % 2 == 0
+    towards = np.where(values > nearest, np.float32(np.inf), np.float32(-np.inf))
+    return np.where(inexact & even, np.nextafter(nearest, towards), nearest)
+
+
+def significant_bits(dtype: np.dtype[Any]) -> int:
+    """How many bits the significand of a floating-point type has, with the leading one.
+
+    Example:
+        >>> [significant_bits(np.dtype(name)) for name in ("float16", "float32", "float64")]
+        [11, 24, 53]
+    """
+    return int(ml_dtypes.finfo(dtype).nmant) + 1
 
 
 # -- promotion ------------------------------------------------------------------------------------
@@ -82,24 +116,21 @@ def promote(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
     complex type with a real one keeps the wider precision.
 
     Raises:
-        InvalidIRError: torch promotes no such pair (uint16 and wider with anything but floating
-            types, float8), or the result has no NumPy type (complex32).
+        InvalidIRError: torch promotes no such pair: uint16 and wider with anything but floating
+            types, float8 with anything.
     """
     if first == second:
         return first
-    if any(_is_barebones(a) and not is_float(b) for a, b in ((first, second), (second, first))):
-        raise InvalidIRError(f"{first} and {second} have no common type")
+    for one, other in ((first, second), (second, first)):
+        if (_is_barebones(one) and not is_float(other)) or _is_float8(one):
+            raise InvalidIRError(f"{first} and {second} have no common type")
     ranks = [_rank(first), _rank(second)]
     if ranks[0] != ranks[1]:
         high, low = (first, second) if ranks[0] > ranks[1] else (second, first)
-        if is_complex(high) and is_float(low):
-            return promote(high, _complex_of(low))
-        return high
+        return np.dtype("complex128") if is_complex(high) and low == np.float64 else high
     if is_complex(first):
         return np.dtype("complex128")
     if is_float(first):
-        if 1 in (first.itemsize, second.itemsize):
-            raise InvalidIRError(f"{first} and {second} have no common type")
         if first.itemsize == second.itemsize:  # float16 and bfloat16
             return np.dtype("float32")
         return max(first, second, key=lambda dtype: dtype.itemsize)
@@ -115,6 +146,10 @@ def _rank(dtype: np.dtype[Any]) -> int:
 def _is_barebones(dtype: np.dtype[Any]) -> bool:
     """Whether it is one of the unsigned types that torch added last, for storage above all."""
     return dtype.kind == "u" and dtype.itemsize > 1
+
+
+def _is_float8(dtype: np.dtype[Any]) -> bool:
+    return is_float(dtype) and dtype.itemsize == 1
 
 
 def _complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -138,9 +173,13 @@ def result_dtype(*operands: Operand) -> np.dtype[Any]:
 
     Source: "Type promotion" in torch's documentation of ``torch.dtype``.
 
+    Raises:
+        InvalidIRError: The operands have no common type, or one that NumPy lacks (complex32, of
+            float16 with a lighter complex operand).
+
     Example:
-        >>> result_dtype(np.ones(2, "int32"), 2.5), result_dtype(np.ones(2, "float16"), 1j)
-        (dtype('float32'), dtype('complex64'))
+        >>> result_dtype(np.ones(2, "int32"), 2.5), result_dtype(np.ones(2, "float64"), 1j)
+        (dtype('float32'), dtype('complex128'))
         >>> result_dtype(np.ones(2, "float32"), np.array(1.0, "float64"))
         dtype('float32')
     """

@@ -1,0 +1,179 @@
+"""Compare what an operator means with what torch's kernel gives.
+
+``from semantics.compare import check, refused``
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics import denotation
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.dtypes import is_complex, is_float, numpy_dtype
+
+NOT_GIVEN = (
+    "device",
+    "layout",
+    "pin_memory",
+    "memory_format",
+    "generator",
+    "non_blocking",
+)
+
+
+def operator(op_type: str) -> Any:
+    """torch's operator of an exact overload, ``aten.add.Tensor``."""
+    namespace, base, overload = op_type.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), base), overload)
+
+
+def as_numpy(value: Any) -> Any:
+    """A torch argument or result as the denotation takes it: arrays, NumPy's types, numbers."""
+    if isinstance(value, torch.Tensor):
+        return _array(value)
+    if isinstance(value, torch.dtype):
+        return numpy_dtype(str(value).removeprefix("torch."))
+    if isinstance(value, (list, tuple)):
+        return type(value)(as_numpy(item) for item in value)
+    return value
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    tensor = tensor.detach().resolve_conj().resolve_neg().clone()
+    dtype = numpy_dtype(str(tensor.dtype).removeprefix("torch."))
+    if dtype.type.__module__ == "ml_dtypes":
+        bits = torch.int16 if tensor.element_size() == 2 else torch.uint8
+        return tensor.contiguous().view(bits).numpy().view(dtype)
+    return tensor.numpy()
+
+
+def denoted(op_type: str, *args: Any, **kwargs: Any) -> Any:
+    """What the denotation gives for torch's arguments; it must not write to them."""
+    schema = operator(op_type)._schema
+    given = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)}
+    numpy_arguments = {
+        name: as_numpy(value) for name, value in (given | kwargs).items() if name not in NOT_GIVEN
+    }
+    before = {name: _copied(value) for name, value in numpy_arguments.items()}
+    found = denotation(op_type)
+    more: dict[str, Any] = {"draws": Draws(0, "node")} if found.draws else {}
+    result = found.function(**numpy_arguments, **more)
+    for name, value in numpy_arguments.items():
+        assert _same_bytes(value, before[name]), f"{op_type} writes to its argument {name}"
+    return result
+
+
+def check(op_type: str, *args: Any, ulp: float = 0, atol: float = 0, **kwargs: Any) -> None:
+    """Assert that the denotation gives what torch gives for the same arguments.
+
+    Types and shapes must be equal. Values must be equal, NaN where torch has NaN; zeros of one
+    sign where ``ulp`` is 0. Else they differ by no more than ``ulp`` units in the last place of
+    the value (of the modulus, for complex numbers) or by ``atol``.
+    """
+    expected = operator(op_type)(*_cloned(args), **_cloned(kwargs))
+    got = denoted(op_type, *args, **kwargs)
+    call = f"{op_type}{args} {kwargs}"
+    compare(got, expected, ulp=ulp, atol=atol, where=call)
+
+
+def compare(got: Any, expected: Any, *, ulp: float = 0, atol: float = 0, where: str = "") -> None:
+    """Assert that a denotation's result is torch's, within the tolerance of :func:`check`."""
+    if isinstance(expected, (list, tuple)):
+        assert isinstance(got, (list, tuple)), f"{where}: got one result"
+        assert len(got) == len(expected), f"{where}: {len(got)} results, not {len(expected)}"
+        for mine, theirs in zip(got, expected, strict=True):
+            compare(mine, theirs, ulp=ulp, atol=atol, where=where)
+    elif isinstance(expected, torch.Tensor):
+        assert isinstance(got, np.ndarray), f"{where}: got {type(got).__name__}, no array"
+        _compare_arrays(got, _array(expected), ulp, atol, where)
+    elif isinstance(expected, float) and expected != expected:
+        assert isinstance(got, float), where
+        assert got != got, where
+    else:
+        assert (type(got), got) == (type(expected), expected), f"{where}: {got} != {expected}"
+
+
+def refused(op_type: str, *args: Any, **kwargs: Any) -> str:
+    """Assert that torch and the denotation both refuse the arguments; the latter's message."""
+    with pytest.raises((RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)):
+        operator(op_type)(*_cloned(args), **_cloned(kwargs))
+    with pytest.raises(InvalidIRError) as caught:
+        denoted(op_type, *args, **kwargs)
+    return str(caught.value)
+
+
+def _compare_arrays(
+    got: np.ndarray[Any, Any],
+    expected: np.ndarray[Any, Any],
+    ulp: float,
+    atol: float,
+    where: str,
+) -> None:
+    assert got.dtype == expected.dtype, f"{where}: {got.dtype}, torch has {expected.dtype}"
+    assert got.shape == expected.shape, f"{where}: {got.shape}, torch has {expected.shape}"
+    if not (is_float(got.dtype) or is_complex(got.dtype)):
+        np.testing.assert_array_equal(got, expected, err_msg=where)
+        return
+    wide = "complex128" if is_complex(got.dtype) else "float64"
+    with np.errstate(all="ignore"):
+        mine, theirs = got.astype(wide), expected.astype(wide)
+        np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs), err_msg=where)
+        equal = (mine == theirs) | np.isnan(theirs)
+        error = np.abs(mine - theirs)
+        allowed = np.maximum(ulp * spacing(np.abs(theirs), expected.dtype), atol)
+    right = equal | (error <= allowed) if ulp or atol else equal
+    if not right.all():
+        worst = np.unravel_index(np.argmax(np.where(right, -1, _finite(error))), error.shape)
+        raise AssertionError(
+            f"{where}: at {[int(i) for i in worst]} {got[worst]}, torch has {expected[worst]}: "
+            f"{error[worst] / spacing(np.abs(theirs), expected.dtype)[worst]:.3g} ulp"
+        )
+    if not (ulp or atol):
+        for part in ("real", "imag") if is_complex(got.dtype) else ("real",):
+            signs = [np.signbit(getattr(x, part)) | np.isnan(theirs) for x in (mine, theirs)]
+            np.testing.assert_array_equal(*signs, err_msg=f"{where}: the sign of a zero")
+
+
+def _finite(error: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def spacing(magnitudes: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """One unit in the last place of each magnitude (float64), were it of the element type."""
+    info: Any = ml_dtypes.finfo(
+        np.dtype(
+            "float64" if dtype == "complex128" else "float32" if dtype == "complex64" else dtype
+        )
+    )
+    _, exponents = np.frexp(np.minimum(magnitudes, float(info.max)))
+    return np.asarray(
+        np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), float(info.smallest_subnormal))
+    )
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: _cloned(item) for key, item in value.items()}
+    return type(value)(map(_cloned, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return type(value)(map(_copied, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _same_bytes(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray):
+        return first.tobytes() == second.tobytes()
+    if isinstance(first, (list, tuple)):
+        return all(map(_same_bytes, first, second))
+    return True
