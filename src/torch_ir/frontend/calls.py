@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -18,6 +19,9 @@ Resolve: TypeAlias = Callable[[torch.fx.Node], Any]
 """What a traced node stands for: a TensorMeta, an Attribute, or a nested list of these."""
 
 ToAttribute: TypeAlias = Callable[[object], Attribute]
+
+schema_of = lru_cache(maxsize=4096)(operator_schema)
+"""The schema of an operator; torch writes its text anew each time that it is asked."""
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
     """
     target = cast(Any, node.target)
     if isinstance(target, OpOverload):
-        arguments = operator_schema(target).arguments
+        arguments = schema_of(target).arguments
         given = dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
         for argument in arguments:
             if argument.name in given:

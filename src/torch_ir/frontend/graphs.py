@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
-from torch_ir.frontend.calls import Call, translate_call
+from torch_ir.frontend.calls import Call, schema_of, translate_call
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.scalars import call_expression, expression
@@ -37,7 +37,6 @@ from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     HigherOrderOperator,
     OpOverload,
-    operator_schema,
     pytree,
 )
 
@@ -144,7 +143,7 @@ class GraphTranslator:
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):
-            schema = operator_schema(node.target)
+            schema = schema_of(node.target)
             if lookup(schema.op_type) is None:
                 self.operators[schema.op_type] = schema.text
             return self._operator(node, str(node.target))
@@ -212,7 +211,7 @@ class GraphTranslator:
 
     def _unrecorded(self, node: FxNode) -> Any:
         """The traced results where torch records none: nothing, or those of a scope's body."""
-        if isinstance(node.target, OpOverload) and not operator_schema(node.target).returns:
+        if isinstance(node.target, OpOverload) and not schema_of(node.target).returns:
             return None
         bodies = [
             self._held(arg)

@@ -260,7 +260,7 @@ class _Program:
                     yield guard
 
     def _signature(self, results: list[Any]) -> Signature | None:
-        spec = cast(Any, self.exported.call_spec)
+        spec = cast(Any, self.exported.module_call_graph[0].signature)
         try:
             inputs = tree_from_spec(spec.in_spec, iter(self.arguments))
             outputs = tree_from_spec(spec.out_spec, map(self.body.leaf, results))

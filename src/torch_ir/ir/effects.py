@@ -61,6 +61,8 @@ def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     schema = ir.schema_of(node.op_type)
     if schema is None or node.operands is None:
         return
+    if "Tensor(" not in schema.text and node.op_type not in _UNMARKED_WRITES:
+        return  # no alias marks: new tensors, of which nothing is written
     shared_by: dict[str, Roots] = {}
     unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
     for argument in schema.arguments:
