@@ -1,0 +1,275 @@
+"""Resampling of planes to other sizes: nearest neighbour, linear and cubic interpolation.
+
+The resampled axes are the last ones of [n, c, *sizes]. Position i of ``out`` along an axis of
+``size`` elements lies at ``(i + ½) · scale - ½`` of the source, with ``scale = 1 / scale_factor``
+where a factor is given and ``size / out`` elsewhere; with ``align_corners`` at
+``i · (size - 1) / (out - 1)``, and at 0 if ``out`` is 1.
+
+Source: torch.nn.Upsample; torch.nn.functional.interpolate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.windows import at_least, per_axis
+
+Taps = list[tuple[Array, Array]]
+"""What an axis is made of: for each tap, the elements taken and their weights."""
+
+CUBIC = -0.75
+"""The free parameter of the cubic kernel."""
+
+
+def _goal(
+    values: Array, rank: int, output_size: Sequence[int] | None, factors: Sequence[float] | None
+) -> tuple[int, ...]:
+    """The sizes that are asked for: given, or ``⌊size · factor⌋``.
+
+    Raises:
+        InvalidIRError: Both or neither are given, the rank is another, or an axis is empty.
+    """
+    if values.ndim != rank + 2 or 0 in values.shape[1:]:
+        shape = list(values.shape)
+        raise InvalidIRError(f"a tensor of shape {shape} is not [n, c, *sizes] of {rank} sizes")
+    if (output_size is None) == (factors is None):
+        raise InvalidIRError("one of output_size and scale_factors is to be given")
+    if factors is None:
+        goal = per_axis(output_size or (), rank, "output_size")
+    else:
+        pairs = zip(values.shape[2:], factors, strict=True)
+        goal = tuple(int(size * factor) for size, factor in pairs)
+    at_least(goal, 1, "output_size")
+    return goal
+
+
+# -- nearest --------------------------------------------------------------------------------------
+
+
+def _nearest(
+    values: Array, goal: Sequence[int], factors: Sequence[float | None], shift: float
+) -> Array:
+    for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
+        size = values.shape[axis]
+        chosen = _nearest_elements(size, count, factor, shift)
+        values = values.take(np.minimum(chosen, size - 1), axis)
+    return values
+
+
+def _nearest_elements(size: int, count: int, factor: float | None, shift: float) -> Array:
+    if not shift and count in (size, 2 * size):  # whatever the factor
+        return np.arange(count) // (count // size)
+    scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
+    positions = (np.arange(count, dtype="float32") + np.float32(shift)) * scale
+    return np.floor(positions).astype("int64")
+
+
+def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
+    return [None] * rank if factors is None else [*factors]
+
+
+@denotes(
+    "aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec"
+)
+def upsample_nearest_vec(
+    input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Array:
+    """``result[…, i] = input[…, min(⌊i · scale⌋, size - 1)]`` along each axis.
+
+    ``scale`` and the product are rounded to float32, as the choice of an element depends on it;
+    but for the same size and twice the size ``scale`` is 1 and ½, whatever the factor.
+    Shapes: [n, c, *sizes] → [n, c, *goal] with output_size or ``⌊size · scale_factor⌋``. Data
+    moves; any dtype.
+
+    Raises:
+        InvalidIRError: Not one of output_size and scale_factors is given, or a size is 0.
+    """
+    rank = input.ndim - 2
+    goal = _goal(input, rank, output_size, scale_factors)
+    return _nearest(input, goal, _vector(scale_factors, rank), 0)
+
+
+@denotes(
+    "aten._upsample_nearest_exact1d.vec",
+    "aten._upsample_nearest_exact2d.vec",
+    "aten._upsample_nearest_exact3d.vec",
+)
+def upsample_nearest_exact_vec(
+    input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Array:
+    """:func:`upsample_nearest_vec` at the middle of each element: ``⌊(i + ½) · scale⌋``."""
+    rank = input.ndim - 2
+    goal = _goal(input, rank, output_size, scale_factors)
+    return _nearest(input, goal, _vector(scale_factors, rank), 0.5)
+
+
+@denotes("aten.upsample_nearest1d.default")
+def upsample_nearest1d(
+    self: Array, output_size: Sequence[int], scales: float | None = None
+) -> Array:
+    """:func:`upsample_nearest_vec` on one axis, to this size with this factor."""
+    return _nearest(self, _goal(self, 1, output_size, None), [scales], 0)
+
+
+@denotes("aten.upsample_nearest2d.default")
+def upsample_nearest2d(
+    self: Array,
+    output_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    """:func:`upsample_nearest_vec` on two axes, to these sizes with these factors."""
+    return _nearest(self, _goal(self, 2, output_size, None), [scales_h, scales_w], 0)
+
+
+# -- linear and cubic -----------------------------------------------------------------------------
+
+
+def _positions(size: int, count: int, factor: float | None, align_corners: bool) -> Array:
+    places = np.arange(count, dtype="float64")
+    if align_corners:
+        return places * ((size - 1) / (count - 1) if count > 1 else 0)
+    return (places + 0.5) * (1 / factor if factor else size / count) - 0.5
+
+
+def _linear_taps(size: int, positions: Array) -> Taps:
+    positions = np.maximum(positions, 0)
+    low = np.minimum(np.floor(positions).astype("int64"), size - 1)
+    weight = np.minimum(positions - low, 1)
+    return [(low, 1 - weight), (np.minimum(low + 1, size - 1), weight)]
+
+
+def _cubic_taps(size: int, positions: Array) -> Taps:
+    first = np.floor(positions).astype("int64")
+    places = [(first + step, np.abs(positions - first - step)) for step in (-1, 0, 1, 2)]
+    return [(np.clip(place, 0, size - 1), cubic_kernel(far)) for place, far in places]
+
+
+def cubic_kernel(far: Array) -> Array:
+    """The weight of an element that lies so far (0 to 2) away: Keys' kernel with a = -¾.
+
+    ``(a + 2)·x³ - (a + 3)·x² + 1`` up to 1, ``a·x³ - 5a·x² + 8a·x - 4a`` up to 2.
+    """
+    near = ((CUBIC + 2) * far - (CUBIC + 3)) * far * far + 1
+    beyond = ((CUBIC * far - 5 * CUBIC) * far + 8 * CUBIC) * far - 4 * CUBIC
+    return np.where(far <= 1, near, beyond)
+
+
+def _interpolated(
+    values: Array,
+    goal: Sequence[int],
+    factors: Sequence[float | None],
+    align_corners: bool,
+    rule: Callable[[int, Array], Taps],
+) -> Array:
+    if not is_float(values.dtype):
+        raise InvalidIRError(
+            f"interpolation of {values.dtype} has no denotation: torch's is 8-bit"
+        )
+    total = values.astype(working(values.dtype))
+    for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
+        size = values.shape[axis]
+        shape = [1] * values.ndim
+        shape[axis] = count
+        parts = rule(size, _positions(size, count, factor, align_corners))
+        total = sum(
+            (total.take(places, axis) * weights.reshape(shape) for places, weights in parts),
+            start=np.zeros((), total.dtype),
+        )
+    return rounded(total, values.dtype)
+
+
+@denotes(
+    "aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec"
+)
+def upsample_linear_vec(
+    input: Array,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Array:
+    """Along each axis ``(1 - λ) · input[low] + λ · input[low + 1]``, rounded once.
+
+    The position (see above), not less than 0, is ``low + λ`` with 0 ≤ λ < 1; past the last
+    element there is the last. Shapes: [n, c, *sizes] → [n, c, *goal]; dtype: the same,
+    floating: torch rounds integers on the way, in fixed point.
+
+    Raises:
+        InvalidIRError: Not one of output_size and scale_factors is given, a size is 0, or the
+            tensor is not floating.
+    """
+    rank = input.ndim - 2
+    goal = _goal(input, rank, output_size, scale_factors)
+    factors = _vector(scale_factors, rank)
+    return _interpolated(input, goal, factors, align_corners, _linear_taps)
+
+
+@denotes("aten.upsample_linear1d.default")
+def upsample_linear1d(
+    self: Array, output_size: Sequence[int], align_corners: bool, scales: float | None = None
+) -> Array:
+    """:func:`upsample_linear_vec` on one axis, to this size with this factor."""
+    goal = _goal(self, 1, output_size, None)
+    return _interpolated(self, goal, [scales], align_corners, _linear_taps)
+
+
+@denotes("aten.upsample_bilinear2d.default")
+def upsample_bilinear2d(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    """:func:`upsample_linear_vec` on two axes, to these sizes with these factors."""
+    goal = _goal(self, 2, output_size, None)
+    return _interpolated(self, goal, [scales_h, scales_w], align_corners, _linear_taps)
+
+
+@denotes("aten.upsample_trilinear3d.default")
+def upsample_trilinear3d(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_d: float | None = None,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    """:func:`upsample_linear_vec` on three axes, to these sizes with these factors."""
+    goal = _goal(self, 3, output_size, None)
+    factors = [scales_d, scales_h, scales_w]
+    return _interpolated(self, goal, factors, align_corners, _linear_taps)
+
+
+@denotes("aten.upsample_bicubic2d.vec")
+def upsample_bicubic2d_vec(
+    input: Array,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Array:
+    """Along each axis the sum of the four nearest elements by :func:`cubic_kernel`, rounded once.
+
+    Past the ends there is the last element. Shapes and dtype as :func:`upsample_linear_vec`.
+    """
+    goal = _goal(input, 2, output_size, scale_factors)
+    factors = _vector(scale_factors, 2)
+    return _interpolated(input, goal, factors, align_corners, _cubic_taps)
+
+
+@denotes("aten.upsample_bicubic2d.default")
+def upsample_bicubic2d(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    """:func:`upsample_bicubic2d_vec` to these sizes with these factors."""
+    goal = _goal(self, 2, output_size, None)
+    return _interpolated(self, goal, [scales_h, scales_w], align_corners, _cubic_taps)
