@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -59,6 +61,42 @@ def test_a_call_that_breaks_a_guard_is_refused():
         f"(dimension 0 of input 0 (%x: f32[{symbol}, 6]))\n"
         "Extract the model again with such sizes: there it is another program."
     )
+
+
+@dataclass
+class Pair:
+    """Two tensors."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+torch.export.register_dataclass(Pair, serialized_type_name="test_guards.Pair")
+
+
+class Held(nn.Module):
+    """Takes arguments in all the places where they can stand."""
+
+    def forward(self, pair, *rest, z):
+        halves = [t.reshape(-1, 2) for t in (pair.x, rest[0], z["deep"][0])]
+        return *halves, pair.y
+
+
+@pytest.mark.parametrize("held", [0, 1, 2], ids=["in a class", "among *rest", "below a keyword"])
+def test_guards_are_kept_wherever_the_argument_stands(held):
+    tensors = [torch.ones(size, 3) for size in (8, 10, 12)]
+    sizes = torch.export.ShapesCollection()
+    sizes[tensors[held]] = {0: Dim.DYNAMIC}
+    ir = torch_ir.extract_ir(
+        Held().eval(),
+        (Pair(tensors[0], torch.ones(2)), tensors[1]),
+        kwargs={"z": {"deep": [tensors[2]]}},
+        dynamic_shapes=sizes,
+    )
+    assert SymExpr("(3*s0) % 2 == 0") in ir.guards
+    tensors[held] = torch.ones(7, 3)
+    with pytest.raises(torch_ir.InputError, match=r"got s0 = 7 \(dimension 0 of input"):
+        IRExecutor(ir, {})(Pair(tensors[0], torch.ones(2)), tensors[1], z={"deep": [tensors[2]]})
 
 
 class Scaled(nn.Module):

@@ -1,20 +1,23 @@
 """The conditions on sizes under which a program was traced, as expressions over its symbols.
 
 torch.export keeps them as text over the arguments, ``L['x'].size()[0] % 2 == 0``; it is read with
-:mod:`ast` and never evaluated as code.
+:mod:`ast` and never evaluated as code. Which argument a path such as ``L['cache'].keys[0]`` leads
+to is known from the paths that torch gives to all of them.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
+from torch_ir.ir import SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import FUNCTIONS
-from torch_ir.ir.tree import leaves
+from torch_ir.torch_api import pytree
+
+Leaf: TypeAlias = TensorLeaf | ValueLeaf
 
 _NAMES = {"sym_max": "max", "sym_min": "min", "Max": "max", "Min": "min", "trunc": "int"}
 
@@ -24,13 +27,11 @@ class GuardReader:
     """Reads the guards of one program.
 
     Attributes:
-        inputs: The structure of the arguments: a tuple of positional and a dict of keyword ones.
-        parameters: The names of the model's parameters, in order.
+        arguments: The leaves of the arguments by their paths: :func:`argument_paths`.
         metas: The tensors among the arguments, by name.
     """
 
-    inputs: Tree
-    parameters: Sequence[str]
+    arguments: Mapping[str, Leaf]
     metas: Mapping[str, TensorMeta]
 
     def read(self, text: str) -> SymExpr | None:
@@ -52,11 +53,9 @@ class GuardReader:
 
     def _is_about_values(self, text: str) -> bool:
         """Whether all that it is about are values that every call is compared with anyway."""
-        found = [self._argument(node) for node in ast.walk(ast.parse(text)) if _is_path(node)]
+        found = [self._argument(node) for node in _paths(ast.parse(text))]
         return bool(found) and all(
-            isinstance(leaf, ValueLeaf) and not isinstance(leaf.value, SymExpr)
-            for leaf in found
-            if not isinstance(leaf, Container)
+            isinstance(leaf, ValueLeaf) and not isinstance(leaf.value, SymExpr) for leaf in found
         )
 
     def _expression(self, node: ast.expr) -> ast.expr:
@@ -93,28 +92,35 @@ class GuardReader:
                 pass
         raise InvalidIRError(f"{ast.unparse(node)} is not a size or a number")
 
-    def _argument(self, node: ast.expr) -> Tree | None:
-        """The part of the arguments that a path such as ``L['d']['a'][0]`` leads to."""
-        match node:
-            case ast.Subscript(
-                value=ast.Subscript(value=ast.Name(id="L"), slice=ast.Constant(value="flat_args")),
-                slice=ast.Constant(value=int(index)),
-            ):
-                flat = list(leaves(self.inputs))
-                return flat[index] if index < len(flat) else None
-            case ast.Subscript(value=ast.Name(id="L"), slice=ast.Constant(value=str(name))):
-                return self._parameter(name)
-            case ast.Subscript(value=value, slice=ast.Constant(value=key)):
-                return _child(self._argument(value), key)
-            case _:
-                return None
+    def _argument(self, node: ast.expr) -> Leaf | None:
+        """The leaf that a path such as ``L['d']['a'][0]`` leads to."""
+        return self.arguments.get(ast.unparse(node))
 
-    def _parameter(self, name: str) -> Tree | None:
-        positional, keywords = _child(self.inputs, 0), _child(self.inputs, 1)
-        given = _child(keywords, name)
-        if given is not None:
-            return given
-        return _child(positional, self.parameters.index(name)) if name in self.parameters else None
+
+def argument_paths(
+    structure: Any, values: Sequence[object], leaves: Sequence[Leaf], names: Sequence[str]
+) -> dict[str, Leaf]:
+    """Each leaf of the arguments by the paths under which guards may name it.
+
+    Args:
+        structure: The pytree of the arguments: a tuple of positional and a dict of keyword ones.
+        values: What the leaves hold while torch traces.
+        leaves: The leaves.
+        names: The names of the model's parameters, in order.
+    """
+    arguments = pytree.tree_unflatten(list(values), structure)
+    named: dict[str, Leaf] = {}
+    variadic: dict[str, Leaf] = {}
+    paths: list[tuple[Any, Any]] = pytree.tree_flatten_with_path(arguments)[0]
+    for index, ((path, _), leaf) in enumerate(zip(paths, leaves, strict=True)):
+        kind, key, *below = path
+        is_positional = kind.idx == 0 and key.idx < len(names)
+        name = str(names[key.idx] if is_positional else key.key)
+        rest = pytree.keystr(tuple(below))
+        named[f"L[{name!r}]{rest}"] = named[f"L['flat_args'][{index}]"] = leaf
+        several, _, position = name.rpartition("_")  # *rest is called rest_0, rest_1, ...
+        variadic[f"L[{several!r}][{position}]{rest}"] = leaf
+    return variadic | named
 
 
 def _is_tautology(guard: SymExpr) -> bool:
@@ -126,15 +132,15 @@ def _is_tautology(guard: SymExpr) -> bool:
             return False
 
 
-def _is_path(node: ast.AST) -> TypeGuard[ast.Subscript]:
-    return isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Call)
-
-
-def _child(tree: Tree | None, key: object) -> Tree | None:
-    if not isinstance(tree, Container):
-        return None
-    if tree.keys:
-        return tree.children[tree.keys.index(key)] if key in tree.keys else None
-    if not isinstance(key, int) or not 0 <= key < len(tree.children):
-        return None
-    return tree.children[key]
+def _paths(node: ast.AST) -> Iterator[ast.expr]:
+    """The whole paths of arguments in a guard."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=base, attr="size")):
+            yield base
+        case ast.Subscript(value=ast.Call()):
+            yield from _paths(node.value)
+        case ast.Subscript() | ast.Attribute():
+            yield node
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from _paths(child)

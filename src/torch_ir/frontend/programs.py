@@ -20,7 +20,7 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.frontend.guards import GuardReader
+from torch_ir.frontend.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbol_names import with_canonical_symbols
 from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
@@ -33,7 +33,6 @@ from torch_ir.ir import (
     SymExpr,
     TensorLeaf,
     TensorMeta,
-    Tree,
     ValueLeaf,
 )
 from torch_ir.ir.effects import written_values
@@ -109,6 +108,7 @@ class _Program:
         self.constants: dict[str, Constant] = {}
         self.graph_inputs: list[TensorMeta] = []
         self.arguments: list[TensorLeaf | ValueLeaf] = []
+        self.given: list[object] = []
         self.gradients: dict[str, FxNode] = {}
 
     def translate(self, model_name: str) -> IR:
@@ -123,7 +123,7 @@ class _Program:
         self.body.run()
         results, mutations = self._outputs()
         signature = self._signature(results)
-        guards = () if signature is None else tuple(self._guards(signature.inputs))
+        guards = () if signature is None else tuple(dict.fromkeys(self._guards()))
         self._raise_refusals()
         ir = IR(
             nodes=tuple(self.body.nodes),
@@ -176,10 +176,12 @@ class _Program:
 
     def _user_input(self, node: FxNode, spec: InputSpec) -> Any:
         if isinstance(spec.arg, ConstantArgument):
+            self.given.append(spec.arg.value)
             leaf = ValueLeaf(self.context.attribute(spec.arg.value))
             self.arguments.append(leaf)
             return leaf.value
         value = node.meta["val"]
+        self.given.append(value)
         if isinstance(value, torch.Tensor):
             meta = tensor_meta(node.name, value)
             self.graph_inputs.append(meta)
@@ -244,13 +246,17 @@ class _Program:
             if isinstance(spec.arg, TensorArgument):
                 yield spec.arg.name, spec
 
-    def _guards(self, inputs: Tree) -> Iterator[SymExpr]:
+    def _guards(self) -> Iterator[SymExpr]:
         """The conditions on sizes under which torch traced the program."""
-        calls = self.exported.module_call_graph
-        signature = calls[0].signature if calls else None
-        names = (signature.forward_arg_names if signature is not None else None) or []
-        reader = GuardReader(inputs, names, {meta.name: meta for meta in self.graph_inputs})
-        for text in guards_of(self.exported):
+        texts = guards_of(self.exported)
+        if not texts:
+            return
+        call = cast(Any, self.exported.module_call_graph[0].signature)
+        paths = argument_paths(
+            call.in_spec, self.given, self.arguments, call.forward_arg_names or ()
+        )
+        reader = GuardReader(paths, {meta.name: meta for meta in self.graph_inputs})
+        for text in texts:
             try:
                 guard = reader.read(text)
             except InvalidIRError as error:
