@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from torch_ir.errors import (
         ConversionError,
+        DialectError,
         ExecutionError,
         ExportError,
         InputError,
@@ -113,6 +114,7 @@ __all__ = [
     "SerializationError",
     "ExportError",
     "ConversionError",
+    "DialectError",
     "WeightLoadError",
     "ExecutionError",
     "InputError",
@@ -133,6 +135,7 @@ _HOME_OF_NAMES = {
         "SerializationError",
         "ExportError",
         "ConversionError",
+        "DialectError",
         "WeightLoadError",
         "ExecutionError",
         "InputError",
@@ -165,6 +168,7 @@ _HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}
 _SUBMODULES = (
     "cli",
     "debug",
+    "dialects",
     "errors",
     "executor",
     "frontend",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TorchIRError(Exception):
@@ -98,6 +98,27 @@ class ExecutionError(TorchIRError):
     code = "execution-error"
 
 
+class CompileError(ExecutionError):
+    """A graph cannot be compiled: a node is malformed, lies about its types, or is unsupported.
+
+    The message is about the first such node. ``findings`` holds a record for it, and for all
+    others where the compiler was asked to collect them.
+    """
+
+    code = "compile-error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        picture: str | None = None,
+        remedy: str | None = None,
+        findings: tuple[Any, ...] = (),
+    ):
+        super().__init__(message, picture=picture, remedy=remedy)
+        self.findings = findings
+
+
 class InputError(ExecutionError, ValueError):
     """The inputs of a call do not match what the graph was extracted for."""
 
@@ -108,6 +129,36 @@ class MissingWeightsError(ExecutionError, ValueError):
     """An executor was run before its weights were given."""
 
     code = "missing-weights"
+
+
+class DialectError(TorchIRError, ValueError):
+    """A program breaks rules of a dialect that it has to keep; all of them are listed.
+
+    ``violations`` holds them as records: node, rule, what is expected, what is found, and what to
+    do about it.
+    """
+
+    code = "dialect-error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        picture: str | None = None,
+        remedy: str | None = None,
+        violations: tuple[Any, ...] = (),
+    ):
+        super().__init__(message, picture=picture, remedy=remedy)
+        self.violations = violations
+
+
+class PassError(TorchIRError, ValueError):
+    """A pass refuses a program, or what it made is not well-formed; the program stays as it was.
+
+    The message names the pass, and every node that it is about, with its source line.
+    """
+
+    code = "pass-error"
 
 
 class OptionalDependencyError(TorchIRError, ImportError):

@@ -24,7 +24,8 @@ def test_a_file_that_is_not_says_what_to_run(generator, tmp_path):
     for name in ("docs/errors.md", "docs/ir.schema.json", "src/torch_ir/ir/data/operators.txt"):
         (tmp_path / name).write_text("old")
     copy = tmp_path / "tools" / generator.name
-    copy.write_text(generator.read_text())
+    for script in (generator, *(ROOT / "tools").glob("edge_*.py")):
+        (tmp_path / "tools" / script.name).write_text(script.read_text())
     command = [sys.executable, str(copy), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 1, result.stderr

@@ -26,7 +26,10 @@ from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_operator, overload
 
 # Libraries that register the operators of a namespace when they are imported.
-_REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+_REGISTERED_BY = {
+    "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+}
 
 
 def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:

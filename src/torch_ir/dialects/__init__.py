@@ -1,0 +1,15 @@
+"""The dialects that a program goes through, and what each allows."""
+
+from torch_ir.dialects.registry import Dialect, dialect, dialect_names, verify
+from torch_ir.dialects.spec import OpSpec, spec_of
+from torch_ir.dialects.violation import Violation
+
+__all__ = [
+    "Dialect",
+    "OpSpec",
+    "Violation",
+    "dialect",
+    "dialect_names",
+    "spec_of",
+    "verify",
+]

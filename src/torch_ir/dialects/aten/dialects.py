@@ -1,0 +1,49 @@
+"""What torch.export gives, made functional, reduced to the core set, or to primitives."""
+
+from __future__ import annotations
+
+from torch_ir.dialects.registry import Dialect
+from torch_ir.dialects.rules import (
+    contiguous,
+    core,
+    functional,
+    known_operator,
+    namespaces,
+    results,
+)
+
+EXPORT = Dialect(
+    "export",
+    "what torch.export gives: program order is part of the meaning",
+    (namespaces("aten", "prims", "higher_order", custom=True), known_operator, results),
+)
+
+ATEN = Dialect(
+    "aten",
+    "functional ATen: no call writes or aliases what it is given",
+    (
+        namespaces("aten", "higher_order", custom=True),
+        known_operator,
+        functional,
+        contiguous,
+        results,
+    ),
+)
+
+CORE_ATEN = Dialect(
+    "core_aten",
+    "functional ATen of the core operator set",
+    (*ATEN.node_rules, core),
+)
+
+PRIMS = Dialect(
+    "prims",
+    "torch's primitive operators, without type promotion or broadcasting",
+    (
+        namespaces("prims", "higher_order", custom=False),
+        known_operator,
+        functional,
+        contiguous,
+        results,
+    ),
+)

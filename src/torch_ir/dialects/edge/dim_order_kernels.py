@@ -1,0 +1,75 @@
+"""Registers the operators of ``dim_order_ops`` with torch; importing this module does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch  # noqa: TID253  # this module is imported where torch runs these operators
+
+from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
+
+LIBRARY = torch.library.Library("dim_order_ops", "FRAGMENT")
+
+
+def strides_of(shape: Sequence[int], dim_order: Sequence[int]) -> list[int]:
+    """The strides of a dense tensor whose dimensions lie in this order, outermost first.
+
+    Example:
+        >>> strides_of([1, 3, 4, 4], [0, 2, 3, 1])
+        [48, 1, 12, 3]
+    """
+    strides = [0] * len(shape)
+    step = 1
+    for dim in reversed(list(dim_order)):
+        strides[dim] = step
+        step = step * max(shape[dim], 1)
+    return strides
+
+
+def _laid_out(made: torch.Tensor, dim_order: Sequence[int] | None) -> torch.Tensor:
+    if dim_order is None:
+        return made
+    laid_out = torch.empty_strided(
+        made.shape, strides_of(made.shape, dim_order), dtype=made.dtype, device=made.device
+    )
+    return laid_out.copy_(made)
+
+
+def _to_dim_order_copy(
+    self: torch.Tensor, *, dim_order: Sequence[int] | None = None, **options: Any
+) -> torch.Tensor:
+    return _laid_out(torch.ops.aten._to_copy.default(self, **options), dim_order)
+
+
+def _clone_dim_order(
+    self: torch.Tensor, *, non_blocking: bool = False, dim_order: Sequence[int] | None = None
+) -> torch.Tensor:
+    del non_blocking  # a copy on one device is never asynchronous
+    return _laid_out(torch.ops.aten.clone.default(self), dim_order)
+
+
+def _empty_dim_order(
+    size: Sequence[int], *, dim_order: Sequence[int] | None = None, **options: Any
+) -> torch.Tensor:
+    order = range(len(size)) if dim_order is None else dim_order
+    return torch.empty_strided(list(size), strides_of(size, order), **options)
+
+
+_KERNELS = {
+    "_to_dim_order_copy": _to_dim_order_copy,
+    "_clone_dim_order": _clone_dim_order,
+    "_empty_dim_order": _empty_dim_order,
+}
+
+
+def _register() -> None:
+    for op_type, schema in DIM_ORDER_SCHEMAS.items():
+        name = op_type.split(".")[1]
+        if hasattr(torch.ops.dim_order_ops, name):
+            continue  # executorch, whose operators these are, registered them
+        LIBRARY.define(schema.partition("::")[2])
+        LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
+
+
+_register()

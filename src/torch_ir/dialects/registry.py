@@ -1,0 +1,172 @@
+"""The dialects by name: what each allows, and whether a program keeps to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from torch_ir.dialects.rules import GraphRule, NodeRule
+from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.violation import Violation, dialect_error
+from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
+from torch_ir.ir import IR
+from torch_ir.ir.check import Finding, check
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """An operator set and invariants.
+
+    Attributes:
+        name: What ``IR.dialect`` says.
+        summary: What it is for, in a sentence.
+        node_rules: Rules of one call each.
+        graph_rules: Rules of a graph as a whole.
+    """
+
+    name: str
+    summary: str
+    node_rules: tuple[NodeRule, ...] = ()
+    graph_rules: tuple[GraphRule, ...] = ()
+
+    def verify(
+        self, ir: IR, *, allow: Iterable[str] = (), types: bool = True
+    ) -> tuple[Violation, ...]:
+        """Everything in a program that breaks a rule; see :func:`verify`."""
+        root = Scope(ir, "", ir.operators, frozenset(allow))
+        found = [_from_finding(ir, finding) for finding in check(ir)]
+        malformed = {violation.node for violation in found}
+        for scope in root.walk():
+            found += self._in_scope(scope)
+            if types:
+                found += _derived(scope, malformed)
+        return tuple(dict.fromkeys(found))
+
+    def _in_scope(self, scope: Scope) -> Iterator[Violation]:
+        for graph_rule in self.graph_rules:
+            yield from graph_rule(scope)
+        for node in scope.ir.nodes:
+            for node_rule in self.node_rules:
+                yield from node_rule(scope, node)
+
+    def require(
+        self, ir: IR, *, allow: Iterable[str] = (), method: str = "", types: bool = True
+    ) -> None:
+        """Raise if a program breaks a rule.
+
+        Raises:
+            DialectError: It does; the message lists all violations.
+        """
+        violations = self.verify(ir, allow=allow, types=types)
+        if violations:
+            raise dialect_error(ir, self.name, violations, method=method)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.summary}"
+
+
+def _from_finding(ir: IR, finding: Finding) -> Violation:
+    *path, name = finding.node.split("/")
+    graph: IR | None = ir
+    for part in path:
+        graph = graph.functions.get(part) if graph is not None else None
+    node = graph.by_name.get(name) if graph is not None else None
+    op_type = "" if node is None else node.op_type
+    return Violation(
+        finding.code,
+        finding.node,
+        op_type,
+        finding.message,
+        finding.expected,
+        finding.got,
+        "",
+        finding.location,
+    )
+
+
+def _derived(scope: Scope, malformed: set[str]) -> Iterable[Violation]:
+    try:
+        derive = import_module("torch_ir.dialects.derive")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise OptionalDependencyError(
+            "deriving the types of a program anew needs PyTorch, which is not installed",
+            remedy="Install it with: pip install 'torch-ir[torch]', or pass types=False.",
+        ) from error
+    return derive.type_violations(scope, malformed)
+
+
+# -- by name --------------------------------------------------------------------------------------
+
+_HOMES = {
+    "export": "torch_ir.dialects.aten.dialects",
+    "aten": "torch_ir.dialects.aten.dialects",
+    "core_aten": "torch_ir.dialects.aten.dialects",
+    "prims": "torch_ir.dialects.aten.dialects",
+    "edge": "torch_ir.dialects.edge.dialect",
+    "backend": "torch_ir.dialects.backend.dialect",
+}
+
+
+def dialect_names() -> tuple[str, ...]:
+    """The names of all dialects, in the order in which a program is lowered."""
+    return tuple(_HOMES)
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of that name.
+
+    Raises:
+        InvalidIRError: There is none; the message names the closest.
+
+    Example:
+        >>> dialect("core_aten").name
+        'core_aten'
+    """
+    if name not in _HOMES:
+        known = ", ".join(_HOMES)
+        hint = did_you_mean(name, _HOMES) or f"The dialects are {known}."
+        raise InvalidIRError(f"there is no dialect {name!r}", remedy=hint)
+    return getattr(import_module(_HOMES[name]), name.upper())
+
+
+def verify(
+    ir: IR,
+    dialect_or_name: Dialect | str | None = None,
+    *,
+    allow: Iterable[str] = (),
+    types: bool = True,
+) -> tuple[Violation, ...]:
+    """Everything in a program that breaks a rule of a dialect.
+
+    All nodes are looked at: in functions and branches, and those whose results nothing uses.
+    Shapes and dtypes are derived anew, not believed.
+
+    Args:
+        ir: The program.
+        dialect_or_name: The dialect; that which ``ir.dialect`` names if not given.
+        allow: Exact overloads to allow although they are not in the operator set.
+        types: Derive shapes and dtypes anew; this needs torch.
+
+    Raises:
+        InvalidIRError: There is no such dialect.
+
+    Example:
+        >>> from torch_ir.ir import OpNode, TensorMeta
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.relu_.default", [x], [y])], [x], [y], [])
+        >>> print(*verify(ir, "aten", types=False))
+        [writes-argument] node 'y': aten.relu_.default writes its argument 'self' (expected a \
+functional operator, found aten::relu_(Tensor(a!) self) -> Tensor(a!))
+            Run the pass functionalize.
+    """
+    chosen = dialect_or_name if dialect_or_name is not None else ir.dialect
+    kept = dialect(chosen) if isinstance(chosen, str) else chosen
+    return kept.verify(ir, allow=allow, types=types)
+
+
+def with_rules(base: Dialect, *rules: NodeRule) -> Dialect:
+    """A dialect with more rules of nodes."""
+    return replace(base, node_rules=(*base.node_rules, *rules))

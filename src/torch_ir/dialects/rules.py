@@ -1,0 +1,153 @@
+"""Rules that dialects share: which operators may be called, and that calls change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.violation import Violation
+from torch_ir.ir import FunctionRef, MemoryFormat, OpNode
+
+NodeRule: TypeAlias = Callable[[Scope, OpNode], Iterator[Violation]]
+GraphRule: TypeAlias = Callable[[Scope], Iterator[Violation]]
+
+TORCH_NAMESPACES = frozenset({"aten", "prims", "higher_order"})
+LATER_NAMESPACES = frozenset({"dim_order_ops", "executorch_prims", "edge"})
+"""Namespaces that only come in with a later dialect."""
+
+_OPTIONS = (
+    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+)
+
+DIM_ORDER_SCHEMAS = {
+    "dim_order_ops._to_dim_order_copy.default": "dim_order_ops::_to_dim_order_copy(Tensor self, "
+    f"*, {_OPTIONS}, bool non_blocking=False, int[]? dim_order=None) -> Tensor",
+    "dim_order_ops._clone_dim_order.default": "dim_order_ops::_clone_dim_order(Tensor self, *, "
+    "bool non_blocking=False, int[]? dim_order=None) -> Tensor",
+    "dim_order_ops._empty_dim_order.default": "dim_order_ops::_empty_dim_order(SymInt[] size, *, "
+    f"{_OPTIONS}, int[]? dim_order=None) -> Tensor",
+}
+"""The operators of Edge that say the order of dimensions, with executorch's schemas."""
+
+FUNCTIONALIZE = "Run the pass functionalize."
+
+
+def namespace_of(op_type: str) -> str:
+    """The library of an operator: ``aten`` of ``aten.add.Tensor``."""
+    return op_type.partition(".")[0]
+
+
+def is_custom(op_type: str) -> bool:
+    """Whether the operator is one that a library registered."""
+    return namespace_of(op_type) not in TORCH_NAMESPACES | LATER_NAMESPACES
+
+
+def known_operator(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """Custom operators have a schema: the program recorded it, or torch has it registered."""
+    if namespace_of(node.op_type) == "higher_order" or scope.spec(node) is not None:
+        return
+    if namespace_of(node.op_type) in ("aten", "prims", "quantized_decomposed"):
+        return  # reported as unknown-operator by the structural check
+    yield scope.violation(
+        "unregistered-operator",
+        node,
+        f"{node.op_type} is no operator: nobody registered a schema for it",
+        remedy="Register it with torch.library, or record its schema in IR.operators.",
+    )
+
+
+def functional(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """No call writes what it is given, or returns a view of it."""
+    spec = scope.spec(node)
+    if spec is None:
+        return
+    if "writes" in spec.traits:
+        written = [a.name for a in spec.schema.arguments if a.is_written]
+        yield scope.violation(
+            "writes-argument",
+            node,
+            f"{node.op_type} writes its argument {written[0]!r}",
+            expected="a functional operator",
+            found=str(spec.schema),
+            remedy=FUNCTIONALIZE,
+        )
+    elif "view" in spec.traits:
+        yield scope.violation(
+            "aliases-argument",
+            node,
+            f"{node.op_type} returns a view of its argument",
+            expected="an operator that returns new memory",
+            found=str(spec.schema),
+            remedy=FUNCTIONALIZE,
+        )
+
+
+def core(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """Calls of ATen are of its core set, or of an operator that the caller allows."""
+    spec = scope.spec(node)
+    if spec is None or namespace_of(node.op_type) != "aten" or node.op_type in scope.allow:
+        return
+    if not spec.is_core:
+        yield scope.violation(
+            "not-core",
+            node,
+            f"{node.op_type} is not in the core ATen set",
+            remedy="Decompose it with the pass decompose, keep it there with preserve=, or "
+            f"allow it: verify(..., allow=({node.op_type!r},)).",
+        )
+
+
+def namespaces(*allowed: str, custom: bool) -> NodeRule:
+    """The rule that operators come from these libraries, or are custom ones."""
+
+    def rule(scope: Scope, node: OpNode) -> Iterator[Violation]:
+        namespace = namespace_of(node.op_type)
+        if namespace in allowed or (custom and is_custom(node.op_type)):
+            return
+        named = ", ".join(sorted(allowed))
+        yield scope.violation(
+            "foreign-operator",
+            node,
+            f"operators of {namespace!r} do not belong to this dialect",
+            expected=f"{named} or a custom operator" if custom else named,
+            found=node.op_type,
+        )
+
+    return rule
+
+
+def contiguous(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """No call asks for another memory format than the contiguous one."""
+    asked = node.attrs.get("memory_format")
+    allowed = ("contiguous_format", "preserve_format")
+    if isinstance(asked, MemoryFormat) and asked.name not in allowed:
+        yield scope.violation(
+            "not-contiguous",
+            node,
+            f"{node.op_type} asks for {asked}",
+            expected="torch.contiguous_format",
+            found=str(asked),
+            remedy="Lower to Edge, where the order of dimensions is explicit.",
+        )
+
+
+def results(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """A call of an operator that returns one tensor has it, with its type, as output."""
+    spec = scope.spec(node)
+    if spec is None or calls_function(node):
+        return
+    returns = spec.schema.returns
+    if len(returns) == 1 and returns[0].type == "Tensor" and len(node.outputs) != 1:
+        yield scope.violation(
+            "missing-result",
+            node,
+            f"{node.op_type} returns a tensor, and the node records {len(node.outputs)}",
+            expected="one output with its shape and dtype",
+            found=str(len(node.outputs)),
+        )
+
+
+def calls_function(node: OpNode) -> bool:
+    """Whether a node calls functions of the program, as control flow does."""
+    return any(isinstance(value, FunctionRef) for value in node.attrs.values())

@@ -1,0 +1,73 @@
+"""One graph as the rules of a dialect look at it: the program, or a function that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torch_ir.dialects.spec import OpSpec, spec_of
+from torch_ir.dialects.violation import Violation
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.schema import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A graph with where it stands.
+
+    Attributes:
+        ir: The graph.
+        path: The names of the functions that lead to it, joined by ``/``.
+        operators: The schemas that the program recorded.
+        allow: Operators that the caller allows whatever the operator set says.
+    """
+
+    ir: IR
+    path: str = ""
+    operators: Mapping[str, str] = field(default_factory=dict[str, str])
+    allow: frozenset[str] = frozenset()
+
+    def inner(self) -> Iterator[Scope]:
+        """The functions of the graph, each a scope of its own."""
+        for name, function in self.ir.functions.items():
+            path = f"{self.path}/{name}" if self.path else name
+            yield Scope(function, path, {**self.operators, **function.operators}, self.allow)
+
+    def walk(self) -> Iterator[Scope]:
+        """This graph and all functions within, outermost first."""
+        yield self
+        for scope in self.inner():
+            yield from scope.walk()
+
+    def spec(self, node: OpNode) -> OpSpec | None:
+        """The spec of the operator that a node calls, or None if nobody recorded its schema."""
+        try:
+            return spec_of(node.op_type, self.operators)
+        except InvalidIRError:
+            return None
+
+    def named(self, node: str) -> str:
+        """The name of a node with the path that leads to it."""
+        return "/".join(filter(None, (self.path, node)))
+
+    def violation(
+        self,
+        rule: str,
+        node: OpNode,
+        message: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        remedy: str = "",
+    ) -> Violation:
+        """A violation by a node of this graph."""
+        name = self.named(node.name)
+        return Violation(rule, name, node.op_type, message, expected, found, remedy, node.location)
+
+
+def operand_metas(node: OpNode, name: str) -> tuple[TensorMeta, ...]:
+    """The tensors that an argument takes: none, one, or those of a list."""
+    slots: Slots = (node.operands or {}).get(name)
+    indices = slots if isinstance(slots, tuple) else (slots,)
+    return tuple([node.inputs[i] for i in indices if i is not None and 0 <= i < len(node.inputs)])
