@@ -144,3 +144,24 @@ def test_a_dynamic_cache_is_given_and_comes_back_longer(attention):
     assert same(ours, continued(*[program.module() for program in exported], empty))
     assert same(ours, continued(model, model, empty))
     assert [cache.get_seq_length() for _, cache in ours] == list(range(5, 5 + STEPS + 1))
+
+
+class Counters(nn.Module):
+    """Two buffers of equal first values that go different ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("up", torch.zeros(3), persistent=False)
+        self.register_buffer("down", torch.zeros(3), persistent=False)
+
+    def forward(self, x):
+        self.up += x
+        self.down -= x
+        return self.up * 2, self.down * 3
+
+
+def test_state_that_begins_equal_is_not_shared(tmp_path):
+    torch_ir.extract_ir(Counters(), (torch.ones(3),)).save(tmp_path / "counters.tir")
+    executor, model = IRExecutor(torch_ir.load_ir(tmp_path / "counters.tir"), {}), Counters()
+    for _ in range(3):
+        assert same(executor(torch.ones(3)), model(torch.ones(3)))

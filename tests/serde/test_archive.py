@@ -383,6 +383,8 @@ def entry(**changes):
         (tensor_file({"a": 3}), "at .a: Expected `object`, got `int`"),
         (tensor_file({"__metadata__": 3}), "Expected `object`, got `int`"),
         (tensor_file({"__metadata__": {"torch-ir": "["}}), "the header of the tensors is malformed"),
+        (tensor_file({"__metadata__": {"torch-ir-same": '{"b": "a"}'}}), "'b' cannot stand for 'a'"),
+        (tensor_file({"__metadata__": {"torch-ir-same": '{"a": 3}'}}), "the header of the tensors is malformed: Expected `str`, got `int`"),
     ],
 )  # fmt: skip
 def test_bad_tensor_files(archive, data, reason):
@@ -410,3 +412,62 @@ def test_loading_copies_no_tensor(tmp_path):
     assert weights["w"].numpy().sum() == 0
     assert peak < 2**20
     assert sys.getsizeof(weights["w"].data) < 1000
+
+
+def bits(*patterns):
+    return struct.pack(f"<{len(patterns)}I", *patterns)
+
+
+def test_equal_constants_are_stored_once_and_come_back_exactly(tmp_path):
+    nan, other_nan = bits(0x7FC00001, 0x80000000), bits(0x7FC00002, 0x80000000)
+    constants = {
+        "a": Constant("float32", (2,), nan),
+        "b": Constant("float32", (2,), bytes(bytearray(nan))),
+        "other payload": Constant("float32", (2,), other_nan),
+        "other shape": Constant("float32", (1, 2), nan),
+        "other type": Constant("uint32", (2,), nan),
+    }
+    inner = IR([], [], [], [], constants={"inside": constants["a"]})
+    ir = IR([], [], [], [], constants=constants, functions={"f": inner})
+    save(ir, tmp_path / "net.tir")
+    stored = safetensors.numpy.load(members(tmp_path / "net.tir")["constants.safetensors"])
+    assert sorted(stored) == ["a", "other payload", "other shape", "other type"]
+    loaded = load(tmp_path / "net.tir")
+    assert loaded == ir
+    assert loaded.functions["f"].constants["inside"].tobytes() == nan
+    assert {name: c.tobytes() for name, c in loaded.constants.items()} == {
+        name: c.tobytes() for name, c in constants.items()
+    }
+
+
+def test_a_tensor_under_two_keys_is_stored_once(tmp_path):
+    import torch
+
+    storage = torch.frombuffer(
+        bytearray(bits(*range(0x7FC00000, 0x7FC00000 + 64))), dtype=torch.float32
+    )
+    matrix = storage.view(8, 8)
+    weights = {
+        "head": torch.nn.Parameter(matrix),
+        "embedding": matrix.detach(),
+        "transposed": matrix.T,
+        "half": matrix[:4],
+        "copy": matrix.clone(),
+        "bytes": matrix.view(torch.int32),
+    }
+    ir = IR(
+        [],
+        [],
+        [],
+        [TensorMeta("embedding", (8, 8), "float32")],
+        weight_aliases={"head": "embedding"},
+    )
+    save(ir, tmp_path / "net.tir", weights=weights)
+    stored = safetensors.numpy.load(members(tmp_path / "net.tir")["weights.safetensors"])
+    assert sorted(stored) == ["bytes", "copy", "embedding", "half", "transposed"]
+    loaded = read_archive_weights(tmp_path / "net.tir")
+    assert {name: c.tobytes() for name, c in loaded.items()} == {
+        name: Constant.from_torch(tensor).tobytes() for name, tensor in weights.items()
+    }
+    assert loaded["head"] == loaded["embedding"]
+    assert loaded["transposed"] != loaded["head"]

@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -53,6 +54,14 @@ class Manifest(Struct, forbid_unknown_fields=True):
     members: dict[str, MemberRecord]
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Constants to be stored, by name, and the name of each."""
+
+    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    names: dict[Constant, str] = field(default_factory=dict[Constant, str])
+
+
 def write_archive(
     ir: IR, path: str | PathLike[str], weights: Mapping[str, Any] | None = None
 ) -> None:
@@ -67,8 +76,8 @@ def write_archive(
         SerializationError: The file cannot be written, a value cannot be stored, or the weights
             are not those of the IR.
     """
-    constants: dict[str, Constant] = {}
-    document = encode_document(ir, lambda key, constant: _refer(key, constant, constants))
+    stored = _Stored()
+    document = encode_document(ir, lambda key, constant: _refer(key, constant, stored))
     if len(document) > MAX_JSON_BYTES:
         raise too_large(str(path), MAX_JSON_BYTES)
     if weights is not None:
@@ -76,7 +85,7 @@ def write_archive(
     try:
         files = {
             name: tensor_file(tensors)
-            for name, tensors in ((CONSTANTS, constants), (WEIGHTS, weights))
+            for name, tensors in ((CONSTANTS, stored.constants), (WEIGHTS, weights))
             if tensors
         }
         with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -96,15 +105,21 @@ def _add(
     return MemberRecord(add_member(archive, name, size, chunks), size)
 
 
-def _refer(key: str, constant: Constant, stored: dict[str, Constant]) -> ConstantRecord:
-    """The record of a constant that is stored beside the document, by its key if that is free."""
+def _refer(key: str, constant: Constant, stored: _Stored) -> ConstantRecord:
+    """The record of a constant that is stored beside the document, by its key if that is free.
+
+    Constants of one type and content are stored once.
+    """
     if constant.data is None:
         raise values_missing(constant)
-    name, count = key, 1
-    while name in stored or name == METADATA:
-        count += 1
-        name = f"{key}#{count}"
-    stored[name] = constant
+    name = stored.names.get(constant)
+    if name is None:
+        name, count = key, 1
+        while name in stored.constants or name == METADATA:
+            count += 1
+            name = f"{key}#{count}"
+        stored.names[constant] = name
+        stored.constants[name] = constant
     return ConstantRecord(
         dtype=constant.dtype, shape=list(constant.shape), sha256=constant.digest(), tensor=name
     )

@@ -1,7 +1,8 @@
 """Named tensors as a safetensors file, written in chunks and read without a copy.
 
 An element type that safetensors has no name for is stored as bytes (U8); what it is stands in the
-file's metadata under the key ``torch-ir``.
+file's metadata under the key ``torch-ir``. A tensor that is given under several names, as tied
+weights are, is stored once; the other names stand in the metadata under ``torch-ir-same``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch_ir.serde.wire import ConstantShape
 
 METADATA = "__metadata__"
 TRUE_TYPES = "torch-ir"
+SAME = "torch-ir-same"
 MAX_HEADER_BYTES = 100 * 2**20
 """The library's own bound."""
 
@@ -92,12 +94,14 @@ def tensor_file(tensors: Mapping[str, Any]) -> TensorFile:
     Raises:
         InvalidIRError: A value is no tensor, or has an element type that no IR has.
     """
-    types = {name: _type_of(tensor) for name, tensor in tensors.items()}
+    same = _same(tensors)
+    types = {name: _type_of(tensor) for name, tensor in tensors.items() if name not in same}
     order = sorted(types, key=lambda name: (-DTYPES[types[name].dtype].itemsize, name))
     true_types = {n: types[n] for n in sorted(types) if types[n].dtype not in _NAMES}
+    metadata = {TRUE_TYPES: true_types, SAME: same}
     header: dict[str, Any] = {}
-    if true_types:
-        header[METADATA] = {TRUE_TYPES: msgspec.json.encode(true_types).decode()}
+    if true_types or same:
+        header[METADATA] = {k: msgspec.json.encode(v).decode() for k, v in metadata.items() if v}
     end = 0
     for name in order:
         start, end = end, end + _size(types[name])
@@ -109,6 +113,28 @@ def tensor_file(tensors: Mapping[str, Any]) -> TensorFile:
         {name: tensors[name] for name in order},
         8 + len(text) + end,
     )
+
+
+def _same(tensors: Mapping[str, Any]) -> dict[str, str]:
+    """Names of tensors that are the same view of the same memory as one of another name."""
+    first: dict[tuple[object, ...], str] = {}
+    same: dict[str, str] = {}
+    for name in sorted(tensors):
+        memory = _memory(tensors[name])
+        other = name if memory is None else first.setdefault(memory, name)
+        if other != name:
+            same[name] = other
+    return same
+
+
+def _memory(tensor: Any) -> tuple[object, ...] | None:
+    """What tells a dense torch tensor's place in memory; None for any other value."""
+    if type(tensor).__name__ not in ("Tensor", "Parameter") or tensor.is_meta:
+        return None
+    if str(tensor.layout) != "torch.strided" or tensor.is_quantized or not tensor.numel():
+        return None
+    view = tuple(tensor.shape), tuple(tensor.stride()), tensor.is_conj(), tensor.is_neg()
+    return str(tensor.device), tensor.data_ptr(), str(tensor.dtype), *view
 
 
 def _type_of(tensor: Any) -> TrueType:
@@ -139,16 +165,20 @@ def read_tensor_file(data: memoryview) -> dict[str, Constant]:
     header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
     metadata = header.pop(METADATA, {})
     entries = _convert(header, dict[str, Entry])
-    true_types = _decode(
-        _convert(metadata, dict[str, str]).get(TRUE_TYPES, "{}").encode(), dict[str, TrueType]
-    )
+    texts = _convert(metadata, dict[str, str])
+    true_types = _decode(texts.get(TRUE_TYPES, "{}").encode(), dict[str, TrueType])
+    same = _decode(texts.get(SAME, "{}").encode(), dict[str, str])
     _check_offsets(entries, len(data) - 8 - size)
     body = data[8 + size :]
-    return each_value(
+    stored = each_value(
         lambda named: _constant(named[1], true_types.get(named[0]), body),
         {name: (name, entry) for name, entry in entries.items()},
         "",
     )
+    for name, other in same.items():
+        if name in stored or other not in stored:
+            raise Fault("", f"{name!a:.80} cannot stand for {other!a:.80}")
+    return stored | {name: stored[other] for name, other in same.items()}
 
 
 def _decode(text: bytes, kind: type[Any]) -> Any:
