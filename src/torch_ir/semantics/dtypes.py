@@ -95,6 +95,11 @@ def _rounded_to_odd(values: Array) -> Array:
     return np.where(inexact & even, np.nextafter(nearest, towards), nearest)
 
 
+def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a complex type's parts; another type itself."""
+    return np.dtype(f"float{dtype.itemsize * 4}") if is_complex(dtype) else dtype
+
+
 def significant_bits(dtype: np.dtype[Any]) -> int:
     """How many bits the significand of a floating-point type has, with the leading one.
 

@@ -1,0 +1,397 @@
+"""Arithmetic of two operands: sums, products, quotients and what remains of them, powers.
+
+Operands broadcast. The result's type is their common one
+(:func:`~torch_ir.semantics.dtypes.result_dtype`). Integers wrap; booleans add as *or* and multiply
+as *and*. Source of all, unless it is named: the operator's page in torch's documentation, and
+IEEE 754 for NaN, infinities and signed zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_all
+from torch_ir.semantics.dtypes import (
+    Array,
+    Operand,
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+    result_dtype,
+)
+from torch_ir.semantics.pointwise import (
+    floating,
+    is_inexact,
+    is_number,
+    is_real,
+    number_as,
+    pointwise,
+    require_type,
+    whole,
+)
+from torch_ir.semantics.registry import denotes
+
+
+@denotes("aten.add.Tensor", "aten.add.Scalar")
+def add(self: Operand, other: Operand, alpha: complex = 1) -> Array:
+    """``self + alpha · other``, rounded once."""
+    _require_alpha(result_dtype(self, other), alpha)
+    return pointwise(lambda a, b: a + _scaled(alpha, b), self, other)
+
+
+@denotes("aten.sub.Tensor", "aten.sub.Scalar")
+def sub(self: Operand, other: Operand, alpha: complex = 1) -> Array:
+    """``self − alpha · other``, rounded once; does not exist on booleans."""
+    if any(_is_boolean(operand) for operand in (self, other)):
+        raise InvalidIRError("sub does not exist on bool")
+    _require_alpha(result_dtype(self, other), alpha)
+    return pointwise(lambda a, b: a - _scaled(alpha, b), self, other)
+
+
+@denotes("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(self: Operand, other: Operand, alpha: complex = 1) -> Array:
+    """``other − alpha · self``, rounded once; does not exist on booleans."""
+    return sub(other, self, alpha)
+
+
+def _is_boolean(operand: Operand) -> bool:
+    return is_bool(operand.dtype) if isinstance(operand, np.ndarray) else operand is True
+
+
+def _require_alpha(dtype: np.dtype[Any], alpha: complex) -> None:
+    """Refuse an alpha of a higher kind than the result's, and a boolean one but for booleans."""
+    kinds = (
+        (isinstance(alpha, bool) and not is_bool(dtype))
+        or (isinstance(alpha, float) and not is_inexact(dtype))
+        or (isinstance(alpha, complex) and not is_complex(dtype))
+    )
+    if kinds:
+        raise InvalidIRError(f"alpha cannot be {alpha!r} where the result is {dtype}")
+
+
+def _scaled(alpha: complex, values: Array) -> Array:
+    return values if alpha == 1 else np.asarray(alpha).astype(values.dtype) * values
+
+
+@denotes("aten.mul.Tensor", "aten.mul.Scalar")
+def mul(self: Operand, other: Operand) -> Array:
+    """``self · other``."""
+    return pointwise(np.multiply, self, other)
+
+
+@denotes(
+    *("aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode"),
+    *("aten.true_divide.Tensor", "aten.divide.Tensor", "aten.divide.Scalar"),
+)
+def div(self: Operand, other: Operand, rounding_mode: str | None = None) -> Array:
+    """``self / other``, as it is or rounded to an integer: ``"floor"`` down, ``"trunc"`` to zero.
+
+    Without rounding, integers divide as float32. With it, the result has the common type, and
+    division of integers by zero is refused. Floating-point division by zero gives ±inf, or NaN for
+    0/0, in every mode. ``inf / x`` rounded down is NaN, as ``inf mod x`` is. Rounding does not
+    exist on booleans and complex numbers.
+    """
+    if rounding_mode is None:
+        return pointwise(np.true_divide, self, other, dtype=floating(self, other))
+    if rounding_mode not in ("floor", "trunc"):
+        raise InvalidIRError(
+            f"there is no rounding mode {rounding_mode!r}", remedy='"floor" or "trunc".'
+        )
+    _require_divisible(f"div rounded by {rounding_mode}", self, other)
+    return pointwise(_floor_of if rounding_mode == "floor" else _trunc_of, self, other)
+
+
+@denotes("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(self: Operand, other: Operand) -> Array:
+    """``⌊self / other⌋``, as :func:`div` rounded by ``"floor"``."""
+    return div(self, other, "floor")
+
+
+def _floor_of(a: Array, b: Array) -> Array:
+    if is_integer(a.dtype):
+        return np.floor_divide(a, b)
+    remainder = _python_remainder(a, b)
+    quotient = (a - remainder) / b
+    nearest = np.floor(quotient)
+    nearest = np.where(quotient - nearest > 0.5, nearest + 1, nearest)
+    return np.where(b == 0, a / b, np.where(quotient == 0, np.copysign(0.0, a / b), nearest))
+
+
+def _trunc_of(a: Array, b: Array) -> Array:
+    if not is_integer(a.dtype):
+        return np.where(b == 0, a / b, np.trunc(a / b))
+    down = np.floor_divide(a, b)
+    return down + ((down < 0) & (down * b != a)).astype(down.dtype)
+
+
+@denotes("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
+def remainder(self: Operand, other: Operand) -> Array:
+    """``self − ⌊self / other⌋ · other``, exact until the one rounding: it has the divisor's sign.
+
+    A remainder of zero keeps the dividend's sign; of an infinite dividend or by zero it is NaN;
+    by ±inf it is the dividend, or ``other`` where the signs differ. For integers a divisor of zero
+    is refused. It does not exist on booleans and complex numbers.
+    """
+    _require_divisible("remainder", self, other)
+    return _exactly(_python_remainder, self, other)
+
+
+@denotes("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(self: Operand, other: Operand) -> Array:
+    """``self − trunc(self / other) · other``, exact: it has the dividend's sign.
+
+    Of an infinite dividend or by zero it is NaN; by ±inf it is the dividend. For integers a
+    divisor of zero is refused. It does not exist on booleans and complex numbers.
+
+    Source: C99 7.12.10.1.
+    """
+    _require_divisible("fmod", self, other)
+    return _exactly(np.fmod, self, other)
+
+
+def _python_remainder(a: Array, b: Array) -> Array:
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+def _exactly(function: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
+    """Pointwise with both operands rounded to the common type, numbers too."""
+    dtype = result_dtype(self, other)
+    first, second = (
+        operand.astype(dtype) if isinstance(operand, np.ndarray) else operand
+        for operand in (self, other)
+    )
+    if is_float(dtype):
+        first, second = (
+            operand if isinstance(operand, np.ndarray) else number_as(operand, dtype)
+            for operand in (first, second)
+        )
+    return pointwise(function, np.asarray(first), np.asarray(second), dtype=dtype)
+
+
+def _require_divisible(name: str, self: Operand, other: Operand) -> None:
+    dtype = result_dtype(self, other)
+    if not is_integer(dtype) and not is_float(dtype):
+        raise InvalidIRError(f"{name} does not exist on {dtype}")
+    if is_integer(dtype) and not np.asarray(other).all():
+        raise InvalidIRError("an integer is divided by zero")
+
+
+# -- powers ---------------------------------------------------------------------------------------
+
+
+@denotes("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+def pow(self: Operand, exponent: Operand) -> Array:
+    """``selfᵉˣᵖᵒⁿᵉⁿᵗ``, as C's ``pow``.
+
+    ``x⁰ = 1`` and ``1ᵉ = 1`` also for NaN; a negative number to a power that is no integer is NaN.
+    An exponent that is the number ±0.5 means ``sqrt(x)`` and ``1/sqrt(x)``: they differ at −0 and
+    −inf. Powers of integers wrap; an integer to a negative power is cut off towards zero (0 for
+    0), and refused where the exponent is a number. It does not exist on two booleans.
+
+    Source: C99 F.9.4.4, and torch's documentation.
+    """
+    dtype = result_dtype(self, exponent)
+    if is_bool(dtype):
+        raise InvalidIRError("pow does not exist on bool")
+    if is_integer(dtype):
+        if not isinstance(exponent, np.ndarray) and exponent.real < 0:
+            raise InvalidIRError("an integer is raised to a negative power")
+        return pointwise(_integer_power, self, exponent)
+    if not isinstance(exponent, np.ndarray) and exponent in (0.5, -0.5):
+        return pointwise(
+            lambda a: np.sqrt(a) if exponent.real > 0 else 1 / np.sqrt(a), self, dtype=dtype
+        )
+    return pointwise(np.power, self, exponent)
+
+
+def _integer_power(base: Array, exponent: Array) -> Array:
+    power, square, rest = np.ones_like(base), base, np.maximum(exponent, 0)
+    while rest.any():
+        power = np.where(rest % 2 == 1, power * square, power)
+        square, rest = square * square, rest // 2
+    inverse = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (exponent % 2), 0))
+    return np.where(exponent < 0, inverse, power)
+
+
+@denotes("aten.square.default")
+def square(self: Array) -> Array:
+    """``self²``."""
+    return pow(self, 2)
+
+
+# -- extrema --------------------------------------------------------------------------------------
+
+
+@denotes("aten.maximum.default", "aten.max.other")
+def maximum(self: Array, other: Array) -> Array:
+    """The larger of the two, NaN if one is NaN; which of +0 and −0 is not said."""
+    require_type("maximum", is_real, self, other)
+    return pointwise(np.maximum, self, other)
+
+
+@denotes("aten.minimum.default", "aten.min.other")
+def minimum(self: Array, other: Array) -> Array:
+    """The smaller of the two, NaN if one is NaN; which of +0 and −0 is not said."""
+    require_type("minimum", is_real, self, other)
+    return pointwise(np.minimum, self, other)
+
+
+@denotes("aten.fmax.default")
+def fmax(self: Array, other: Array) -> Array:
+    """The larger of the two, the number if one is NaN."""
+    require_type("fmax", is_real, self, other)
+    return pointwise(np.fmax, self, other)
+
+
+@denotes("aten.fmin.default")
+def fmin(self: Array, other: Array) -> Array:
+    """The smaller of the two, the number if one is NaN."""
+    require_type("fmin", is_real, self, other)
+    return pointwise(np.fmin, self, other)
+
+
+@denotes("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")
+def clamp(self: Array, min: Operand | None = None, max: Operand | None = None) -> Array:
+    """``minimum(maximum(self, min), max)``: where ``min > max`` it is ``max``.
+
+    NaN in any of the three gives NaN. A bound that is None does not bound; one must be given. The
+    result's type is the common one. It does not exist on complex numbers.
+    """
+    bounds = [bound for bound in (min, max) if bound is not None]
+    if not bounds:
+        raise InvalidIRError("clamp needs min or max")
+    dtype = result_dtype(self, *bounds)
+    if is_complex(dtype):
+        raise InvalidIRError(f"clamp does not exist on {dtype}")
+    result: Operand = self
+    if min is not None:
+        result = pointwise(np.maximum, result, _bound(min, dtype), dtype=dtype)
+    if max is not None:
+        result = pointwise(np.minimum, result, _bound(max, dtype), dtype=dtype)
+    return np.asarray(result)
+
+
+def _bound(bound: Operand, dtype: np.dtype[Any]) -> Array:
+    return bound if isinstance(bound, np.ndarray) else number_as(bound, dtype)
+
+
+@denotes("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(self: Array, min: Operand) -> Array:
+    """``maximum(self, min)``, as :func:`clamp`."""
+    return clamp(self, min=min)
+
+
+@denotes("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(self: Array, max: Operand) -> Array:
+    """``minimum(self, max)``, as :func:`clamp`."""
+    return clamp(self, max=max)
+
+
+# -- of floating-point numbers --------------------------------------------------------------------
+
+
+@denotes("aten.atan2.default", "aten.arctan2.default")
+def atan2(self: Array, other: Array) -> Array:
+    """The angle of the point ``(other, self)`` in (−π, π]; integers as float32.
+
+    Zeros and infinities are points of their quadrant: ``atan2(−0, −1) = −π``.
+
+    Source: C99 F.9.1.4.
+    """
+    require_type("atan2", is_real, self, other)
+    return pointwise(np.arctan2, self, other, dtype=floating(self, other))
+
+
+@denotes("aten.hypot.default")
+def hypot(self: Array, other: Array) -> Array:
+    """``√(self² + other²)`` without overflow between; inf if one is infinite."""
+    require_type("hypot", is_float, self, other)
+    return pointwise(np.hypot, self, other)
+
+
+@denotes("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(self: Array, other: Operand) -> Array:
+    """``|self|`` with the sign of ``other``, −0 and −NaN included; integers as float32."""
+    require_type("copysign", is_real, self, other)
+    return pointwise(np.copysign, self, other, dtype=floating(self, other))
+
+
+@denotes("aten.logaddexp.default")
+def logaddexp(self: Array, other: Array) -> Array:
+    """``ln(eˢᵉˡᶠ + eᵒᵗʰᵉʳ)`` without overflow between."""
+    require_type("logaddexp", is_float, self, other)
+    return pointwise(np.logaddexp, self, other)
+
+
+@denotes("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
+def xlogy(self: Operand, other: Operand) -> Array:
+    """``self · ln other``: 0 where self is 0, NaN where other is NaN; integers as float32."""
+    require_type("xlogy", is_real, self, other)
+    return pointwise(
+        lambda a, b: np.where((a == 0) & ~np.isnan(b), 0.0, a * np.log(b)),
+        self,
+        other,
+        dtype=floating(self, other),
+    )
+
+
+@denotes("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(self: Array, end: Array, weight: Operand) -> Array:
+    """``self + weight · (end − self)``; all tensors have one type."""
+    require_type("lerp", is_inexact, self, end)
+    return pointwise(lambda a, b, w: a + w * (b - a), self, end, weight, dtype=self.dtype)
+
+
+@denotes("aten.addcmul.default")
+def addcmul(self: Array, tensor1: Array, tensor2: Array, value: complex = 1) -> Array:
+    """``self + value · tensor1 · tensor2``, rounded once; does not exist on booleans."""
+    require_type("addcmul", is_number, self, tensor1, tensor2)
+    _require_alpha(result_dtype(self, tensor1, tensor2), value)
+    return pointwise(lambda a, b, c: a + _scaled(value, b) * c, self, tensor1, tensor2)
+
+
+@denotes("aten.addcdiv.default")
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, value: complex = 1) -> Array:
+    """``self + value · tensor1 / tensor2``, rounded once; two integers are not divided."""
+    if whole(tensor1) and whole(tensor2):
+        raise InvalidIRError("addcdiv does not divide integers by integers")
+    return pointwise(lambda a, b, c: a + _scaled(value, b) / c, self, tensor1, tensor2)
+
+
+@denotes("aten.heaviside.default")
+def heaviside(self: Array, values: Array) -> Array:
+    """0 below zero, 1 above, ``values`` at zero; the operands have one type. 1 for NaN."""
+    require_type("heaviside", is_real, self, values)
+    if self.dtype != values.dtype:
+        raise InvalidIRError(f"heaviside takes one type, not {self.dtype} and {values.dtype}")
+    return pointwise(lambda a, b: np.where(a == 0, b, a > 0), self, values)
+
+
+@denotes("aten.gcd.default")
+def gcd(self: Array, other: Array) -> Array:
+    """The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers."""
+    require_type("gcd", is_integer, self, other)
+    return pointwise(np.gcd, self, other)
+
+
+@denotes("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+def where(condition: Array, self: Operand, other: Operand) -> Array:
+    """``self[i]`` where the condition holds, else ``other[i]``; all three broadcast.
+
+    The condition is boolean (or uint8). The result's type is that of the other two together.
+    """
+    if condition.dtype not in (np.bool_, np.uint8):
+        raise InvalidIRError(f"a condition is bool, not {condition.dtype}")
+    dtype = result_dtype(self, other)
+    chosen = [
+        branch.astype(dtype) if isinstance(branch, np.ndarray) else number_as(branch, dtype)
+        for branch in (self, other)
+    ]
+    holds, first, second = broadcast_all(condition.astype(bool), *chosen)
+    return np.asarray(np.where(holds, first, second))

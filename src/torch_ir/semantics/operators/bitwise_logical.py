@@ -1,0 +1,141 @@
+"""Operations on bits and on truth values.
+
+Operands broadcast. Those on bits exist on integers, in two's complement, and on booleans; their
+result has the common type. Those on truth take every type: what is not zero is true, NaN included.
+Source: the operator's page in torch's documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_all
+from torch_ir.semantics.dtypes import Array, Operand, is_bool, is_integer, result_dtype, rounded
+from torch_ir.semantics.pointwise import pointwise
+from torch_ir.semantics.registry import denotes
+
+
+def _bitwise(function: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
+    dtype = result_dtype(self, other)
+    if not is_integer(dtype) and not is_bool(dtype):
+        raise InvalidIRError(f"there are no operations on the bits of {dtype}")
+    return pointwise(function, self, other)
+
+
+@denotes(
+    "aten.bitwise_and.Tensor",
+    "aten.bitwise_and.Scalar",
+    "aten.bitwise_and.Scalar_Tensor",
+    "aten.__and__.Tensor",
+    "aten.__and__.Scalar",
+)
+def bitwise_and(self: Operand, other: Operand) -> Array:
+    """1 in the bits that are 1 in both."""
+    return _bitwise(np.bitwise_and, self, other)
+
+
+@denotes(
+    "aten.bitwise_or.Tensor",
+    "aten.bitwise_or.Scalar",
+    "aten.bitwise_or.Scalar_Tensor",
+    "aten.__or__.Tensor",
+    "aten.__or__.Scalar",
+)
+def bitwise_or(self: Operand, other: Operand) -> Array:
+    """1 in the bits that are 1 in one or both."""
+    return _bitwise(np.bitwise_or, self, other)
+
+
+@denotes(
+    "aten.bitwise_xor.Tensor",
+    "aten.bitwise_xor.Scalar",
+    "aten.bitwise_xor.Scalar_Tensor",
+    "aten.__xor__.Tensor",
+    "aten.__xor__.Scalar",
+)
+def bitwise_xor(self: Operand, other: Operand) -> Array:
+    """1 in the bits that differ."""
+    return _bitwise(np.bitwise_xor, self, other)
+
+
+@denotes("aten.bitwise_not.default")
+def bitwise_not(self: Array) -> Array:
+    """Every bit inverted: ``−x − 1``; of booleans *not*."""
+    return _bitwise(lambda a, _: np.invert(a), self, self)
+
+
+@denotes(
+    "aten.bitwise_left_shift.Tensor",
+    "aten.bitwise_left_shift.Tensor_Scalar",
+    "aten.__lshift__.Tensor",
+    "aten.__lshift__.Scalar",
+)
+def bitwise_left_shift(self: Array, other: Operand) -> Array:
+    """``self · 2ᵒᵗʰᵉʳ``, wrapped; 0 where other is negative or not less than the type's bits."""
+    _require_shiftable(self, other)
+    return _bitwise(
+        lambda a, b: np.where(_is_shift(a, b), np.left_shift(a, _shift(a, b)), 0), self, other
+    )
+
+
+@denotes(
+    "aten.bitwise_right_shift.Tensor",
+    "aten.bitwise_right_shift.Tensor_Scalar",
+    "aten.__rshift__.Tensor",
+    "aten.__rshift__.Scalar",
+)
+def bitwise_right_shift(self: Array, other: Operand) -> Array:
+    """``⌊self / 2ᵒᵗʰᵉʳ⌋``; as by all bits (0 or −1) where other is negative or too large."""
+    _require_shiftable(self, other)
+    return _bitwise(
+        lambda a, b: np.where(
+            _is_shift(a, b), np.right_shift(a, _shift(a, b)), -(a < 0).astype(a.dtype)
+        ),
+        self,
+        other,
+    )
+
+
+def _require_shiftable(self: Array, other: Operand) -> None:
+    if is_bool(result_dtype(self, other)):
+        raise InvalidIRError("the bits of bool are not shifted")
+
+
+def _is_shift(a: Array, b: Array) -> Array:
+    return (b >= 0) & (b < a.dtype.itemsize * 8)
+
+
+def _shift(a: Array, b: Array) -> Array:
+    return np.where(_is_shift(a, b), b, 0).astype(a.dtype)
+
+
+def _truth(operand: Array) -> Array:
+    return np.asarray(operand != 0)
+
+
+@denotes("aten.logical_and.default")
+def logical_and(self: Array, other: Array) -> Array:
+    """Whether both are true, as booleans."""
+    return np.asarray(np.logical_and(*broadcast_all(_truth(self), _truth(other))))
+
+
+@denotes("aten.logical_or.default")
+def logical_or(self: Array, other: Array) -> Array:
+    """Whether one or both are true, as booleans."""
+    return np.asarray(np.logical_or(*broadcast_all(_truth(self), _truth(other))))
+
+
+@denotes("aten.logical_xor.default")
+def logical_xor(self: Array, other: Array) -> Array:
+    """Whether just one is true, as booleans."""
+    return np.asarray(np.logical_xor(*broadcast_all(_truth(self), _truth(other))))
+
+
+@denotes("aten.logical_not.default")
+def logical_not(self: Array) -> Array:
+    """Whether it is false, as booleans."""
+    return rounded(~_truth(self), np.dtype(bool))

@@ -1,0 +1,133 @@
+"""Comparisons, which give booleans.
+
+The operands broadcast, and are compared in their common type: a number is rounded (for integers
+wrapped) to the tensor's type, unless its kind is higher. NaN equals nothing, itself included; 0
+equals −0. Order exists on real numbers alone.
+Source: the operator's page in torch's documentation, and IEEE 754 section 5.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_all
+from torch_ir.semantics.dtypes import Array, Operand, is_complex, result_dtype, rounded
+from torch_ir.semantics.pointwise import is_real, require_type
+from torch_ir.semantics.registry import denotes
+
+
+def _compared(compare: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
+    dtype = result_dtype(self, other)
+    return np.asarray(
+        compare(*broadcast_all(*(rounded(operand, dtype) for operand in (self, other))))
+    )
+
+
+def _ordered(
+    name: str, compare: Callable[[Array, Array], Any], self: Operand, other: Operand
+) -> Array:
+    if is_complex(result_dtype(self, other)):
+        raise InvalidIRError(f"{name} does not exist on complex numbers")
+    return _compared(compare, self, other)
+
+
+@denotes("aten.eq.Tensor", "aten.eq.Scalar")
+def eq(self: Array, other: Operand) -> Array:
+    """``self = other``."""
+    return _compared(np.equal, self, other)
+
+
+@denotes("aten.ne.Tensor", "aten.ne.Scalar")
+def ne(self: Array, other: Operand) -> Array:
+    """``self ≠ other``; true for NaN."""
+    return _compared(np.not_equal, self, other)
+
+
+@denotes("aten.lt.Tensor", "aten.lt.Scalar")
+def lt(self: Array, other: Operand) -> Array:
+    """``self < other``."""
+    return _ordered("lt", np.less, self, other)
+
+
+@denotes("aten.le.Tensor", "aten.le.Scalar")
+def le(self: Array, other: Operand) -> Array:
+    """``self ≤ other``."""
+    return _ordered("le", np.less_equal, self, other)
+
+
+@denotes("aten.gt.Tensor", "aten.gt.Scalar")
+def gt(self: Array, other: Operand) -> Array:
+    """``self > other``."""
+    return _ordered("gt", np.greater, self, other)
+
+
+@denotes("aten.ge.Tensor", "aten.ge.Scalar")
+def ge(self: Array, other: Operand) -> Array:
+    """``self ≥ other``."""
+    return _ordered("ge", np.greater_equal, self, other)
+
+
+@denotes("aten.isnan.default")
+def isnan(self: Array) -> Array:
+    """Whether it is NaN; a complex number, whether a part is."""
+    return np.asarray(self != self)
+
+
+@denotes("aten.isinf.default")
+def isinf(self: Array) -> Array:
+    """Whether it is inf or −inf; a complex number, whether a part is."""
+    if is_complex(self.dtype):
+        return np.asarray(isinf(self.real) | isinf(self.imag))
+    return np.asarray(isposinf(self) | isneginf(self))
+
+
+@denotes("aten.isposinf.default")
+def isposinf(self: Array) -> Array:
+    """Whether it is inf; of real numbers."""
+    require_type("isposinf", is_real, self)
+    return np.asarray(self == np.inf)
+
+
+@denotes("aten.isneginf.default")
+def isneginf(self: Array) -> Array:
+    """Whether it is −inf; of real numbers."""
+    require_type("isneginf", is_real, self)
+    return np.asarray(self == -np.inf)
+
+
+@denotes("aten.isfinite.default")
+def isfinite(self: Array) -> Array:
+    """Whether it is neither NaN nor infinite; a complex number, whether both parts are so."""
+    return np.asarray(~(isnan(self) | isinf(self)))
+
+
+@denotes("aten.equal.default")
+def equal(self: Array, other: Array) -> bool:
+    """Whether shapes are the same and all elements equal, as a Python boolean."""
+    return self.shape == other.shape and bool(eq(self, other).all())
+
+
+@denotes("aten.isclose.default")
+def isclose(
+    self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Array:
+    """``|self − other| ≤ atol + rtol · |other|``, or equal; infinities only where equal.
+
+    With ``equal_nan`` NaN is close to NaN. Both have one type; of integers the bound is compared
+    exactly.
+    """
+    if self.dtype != other.dtype:
+        raise InvalidIRError(f"isclose compares one type, not {self.dtype} and {other.dtype}")
+    first, second = broadcast_all(self, other)
+    close = np.equal(first, second)
+    if equal_nan:
+        close = close | (isnan(first) & isnan(second))
+    with np.errstate(all="ignore"):
+        wide = np.complex128 if is_complex(self.dtype) else np.float64
+        gap = np.abs(first.astype(wide) - second.astype(wide))
+        bound = atol + rtol * np.abs(second.astype(wide))
+    return np.asarray(close | (np.isfinite(gap) & (gap <= bound)))

@@ -1,0 +1,118 @@
+"""Tensors as other types, as copies of themselves, and as numbers.
+
+A tensor means its elements in their order: how they lie in memory is no part of it. So a view, an
+alias and a clone mean the same, and strides are those of a contiguous tensor.
+Source: the operator's page in torch's documentation.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import axis
+from torch_ir.semantics.broadcast import broadcast_to
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, rounded
+from torch_ir.semantics.registry import denotes
+
+DType = np.dtype[Any]
+
+
+def converted(values: Array, dtype: DType) -> Array:
+    """The elements in another type, as a new array.
+
+    To floating-point: to nearest, ties to even. To integers: cut off towards zero, and wrapped if
+    they were integers; NaN and what does not fit gives any integer. To booleans: whether they
+    differ from 0. A complex number loses its imaginary part in a real type.
+    """
+    if is_bool(dtype):
+        return np.asarray(values != 0)
+    if is_complex(values.dtype) and not is_complex(dtype):
+        values = values.real
+    return rounded(values, dtype)
+
+
+@denotes(
+    "aten._to_copy.default",
+    "prims.convert_element_type.default",
+    "aten.to.device",
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+)
+def to_dtype(self: Array, dtype: DType | None = None, copy: bool = False) -> Array:
+    """The elements converted to ``dtype``, as :func:`converted`; without one, as they are."""
+    return converted(self, dtype or self.dtype)
+
+
+@denotes("aten.to.other", "aten.type_as.default")
+def to_other(self: Array, other: Array, copy: bool = False) -> Array:
+    """The elements converted to the type of ``other``, as :func:`converted`."""
+    return converted(self, other.dtype)
+
+
+@denotes(
+    *("aten.clone.default", "aten.alias.default", "aten.alias_copy.default"),
+    *("aten.contiguous.default", "aten.detach.default", "aten.detach_copy.default"),
+    *("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"),
+)
+def clone(self: Array) -> Array:
+    """The same elements."""
+    return self.copy()
+
+
+@denotes("aten.copy.default")
+def copy(self: Array, src: Array) -> Array:
+    """``src`` converted to the type of ``self`` and broadcast to its shape."""
+    return converted(broadcast_to(src, self.shape), self.dtype)
+
+
+@denotes("aten._local_scalar_dense.default", "aten.item.default")
+def item(self: Array) -> bool | int | float | complex:
+    """The one element, as a Python number of its kind; exact."""
+    if self.size != 1:
+        raise InvalidIRError(f"a tensor of shape {list(self.shape)} is not one number")
+    value = self.reshape(()).astype(np.float64) if self.dtype.kind == "V" else self.reshape(())
+    return value.item()
+
+
+@denotes("aten.sym_size.int")
+def sym_size(self: Array, dim: int) -> int:
+    """The size of a dimension."""
+    _require_dimension(self, dim)
+    return self.shape[axis(dim, self.ndim)]
+
+
+@denotes("aten.sym_numel.default", "aten.numel.default")
+def sym_numel(self: Array) -> int:
+    """How many elements there are."""
+    return self.size
+
+
+@denotes("aten.sym_stride.int")
+def sym_stride(self: Array, dim: int) -> int:
+    """The elements between neighbours along a dimension of a contiguous tensor.
+
+    The product of the sizes behind it, where a size of 0 counts as 1.
+    """
+    _require_dimension(self, dim)
+    return prod(max(size, 1) for size in self.shape[axis(dim, self.ndim) + 1 :])
+
+
+@denotes("aten.sym_storage_offset.default")
+def sym_storage_offset(self: Array) -> int:
+    """0: where the first element lies."""
+    return 0
+
+
+@denotes("aten.sym_is_contiguous.default")
+def sym_is_contiguous(self: Array) -> bool:
+    """Whether the elements lie in their order; true of a tensor that is nothing else."""
+    return True
+
+
+def _require_dimension(values: Array, dim: int) -> None:
+    if values.ndim == 0:
+        raise InvalidIRError(f"a tensor without dimensions has no dimension {dim}")

@@ -1,0 +1,236 @@
+"""Tensors from nothing: filled, counted, or with values that are not said.
+
+A size that is negative is refused. Where no type is given, it is that of the number (float32 for a
+fraction, complex64 for a complex number), float32 where there is none, or that of the tensor after
+which the new one is made. Source: the operator's page in torch's documentation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_to
+from torch_ir.semantics.dtypes import (
+    DEFAULT_FLOAT,
+    Array,
+    is_complex,
+    is_float,
+    is_integer,
+    result_dtype,
+    rounded,
+)
+from torch_ir.semantics.pointwise import is_real_number, number_as
+from torch_ir.semantics.registry import denotes
+
+DType = np.dtype[Any]
+
+
+def _filled(size: Sequence[int], number: complex, dtype: DType) -> Array:
+    if any(length < 0 for length in size):
+        raise InvalidIRError(f"no tensor has the shape {list(size)}")
+    return np.full(tuple(size), number_as(number, dtype))
+
+
+@denotes("aten.full.default")
+def full(size: Sequence[int], fill_value: complex, dtype: DType | None = None) -> Array:
+    """``fill_value`` everywhere; refused if the type cannot hold it, cut off for integers."""
+    return _filled(size, fill_value, dtype or result_dtype(fill_value))
+
+
+@denotes("aten.full_like.default")
+def full_like(self: Array, fill_value: complex, dtype: DType | None = None) -> Array:
+    """``fill_value`` everywhere, in the shape of ``self``; as :func:`full`."""
+    return _filled(self.shape, fill_value, dtype or self.dtype)
+
+
+@denotes("aten.new_full.default")
+def new_full(
+    self: Array, size: Sequence[int], fill_value: complex, dtype: DType | None = None
+) -> Array:
+    """``fill_value`` everywhere, in the type of ``self``; as :func:`full`."""
+    return _filled(size, fill_value, dtype or self.dtype)
+
+
+@denotes("aten.fill.Scalar")
+def fill(self: Array, value: complex) -> Array:
+    """``value`` everywhere, in the shape and type of ``self``; as :func:`full`."""
+    return _filled(self.shape, value, self.dtype)
+
+
+@denotes("aten.fill.Tensor")
+def fill_with_tensor(self: Array, value: Array) -> Array:
+    """The one value of a tensor without dimensions, in the shape and type of ``self``."""
+    if value.ndim:
+        raise InvalidIRError(
+            f"fill takes a tensor without dimensions, not one of shape {list(value.shape)}"
+        )
+    return rounded(broadcast_to(value, self.shape), self.dtype)
+
+
+@denotes("aten.scalar_tensor.default")
+def scalar_tensor(s: complex, dtype: DType | None = None) -> Array:
+    """The number as a tensor without dimensions; float32 if no type is given."""
+    return _filled((), s, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.zeros.default")
+def zeros(size: Sequence[int], dtype: DType | None = None) -> Array:
+    """0 everywhere."""
+    return _filled(size, 0, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.ones.default")
+def ones(size: Sequence[int], dtype: DType | None = None) -> Array:
+    """1 everywhere."""
+    return _filled(size, 1, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.zeros_like.default")
+def zeros_like(self: Array, dtype: DType | None = None) -> Array:
+    """0 everywhere, in the shape of ``self``."""
+    return _filled(self.shape, 0, dtype or self.dtype)
+
+
+@denotes("aten.ones_like.default")
+def ones_like(self: Array, dtype: DType | None = None) -> Array:
+    """1 everywhere, in the shape of ``self``."""
+    return _filled(self.shape, 1, dtype or self.dtype)
+
+
+@denotes("aten.new_zeros.default")
+def new_zeros(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
+    """0 everywhere, in the type of ``self``."""
+    return _filled(size, 0, dtype or self.dtype)
+
+
+@denotes("aten.new_ones.default")
+def new_ones(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
+    """1 everywhere, in the type of ``self``."""
+    return _filled(size, 1, dtype or self.dtype)
+
+
+# -- values that are not said ---------------------------------------------------------------------
+
+
+@denotes("aten.empty.memory_format")
+def empty(size: Sequence[int], dtype: DType | None = None) -> Array:
+    """Any values: a program may not depend on them. Here they are 0."""
+    return _filled(size, 0, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.empty_strided.default")
+def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: DType | None = None) -> Array:
+    """Any values, as :func:`empty`; how they lie in memory is not part of what they are."""
+    if len(size) != len(stride):
+        raise InvalidIRError(f"{len(size)} sizes do not go with {len(stride)} strides")
+    return _filled(size, 0, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.empty_permuted.default")
+def empty_permuted(
+    size: Sequence[int], physical_layout: Sequence[int], dtype: DType | None = None
+) -> Array:
+    """Any values, as :func:`empty_strided`."""
+    return empty_strided(size, physical_layout, dtype)
+
+
+@denotes("aten.empty_like.default")
+def empty_like(self: Array, dtype: DType | None = None) -> Array:
+    """Any values, in the shape of ``self``."""
+    return _filled(self.shape, 0, dtype or self.dtype)
+
+
+@denotes("aten.new_empty.default")
+def new_empty(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
+    """Any values, in the type of ``self``."""
+    return _filled(size, 0, dtype or self.dtype)
+
+
+@denotes("aten.new_empty_strided.default")
+def new_empty_strided(
+    self: Array, size: Sequence[int], stride: Sequence[int], dtype: DType | None = None
+) -> Array:
+    """Any values, in the type of ``self``; as :func:`empty_strided`."""
+    return empty_strided(size, stride, dtype or self.dtype)
+
+
+# -- counted --------------------------------------------------------------------------------------
+
+
+@denotes("aten.arange.start_step")
+def arange_step(start: float, end: float, step: float = 1, dtype: DType | None = None) -> Array:
+    """``start + i · step`` for ``i = 0 … ⌈(end − start) / step⌉ − 1``; ``end`` is not reached.
+
+    int64 if all three are integers and no type is given. For a type of integers the three are cut
+    off towards zero first. A step of 0, one that leads away from ``end`` and an infinite range are
+    refused.
+    """
+    given = (start, end, step)
+    if dtype is None:
+        whole = all(isinstance(number, int) for number in given)
+        dtype = np.dtype("int64") if whole else DEFAULT_FLOAT
+    if not is_real_number(dtype):
+        raise InvalidIRError(f"arange does not exist on {dtype}")
+    if not all(map(math.isfinite, given)):
+        raise InvalidIRError(f"arange does not count from {start} to {end} by {step}")
+    exact = given if dtype != np.int64 else (int(start), int(end), int(step))
+    first, last, by = exact
+    if by == 0 or (last - first) * by < 0:
+        raise InvalidIRError(f"a step of {by} does not lead from {first} to {last}")
+    if dtype == np.int64:
+        count = -((int(first) - int(last)) // int(by))
+    else:
+        count = math.ceil((last - first) / by)
+    if is_integer(dtype):
+        first, by = int(first), int(by)
+    places = np.arange(count, dtype=np.int64 if is_integer(dtype) else np.float64)
+    return rounded(first + places * by, dtype)
+
+
+@denotes("aten.arange.start")
+def arange_start(start: float, end: float, dtype: DType | None = None) -> Array:
+    """``start, start + 1, …`` below ``end``; as :func:`arange_step`."""
+    return arange_step(start, end, 1, dtype)
+
+
+@denotes("aten.arange.default")
+def arange(end: float, dtype: DType | None = None) -> Array:
+    """``0, 1, …`` below ``end``; as :func:`arange_step`."""
+    return arange_step(0, end, 1, dtype)
+
+
+@denotes("aten.linspace.default")
+def linspace(start: float, end: float, steps: int, dtype: DType | None = None) -> Array:
+    """``start + i · (end − start) / (steps − 1)`` for ``i = 0 … steps − 1``, from the nearer end.
+
+    Of one step: ``start``. Integers are cut off towards zero. Real numbers only.
+    """
+    dtype = dtype or DEFAULT_FLOAT
+    if is_complex(dtype) or steps < 0:
+        raise InvalidIRError(f"linspace makes no {steps} values of {dtype}")
+    places = np.arange(steps, dtype=np.float64)
+    if steps < 2:
+        return rounded(start + places, dtype)
+    back = steps - 1 - places
+    part = (end - start) / (steps - 1)
+    values = np.where(places < back, start + places * part, end - back * part)
+    return rounded(values if is_float(dtype) else np.trunc(values), dtype)
+
+
+@denotes("aten.eye.default")
+def eye(n: int, dtype: DType | None = None) -> Array:
+    """Shape ``[n, n]``: 1 where row and column are the same, else 0."""
+    return eye_m(n, n, dtype)
+
+
+@denotes("aten.eye.m")
+def eye_m(n: int, m: int, dtype: DType | None = None) -> Array:
+    """Shape ``[n, m]``: 1 where row and column are the same, else 0."""
+    if n < 0 or m < 0:
+        raise InvalidIRError(f"no tensor has the shape {[n, m]}")
+    return np.eye(n, m, dtype=dtype or DEFAULT_FLOAT)

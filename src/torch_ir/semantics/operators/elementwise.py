@@ -1,0 +1,455 @@
+"""Functions of one number: signs, roundings, roots, exponentials, angles.
+
+Where nothing else is said, integers and booleans are taken as float32, and the result has the
+operand's floating-point or complex type. NaN gives NaN. Source of all, unless it is named: the
+operator's page in torch's documentation, and C99 Annex F (for complex numbers: Annex G) for
+special values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, real_of, rounded
+from torch_ir.semantics.pointwise import (
+    floating,
+    is_number,
+    is_real,
+    is_real_number,
+    pointwise,
+    require_type,
+    whole,
+)
+from torch_ir.semantics.registry import denotes
+
+
+def _floating(function: Callable[[Array], Any], values: Array) -> Array:
+    """The function of each element, in the operand's floating-point type, or float32."""
+    return pointwise(function, values, dtype=floating(values))
+
+
+def _real(name: str, function: Callable[[Array], Any], values: Array) -> Array:
+    """As :func:`_floating`; refuses complex numbers."""
+    require_type(name, is_real, values)
+    return _floating(function, values)
+
+
+def _one_by_one(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python numbers as one of float64 arrays."""
+    return lambda values: np.fromiter(
+        map(function, values.ravel().tolist()), np.float64, values.size
+    ).reshape(values.shape)
+
+
+# -- signs and roundings --------------------------------------------------------------------------
+
+
+@denotes("aten.neg.default", "aten.negative.default")
+def neg(self: Array) -> Array:
+    """``−self``; integers wrap; does not exist on booleans."""
+    require_type("neg", is_number, self)
+    return pointwise(np.negative, self)
+
+
+@denotes("aten.positive.default")
+def positive(self: Array) -> Array:
+    """The operand itself; does not exist on booleans."""
+    require_type("positive", is_number, self)
+    return self.copy()
+
+
+@denotes("aten.abs.default", "aten.absolute.default")
+def abs(self: Array) -> Array:
+    """``|self|``: of a complex number its modulus, a real number; the lowest integer wraps."""
+    require_type("abs", is_number, self)
+    return pointwise(np.abs, self, result=real_of(self.dtype))
+
+
+@denotes("aten.sign.default")
+def sign(self: Array) -> Array:
+    """−1, 0 or 1 as the number is below, at or above zero; 0 for NaN. Not of complex numbers."""
+    require_type("sign", is_real, self)
+    if is_bool(self.dtype):
+        return self.copy()
+    return pointwise(lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype), self)
+
+
+@denotes("aten.sgn.default")
+def sgn(self: Array) -> Array:
+    """``self / |self|``, 0 at 0; of real numbers :func:`sign`."""
+    if not is_complex(self.dtype):
+        return sign(self)
+    return pointwise(lambda z: np.where(z == 0, 0, z / np.where(z == 0, 1, np.abs(z))), self)
+
+
+@denotes("aten.signbit.default")
+def signbit(self: Array) -> Array:
+    """Whether the sign bit is set, as it is in −0 and −NaN; of integers whether they are < 0."""
+    require_type("signbit", is_real, self)
+    if is_bool(self.dtype):
+        return np.zeros(self.shape, bool)
+    return np.asarray(np.signbit(self) if not whole(self) else self < 0)
+
+
+def _to_integer(name: str, function: Callable[[Array], Any], values: Array) -> Array:
+    require_type(name, is_real_number, values)
+    return values.copy() if whole(values) else pointwise(function, values)
+
+
+@denotes("aten.floor.default")
+def floor(self: Array) -> Array:
+    """The largest integer not above; keeps −0 and ±inf. Integers stay."""
+    return _to_integer("floor", np.floor, self)
+
+
+@denotes("aten.ceil.default")
+def ceil(self: Array) -> Array:
+    """The smallest integer not below, −0 for (−1, 0); keeps −0 and ±inf. Integers stay."""
+    return _to_integer("ceil", np.ceil, self)
+
+
+@denotes("aten.trunc.default", "aten.fix.default")
+def trunc(self: Array) -> Array:
+    """The integer next towards zero, with the sign kept; keeps ±inf. Integers stay."""
+    return _to_integer("trunc", np.trunc, self)
+
+
+@denotes("aten.round.default")
+def round(self: Array) -> Array:
+    """The nearest integer, of two the even one, with the sign kept. Integers stay."""
+    return _to_integer("round", np.rint, self)
+
+
+@denotes("aten.round.decimals")
+def round_decimals(self: Array, decimals: int) -> Array:
+    """``round(self · 10ᵈ) / 10ᵈ``; integers are refused where ``d ≠ 0``."""
+    if decimals and whole(self):
+        raise InvalidIRError("integers have no decimals to round to")
+    scale = 10.0 ** math.fabs(decimals)
+    if decimals < 0:
+        return _to_integer("round", lambda x: np.rint(x / scale) * scale, self)
+    return _to_integer("round", lambda x: np.rint(x * scale) / scale, self)
+
+
+@denotes("aten.frac.default")
+def frac(self: Array) -> Array:
+    """``self − trunc(self)``, NaN for ±inf; of floating-point numbers."""
+    if whole(self) or is_complex(self.dtype):
+        raise InvalidIRError(f"frac does not exist on {self.dtype}")
+    return pointwise(lambda x: x - np.trunc(x), self)
+
+
+@denotes("aten.nan_to_num.default")
+def nan_to_num(
+    self: Array,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Array:
+    """NaN replaced by ``nan`` (or 0), inf and −inf by theirs (or the largest finite numbers)."""
+    require_type("nan_to_num", is_real, self)
+    if whole(self):
+        return self.copy()
+    import ml_dtypes
+
+    largest = float(ml_dtypes.finfo(self.dtype).max)
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    return pointwise(
+        lambda x: np.where(
+            np.isnan(x), nan or 0.0, np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
+        ),
+        self,
+    )
+
+
+# -- roots and powers -----------------------------------------------------------------------------
+
+
+@denotes("aten.reciprocal.default")
+def reciprocal(self: Array) -> Array:
+    """``1 / self``: ±inf at ±0."""
+    return _floating(lambda x: 1 / x, self)
+
+
+@denotes("aten.sqrt.default")
+def sqrt(self: Array) -> Array:
+    """``√self``: NaN below zero, −0 at −0; of a complex number the root with real part ≥ 0."""
+    return _floating(np.sqrt, self)
+
+
+@denotes("aten.rsqrt.default")
+def rsqrt(self: Array) -> Array:
+    """``1 / √self``: ±inf at ±0, NaN below zero, 0 at inf."""
+    return _floating(lambda x: 1 / np.sqrt(x), self)
+
+
+# -- exponentials and logarithms ------------------------------------------------------------------
+
+
+@denotes("aten.exp.default")
+def exp(self: Array) -> Array:
+    """``eˢᵉˡᶠ``: 0 at −inf, inf at inf."""
+    return _floating(np.exp, self)
+
+
+@denotes("aten.exp2.default", "aten.special_exp2.default")
+def exp2(self: Array) -> Array:
+    """``2ˢᵉˡᶠ``: 0 at −inf, inf at inf."""
+    return _floating(lambda x: np.power(2.0, x) if is_complex(x.dtype) else np.exp2(x), self)
+
+
+@denotes("aten.expm1.default", "aten.special_expm1.default")
+def expm1(self: Array) -> Array:
+    """``eˢᵉˡᶠ − 1`` without cancellation near 0: −0 at −0, −1 at −inf."""
+    return _floating(np.expm1, self)
+
+
+@denotes("aten.log.default")
+def log(self: Array) -> Array:
+    """``ln self``: −inf at ±0, NaN below; of a complex number with imaginary part in (−π, π]."""
+    return _floating(np.log, self)
+
+
+@denotes("aten.log2.default")
+def log2(self: Array) -> Array:
+    """``log₂ self``: −inf at ±0, NaN below."""
+    return _floating(np.log2, self)
+
+
+@denotes("aten.log10.default")
+def log10(self: Array) -> Array:
+    """``log₁₀ self``: −inf at ±0, NaN below."""
+    return _floating(np.log10, self)
+
+
+@denotes("aten.log1p.default", "aten.special_log1p.default")
+def log1p(self: Array) -> Array:
+    """``ln(1 + self)`` without cancellation near 0: −0 at −0, −inf at −1, NaN below."""
+    return _floating(np.log1p, self)
+
+
+# -- angles ---------------------------------------------------------------------------------------
+
+
+@denotes("aten.sin.default")
+def sin(self: Array) -> Array:
+    """The sine: −0 at −0, NaN at ±inf."""
+    return _floating(np.sin, self)
+
+
+@denotes("aten.cos.default")
+def cos(self: Array) -> Array:
+    """The cosine: NaN at ±inf."""
+    return _floating(np.cos, self)
+
+
+@denotes("aten.tan.default")
+def tan(self: Array) -> Array:
+    """The tangent: −0 at −0, NaN at ±inf."""
+    return _floating(np.tan, self)
+
+
+@denotes("aten.asin.default", "aten.arcsin.default")
+def asin(self: Array) -> Array:
+    """The angle in [−π/2, π/2] with that sine; NaN outside [−1, 1]."""
+    return _floating(np.arcsin, self)
+
+
+@denotes("aten.acos.default", "aten.arccos.default")
+def acos(self: Array) -> Array:
+    """The angle in [0, π] with that cosine; NaN outside [−1, 1]."""
+    return _floating(np.arccos, self)
+
+
+@denotes("aten.atan.default", "aten.arctan.default")
+def atan(self: Array) -> Array:
+    """The angle in [−π/2, π/2] with that tangent; ±π/2 at ±inf."""
+    return _floating(np.arctan, self)
+
+
+@denotes("aten.sinh.default")
+def sinh(self: Array) -> Array:
+    """``(eˣ − e⁻ˣ)/2``: −0 at −0, ±inf at ±inf."""
+    return _floating(np.sinh, self)
+
+
+@denotes("aten.cosh.default")
+def cosh(self: Array) -> Array:
+    """``(eˣ + e⁻ˣ)/2``: inf at ±inf."""
+    return _floating(np.cosh, self)
+
+
+@denotes("aten.tanh.default")
+def tanh(self: Array) -> Array:
+    """``sinh x / cosh x``: −0 at −0, ±1 at ±inf."""
+    return _floating(np.tanh, self)
+
+
+@denotes("aten.asinh.default", "aten.arcsinh.default")
+def asinh(self: Array) -> Array:
+    """The number with that hyperbolic sine, ``ln(x + √(x² + 1))``; ±inf at ±inf."""
+    return _floating(np.arcsinh, self)
+
+
+@denotes("aten.acosh.default", "aten.arccosh.default")
+def acosh(self: Array) -> Array:
+    """The number ≥ 0 with that hyperbolic cosine, ``ln(x + √(x² − 1))``; NaN below 1."""
+    return _floating(np.arccosh, self)
+
+
+@denotes("aten.atanh.default", "aten.arctanh.default")
+def atanh(self: Array) -> Array:
+    """The number with that hyperbolic tangent; ±inf at ±1, NaN outside [−1, 1]."""
+    return _floating(np.arctanh, self)
+
+
+@denotes("aten.deg2rad.default")
+def deg2rad(self: Array) -> Array:
+    """``self · π / 180``."""
+    return _real("deg2rad", lambda x: x * (math.pi / 180), self)
+
+
+@denotes("aten.rad2deg.default")
+def rad2deg(self: Array) -> Array:
+    """``self · 180 / π``."""
+    return _real("rad2deg", lambda x: x * (180 / math.pi), self)
+
+
+# -- special functions ----------------------------------------------------------------------------
+
+
+@denotes("aten.sigmoid.default", "aten.special_expit.default")
+def sigmoid(self: Array) -> Array:
+    """``1 / (1 + e⁻ˣ)``: 0 at −inf, 1 at inf."""
+    return _floating(lambda x: 1 / (1 + np.exp(-x)), self)
+
+
+@denotes("aten.logit.default", "aten.special_logit.default")
+def logit(self: Array, eps: float | None = None) -> Array:
+    """``ln(x / (1 − x))`` of x clamped to ``[eps, 1 − eps]``, if given; NaN outside [0, 1]."""
+    require_type("logit", is_real, self)
+    if eps is None:
+        return _floating(lambda x: np.log(x / (1 - x)), self)
+    return _floating(
+        lambda x: np.log((y := np.minimum(np.maximum(x, eps), 1 - eps)) / (1 - y)), self
+    )
+
+
+@denotes("aten.erf.default", "aten.special_erf.default")
+def erf(self: Array) -> Array:
+    """``2/√π · ∫₀ˣ e^(−t²) dt``: ±1 at ±inf, −0 at −0."""
+    return _real("erf", _one_by_one(math.erf), self)
+
+
+@denotes("aten.erfc.default", "aten.special_erfc.default")
+def erfc(self: Array) -> Array:
+    """``1 − erf x`` without cancellation: 0 at inf, 2 at −inf."""
+    return _real("erfc", _one_by_one(math.erfc), self)
+
+
+@denotes("aten.lgamma.default", "aten.special_gammaln.default")
+def lgamma(self: Array) -> Array:
+    """``ln |Γ(x)|``: inf at ±inf and at the poles: 0 and the negative integers."""
+
+    def at(x: float) -> float:
+        return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+
+    return _real("lgamma", _one_by_one(lambda x: at(x) if math.isfinite(x) else x * x), self)
+
+
+@denotes("aten.sinc.default", "aten.special_sinc.default")
+def sinc(self: Array) -> Array:
+    """``sin(πx) / (πx)``, 1 at 0."""
+    return _floating(
+        lambda x: np.where(x == 0, 1, np.sin(np.pi * x) / np.where(x == 0, 1, np.pi * x)), self
+    )
+
+
+# -- complex numbers ------------------------------------------------------------------------------
+
+
+@denotes("aten.real.default")
+def real(self: Array) -> Array:
+    """The real part; a real number itself."""
+    return self.real.copy() if is_complex(self.dtype) else self.copy()
+
+
+@denotes("aten.imag.default")
+def imag(self: Array) -> Array:
+    """The imaginary part; of complex numbers alone."""
+    require_type("imag", is_complex, self)
+    return self.imag.copy()
+
+
+@denotes(
+    "aten.conj.default",
+    "aten._conj.default",
+    "aten.conj_physical.default",
+    "aten._conj_physical.default",
+)
+def conj(self: Array) -> Array:
+    """The complex conjugate; a real number itself."""
+    return np.conjugate(self) if is_complex(self.dtype) else self.copy()
+
+
+@denotes("aten.resolve_conj.default", "aten.resolve_neg.default")
+def resolve(self: Array) -> Array:
+    """The operand itself: conjugation and negation that torch puts off are done here at once."""
+    return self.copy()
+
+
+@denotes("aten.angle.default")
+def angle(self: Array) -> Array:
+    """The argument in [−π, π]; of a real number 0 or π, NaN for NaN."""
+    if is_complex(self.dtype):
+        return pointwise(lambda z: np.arctan2(z.imag, z.real), self, result=real_of(self.dtype))
+    return _floating(lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0.0)), self)
+
+
+@denotes("aten.complex.default")
+def complex(real: Array, imag: Array) -> Array:
+    """``real + i · imag``; both of one real type, float32 or float64."""
+    if real.dtype != imag.dtype or real.dtype not in (np.float32, np.float64):
+        raise InvalidIRError(
+            f"complex takes two float32 or two float64 tensors, not {real.dtype} and {imag.dtype}"
+        )
+    result = np.dtype("complex64" if real.dtype == np.float32 else "complex128")
+    return pointwise(_joined, real, imag, result=result)
+
+
+@denotes("aten.polar.default")
+def polar(abs: Array, angle: Array) -> Array:
+    """``abs · (cos angle + i · sin angle)``; both of one real type."""
+    require_type("polar", is_real_number, abs, angle)
+    result = np.dtype("complex64" if abs.dtype == np.float32 else "complex128")
+    return pointwise(lambda r, t: _joined(r * np.cos(t), r * np.sin(t)), abs, angle, result=result)
+
+
+def _joined(real: Array, imag: Array) -> Array:
+    values = np.empty(real.shape, np.complex128)
+    values.real, values.imag = real, imag
+    return values
+
+
+@denotes("aten.view_as_real.default")
+def view_as_real(self: Array) -> Array:
+    """Shape ``[…, 2]``: the real and the imaginary part side by side."""
+    require_type("view_as_real", is_complex, self)
+    return np.stack([self.real, self.imag], axis=-1)
+
+
+@denotes("aten.view_as_complex.default")
+def view_as_complex(self: Array) -> Array:
+    """Complex numbers of the pairs along the last dimension, whose size is 2."""
+    if self.ndim == 0 or self.shape[-1] != 2:
+        raise InvalidIRError(
+            f"view_as_complex takes a last dimension of size 2, not shape {list(self.shape)}"
+        )
+    result = np.dtype("complex64" if self.dtype == np.float32 else "complex128")
+    return rounded(_joined(self[..., 0], self[..., 1]), result)

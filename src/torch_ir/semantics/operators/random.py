@@ -1,0 +1,189 @@
+"""Random tensors: what distribution they have, from draws that depend on seed and node alone.
+
+The draws are not torch's (:mod:`torch_ir.semantics.draws`): a denotation gives other samples of
+the same distribution. Source: the operator's page in torch's documentation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_to
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_complex, is_float, real_of, rounded
+from torch_ir.semantics.pointwise import is_inexact, number_as, pointwise, require_type
+from torch_ir.semantics.registry import denotes
+
+DType = np.dtype[Any]
+
+
+@denotes("aten.rand.default", "aten.rand.generator", draws=True)
+def rand(size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Array:
+    """Uniform in [0, 1); of a complex type in both parts."""
+    return _uniform(_shape(size), dtype or DEFAULT_FLOAT, draws)
+
+
+@denotes("aten.rand_like.default", draws=True)
+def rand_like(self: Array, draws: Draws, dtype: DType | None = None) -> Array:
+    """Uniform in [0, 1), in the shape of ``self``."""
+    return _uniform(self.shape, dtype or self.dtype, draws)
+
+
+def _uniform(shape: Sequence[int], dtype: DType, draws: Draws) -> Array:
+    _require_inexact("rand", dtype)
+    if not is_complex(dtype):
+        return draws.uniform(shape, dtype)
+    return draws.uniform([*shape, 2], real_of(dtype)).view(dtype)[..., 0]
+
+
+@denotes("aten.randn.default", "aten.randn.generator", draws=True)
+def randn(size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Array:
+    """Normal with mean 0 and variance 1; the parts of a complex number have variance ½ each."""
+    return _normal(_shape(size), dtype or DEFAULT_FLOAT, draws)
+
+
+@denotes("aten.randn_like.default", draws=True)
+def randn_like(self: Array, draws: Draws, dtype: DType | None = None) -> Array:
+    """Normal with mean 0 and variance 1, in the shape of ``self``; as :func:`randn`."""
+    return _normal(self.shape, dtype or self.dtype, draws)
+
+
+def _normal(shape: Sequence[int], dtype: DType, draws: Draws) -> Array:
+    _require_inexact("randn", dtype)
+    if not is_complex(dtype):
+        return draws.normal(shape, dtype)
+    parts = draws.normal([*shape, 2], np.dtype("float64")) * math.sqrt(0.5)
+    return rounded(parts.view(np.complex128)[..., 0], dtype)
+
+
+@denotes("aten.normal_functional.default", draws=True)
+def normal(self: Array, draws: Draws, mean: float = 0.0, std: float = 1.0) -> Array:
+    """Normal with that mean and standard deviation (0 or more), in the shape of ``self``."""
+    require_type("normal", is_float, self)
+    if not std >= 0:
+        raise InvalidIRError(f"no normal distribution has the standard deviation {std}")
+    return rounded(mean + std * draws.normal(self.shape, np.dtype("float64")), self.dtype)
+
+
+@denotes("aten.uniform.default", draws=True)
+def uniform(self: Array, draws: Draws, **bounds: float) -> Array:
+    """Uniform in [from, to), or (from, to] where rounding leads there, in the shape of ``self``.
+
+    ``from`` is 0 and ``to`` is 1 if not given.
+    """
+    require_type("uniform", is_float, self)
+    low, high = bounds.get("from", 0.0), bounds.get("to", 1.0)
+    if not low <= high:
+        raise InvalidIRError(f"there is nothing between {low} and {high}")
+    drawn = draws.uniform(self.shape, np.dtype("float64"))
+    return rounded(low + (high - low) * drawn, self.dtype)
+
+
+@denotes("aten.randint.low", "aten.randint.low_generator", draws=True)
+def randint_low(
+    low: int, high: int, size: Sequence[int], draws: Draws, dtype: DType | None = None
+) -> Array:
+    """Integers from ``low`` below ``high``, each as likely, in the type (int64) that is given."""
+    return _integers(low, high, _shape(size), dtype or np.dtype("int64"), draws)
+
+
+@denotes("aten.randint.default", "aten.randint.generator", draws=True)
+def randint(high: int, size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Array:
+    """Integers from 0 below ``high``; as :func:`randint_low`."""
+    return _integers(0, high, _shape(size), dtype or np.dtype("int64"), draws)
+
+
+@denotes("aten.randint_like.default", draws=True)
+def randint_like(self: Array, high: int, draws: Draws, dtype: DType | None = None) -> Array:
+    """Integers from 0 below ``high``, in the shape and type of ``self``."""
+    return _integers(0, high, self.shape, dtype or self.dtype, draws)
+
+
+@denotes("aten.randint_like.low_dtype", draws=True)
+def randint_like_low(
+    self: Array, low: int, high: int, draws: Draws, dtype: DType | None = None
+) -> Array:
+    """Integers from ``low`` below ``high``, in the shape and type of ``self``."""
+    return _integers(low, high, self.shape, dtype or self.dtype, draws)
+
+
+def _integers(low: int, high: int, shape: Sequence[int], dtype: DType, draws: Draws) -> Array:
+    if not low < high:
+        raise InvalidIRError(f"there is no integer from {low} below {high}")
+    for bound in (low, high - 1):
+        number_as(bound, dtype)  # refuses what the type cannot hold
+    return rounded(draws.integers(low, high, shape), dtype)
+
+
+@denotes("aten.randperm.default", "aten.randperm.generator", draws=True)
+def randperm(n: int, draws: Draws, dtype: DType | None = None) -> Array:
+    """The numbers ``0 … n − 1`` in random order, as int64 if no type is given."""
+    if n < 0:
+        raise InvalidIRError(f"there are no {n} numbers to permute")
+    return rounded(draws.permutation(n), dtype or np.dtype("int64"))
+
+
+@denotes("aten.bernoulli.default", draws=True)
+def bernoulli(self: Array, draws: Draws) -> Array:
+    """1 with the probability that stands in ``self``, else 0."""
+    require_type("bernoulli", is_float, self)
+    return _trials(self, self, draws)
+
+
+@denotes("aten.bernoulli.p", draws=True)
+def bernoulli_p(self: Array, p: float, draws: Draws) -> Array:
+    """1 with probability ``p``, else 0, in the shape and type of ``self``."""
+    return _trials(np.full(self.shape, p), self, draws)
+
+
+@denotes("aten.bernoulli.Tensor", draws=True)
+def bernoulli_tensor(self: Array, p: Array, draws: Draws) -> Array:
+    """1 with the probability in ``p``, broadcast, else 0, in the type of ``self``."""
+    return _trials(broadcast_to(p, self.shape), self, draws)
+
+
+def _trials(probability: Array, like: Array, draws: Draws) -> Array:
+    if not ((probability >= 0) & (probability <= 1)).all():
+        raise InvalidIRError("a probability is not between 0 and 1")
+    return rounded(draws.bernoulli(probability), like.dtype)
+
+
+@denotes("aten.native_dropout.default", draws=True)
+def native_dropout(
+    input: Array, p: float, train: bool | None, draws: Draws
+) -> tuple[Array, Array]:
+    """``input · mask / (1 − p)`` and the mask, true with probability ``1 − p``.
+
+    For ``p = 1`` all zeros. Without training (``train`` false; None trains) the input itself and
+    a mask that is all true.
+    """
+    if train is False:
+        return input.copy(), np.ones(input.shape, bool)
+    require_type("dropout", is_inexact, input)
+    if not 0 <= p <= 1:
+        raise InvalidIRError(f"{p} is no probability")
+    mask = draws.bernoulli(np.full(input.shape, 1 - p))
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return pointwise(lambda x, kept: x * kept * scale, input, mask, dtype=input.dtype), mask
+
+
+@denotes("aten.dropout.default", draws=True)
+def dropout(input: Array, p: float, train: bool, draws: Draws) -> Array:
+    """``input · mask / (1 − p)`` in training, else the input; as :func:`native_dropout`."""
+    return native_dropout(input, p, train, draws)[0]
+
+
+def _shape(size: Sequence[int]) -> tuple[int, ...]:
+    if any(length < 0 for length in size):
+        raise InvalidIRError(f"no tensor has the shape {list(size)}")
+    return tuple(size)
+
+
+def _require_inexact(name: str, dtype: DType) -> None:
+    if not is_inexact(dtype):
+        raise InvalidIRError(f"{name} does not exist on {dtype}")

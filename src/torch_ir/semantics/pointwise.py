@@ -1,0 +1,138 @@
+"""Functions of single elements, made functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.broadcast import broadcast_all
+from torch_ir.semantics.dtypes import (
+    DEFAULT_FLOAT,
+    Array,
+    Operand,
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+    result_dtype,
+    rounded,
+    working,
+)
+
+ElementFunction: TypeAlias = (
+    Callable[[Array], Any] | Callable[[Array, Array], Any] | Callable[[Array, Array, Array], Any]
+)
+
+
+def pointwise(
+    function: ElementFunction,
+    *operands: Operand,
+    dtype: np.dtype[Any] | None = None,
+    result: np.dtype[Any] | None = None,
+) -> Array:
+    """``result[i] = round(function(first[i], second[i], …))``, the operands broadcast together.
+
+    Args:
+        function: Takes arrays of one shape in working precision, and gives one.
+        *operands: Tensors and numbers; each takes the type ``dtype`` first.
+        dtype: The type to which the operands are promoted; their common one if None.
+        result: The type of the result; ``dtype`` if None.
+    """
+    dtype = dtype or result_dtype(*operands)
+    taken = [operand_in(operand, dtype, operands) for operand in operands]
+    with np.errstate(all="ignore"):  # NaN, inf and wrapping are the meaning, not faults
+        return rounded(cast(Any, function)(*broadcast_all(*taken)), result or dtype)
+
+
+def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, ...]) -> Array:
+    """An operand as it takes part in an operation of that type, in working precision.
+
+    It is rounded to the type. What is a number, or a tensor without dimensions beside one that
+    has some, keeps float32's precision in operations on float16 and bfloat16.
+    """
+    is_light = not isinstance(operand, np.ndarray) or operand.ndim == 0
+    among_heavy = any(isinstance(other, np.ndarray) and other.ndim for other in operands)
+    half = is_float(dtype) and dtype.itemsize == 2
+    number = not isinstance(operand, np.ndarray)
+    finest = DEFAULT_FLOAT if half and is_light and (among_heavy or number) else dtype
+    return rounded(operand, finest).astype(working(dtype))
+
+
+def floating(*operands: Operand) -> np.dtype[Any]:
+    """The common type, or float32 in place of one of integers or booleans."""
+    dtype = result_dtype(*operands)
+    return dtype if is_float(dtype) or is_complex(dtype) else DEFAULT_FLOAT
+
+
+def whole(tensor: Array) -> bool:
+    """Whether it holds integers or booleans."""
+    return is_integer(tensor.dtype) or is_bool(tensor.dtype)
+
+
+def number_as(number: complex, dtype: np.dtype[Any]) -> Array:
+    """A number as a tensor of a type, without dimensions.
+
+    A fraction is cut off towards zero for integers. For unsigned integers a negative number whose
+    absolute value fits wraps.
+
+    Raises:
+        InvalidIRError: The type cannot hold it: it is too large, NaN or infinite for integers, or
+            complex for real types.
+    """
+    fits = True
+    if not is_complex(dtype) and isinstance(number, complex):
+        fits, number = number.imag == 0 and not is_bool(dtype), number.real
+    if is_integer(dtype):
+        fits = fits and number == number and abs(number) != np.inf
+        if fits:
+            number = int(number.real)
+            info = np.iinfo(dtype)
+            fits = (-info.max if dtype.kind == "u" else info.min) <= number <= info.max
+            number = number % 2**64 if dtype.kind == "u" else number
+    elif is_float(dtype) or is_complex(dtype):
+        fits = fits and (not np.isfinite(number) or abs(complex(number)) <= _largest(dtype))
+    if not fits:
+        raise InvalidIRError(f"{dtype} does not hold the number {number}")
+    if is_bool(dtype):
+        return np.asarray(bool(number))
+    return rounded(np.asarray(number), dtype)
+
+
+def _largest(dtype: np.dtype[Any]) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype if is_float(dtype) else working(dtype)).max)
+
+
+def require_type(name: str, accepted: Callable[[np.dtype[Any]], bool], *tensors: Operand) -> None:
+    """Refuse tensors of types on which an operator does not exist.
+
+    Raises:
+        InvalidIRError: A tensor's type is not accepted.
+    """
+    for tensor in tensors:
+        if isinstance(tensor, np.ndarray) and not accepted(tensor.dtype):
+            raise InvalidIRError(f"{name} does not exist on {tensor.dtype}")
+
+
+def is_real(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds real numbers: not complex ones."""
+    return not is_complex(dtype)
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds numbers: not booleans."""
+    return not is_bool(dtype)
+
+
+def is_real_number(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds real numbers, and no booleans."""
+    return is_integer(dtype) or is_float(dtype)
+
+
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    """Whether it holds floating-point numbers, real or complex."""
+    return is_float(dtype) or is_complex(dtype)
