@@ -200,10 +200,9 @@ def test_an_exported_program_needs_trust(tmp_path):
     program = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),))
     torch.export.save(program, tmp_path / "m.pt2")
     assert refused(tmp_path / "m.pt2") == (
-        "m.pt2 was not loaded: torch's loader of exported programs may unpickle, which executes "
-        "what the file says\n"
-        "If you trust where it comes from, give trust=True (--trust); or give its weights as "
-        "safetensors."
+        "m.pt2 was not opened: torch.export.load may unpickle its contents, which can run any "
+        "code\n"
+        "If you trust the file, pass trust=True (--trust on the command line)."
     )
 
 

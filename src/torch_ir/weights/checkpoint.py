@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import SerializationError, WeightLoadError
+from torch_ir.errors import ExportError, SerializationError, WeightLoadError
 from torch_ir.torch_api import constant_tensor
 
 
@@ -106,21 +106,12 @@ def read_exported_program(file: Path, *, trust: bool) -> dict[str, torch.Tensor]
     Raises:
         WeightLoadError: ``trust`` is False, or torch cannot load the file.
     """
-    if not trust:
-        raise WeightLoadError(
-            f"{file} was not loaded: torch's loader of exported programs may unpickle, "
-            "which executes what the file says",
-            remedy="If you trust where it comes from, give trust=True (--trust); "
-            "or give its weights as safetensors.",
-        )
+    from torch_ir.frontend import load_exported_program
+
     try:
-        program = torch.export.load(file)
-    except Exception as error:  # torch's loader raises anything for a damaged file
-        raise WeightLoadError(
-            f"torch cannot load the exported program {file}",
-            picture=_reason(error),
-            remedy="Save it again with this version of torch.",
-        ) from error
+        program = load_exported_program(file, trust=trust)
+    except ExportError as error:
+        raise WeightLoadError(error.message, remedy=error.remedy) from error.__cause__
     constants = {
         key: value for key, value in program.constants.items() if isinstance(value, torch.Tensor)
     }
