@@ -1,0 +1,63 @@
+"""A Python number as an element of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, rounded
+
+
+def element(value: complex, dtype: np.dtype[Any]) -> Array:
+    """The number as an array without dimensions, of this type.
+
+    In an integer a fraction loses what stands after the point; a negative integer becomes an
+    unsigned one by wrapping. In a boolean it is whether the number is not 0.
+
+    Raises:
+        InvalidIRError: It is finite and too large for the type, not finite in an integer, or not
+            real in a real type.
+
+    Example:
+        >>> element(2.7, np.dtype("int32")), element(-1, np.dtype("uint8"))
+        (array(2, dtype=int32), array(255, dtype=uint8))
+    """
+    if is_bool(dtype):
+        return np.asarray(bool(value))
+    if is_complex(dtype):
+        for part in (value.real, value.imag):
+            _require_range(part, part_dtype(dtype), value)
+        return rounded(value, dtype)
+    if isinstance(value, complex):
+        if value.imag:
+            raise InvalidIRError(f"{value} is no {dtype}")
+        value = value.real
+    _require_range(value, dtype, value)
+    if is_float(dtype):
+        return rounded(float(value), dtype)
+    return np.asarray(int(value) % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
+
+
+def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a complex type's parts; of others, itself.
+
+    Example:
+        >>> part_dtype(np.dtype("complex64"))
+        dtype('float32')
+    """
+    return np.dtype(f"float{4 * dtype.itemsize}") if is_complex(dtype) else dtype
+
+
+def _require_range(value: float, dtype: np.dtype[Any], given: complex) -> None:
+    """Require that a real number is within a type's range."""
+    if is_float(dtype):
+        fits = not np.isfinite(value) or abs(value) <= float(ml_dtypes.finfo(dtype).max)
+    else:
+        info = np.iinfo(dtype)
+        wraps = dtype.kind == "u" and isinstance(value, int)
+        fits = (-info.max if wraps else info.min) <= value <= info.max
+    if not fits:
+        raise InvalidIRError(f"{given} is no {dtype}")

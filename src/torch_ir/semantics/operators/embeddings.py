@@ -1,0 +1,188 @@
+"""Rows of a table looked up by number.
+
+Source: torch.nn.functional.embedding, embedding_bag and one_hot in torch's documentation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.operators.indexing import in_range
+from torch_ir.semantics.registry import denotes
+
+
+@denotes("aten.embedding.default")
+def embedding(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    """``result[i, …] = weight[indices[i, …]]``: [n, d], [*] → [*, d].
+
+    What is about gradients changes nothing here.
+
+    Raises:
+        InvalidIRError: An index is out of range (negative ones are), or the table is no matrix.
+    """
+    return weight[in_range(indices, _rows(weight))]
+
+
+def _rows(weight: Array) -> int:
+    if weight.ndim != 2:
+        raise InvalidIRError(f"a table of shape {list(weight.shape)} is no matrix")
+    return weight.shape[0]
+
+
+@denotes("aten.embedding_dense_backward.default")
+def embedding_dense_backward(
+    grad_output: Array,
+    indices: Array,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Array:
+    """The gradient of a table: ``result[k] = Σ grad_output[i]`` over i with ``indices[i] = k``.
+
+    Row ``padding_idx`` stays 0. With ``scale_grad_by_freq`` each row is divided by how many
+    indices mean it. Shape [num_weights, d].
+
+    Raises:
+        InvalidIRError: An index is out of range.
+    """
+    width = grad_output.shape[-1]
+    places = in_range(indices, num_weights).reshape(-1)
+    gradients = grad_output.reshape(places.size, width).astype(working(grad_output.dtype))
+    kept = places != padding_idx
+    result = np.zeros((num_weights, width), gradients.dtype)
+    np.add.at(result, places[kept], gradients[kept])
+    if scale_grad_by_freq:
+        counts = np.bincount(places, minlength=num_weights)
+        result /= np.maximum(counts, 1)[:, None]
+    return rounded(result, grad_output.dtype)
+
+
+@denotes("aten.one_hot.default")
+def one_hot(self: Array, num_classes: int = -1) -> Array:
+    """``result[…, c] = 1 where self[…] = c, else 0``: int64 of shape [*, num_classes].
+
+    Without a number of classes, the largest element and one.
+
+    Raises:
+        InvalidIRError: An element is negative or no class, or the operand is not int64.
+    """
+    if self.dtype != np.int64 or (num_classes < 0 and not self.size):
+        raise InvalidIRError(f"{self.dtype} {list(self.shape)} does not number classes")
+    count = num_classes if num_classes >= 0 else int(self.max()) + 1
+    classes = in_range(self, count)
+    return (classes[..., None] == np.arange(count)).astype("int64")
+
+
+# -- bags -----------------------------------------------------------------------------------------
+
+SUM, MEAN, MAX = 0, 1, 2
+"""What is made of a bag's rows, as torch numbers it."""
+
+
+@denotes("aten._embedding_bag.default")
+def embedding_bag(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Array, Array, Array, Array]:
+    """The sum (mode 0), mean (1) or largest (2) of each bag's rows.
+
+    Bag b holds the rows ``indices[offsets[b] : offsets[b + 1]]``, the last one those to the end;
+    with ``include_last_offset`` the last offset is that end. Indices equal to ``padding_idx`` are
+    left out. With weights for each index, rows are multiplied by them (mode 0 only). An empty bag
+    gives zeros.
+
+    Returns:
+        The result [bags, d], and three tensors that torch's gradient wants: the bag of each index
+        (empty for plain sums), each bag's size (0 for sums), and for mode 2 the row that each
+        number came from, else the sizes again. These are int32 where indices and offsets both
+        are, else int64.
+
+    Raises:
+        InvalidIRError: An index or offset is out of range, the first offset is not 0, or weights
+            are given for another mode.
+    """
+    rows = in_range(indices.reshape(-1), _rows(weight))
+    starts, ends = _bounds(rows.size, indices, offsets, include_last_offset)
+    wide = weight.astype(working(weight.dtype))
+    if per_sample_weights is not None and mode != SUM:
+        raise InvalidIRError("weights for each index are for sums only")
+    shape = (len(starts), weight.shape[1])
+    result, sources = np.zeros(shape, wide.dtype), np.zeros(shape, "int64")
+    owners, sizes = np.zeros(rows.size, "int64"), np.zeros(len(starts), "int64")
+    for bag, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        owners[start:end] = bag
+        kept = np.arange(start, end)[rows[start:end] != padding_idx]
+        if not kept.size:
+            continue
+        sizes[bag] = kept.size if mode != SUM else 0
+        held = wide[rows[kept]]
+        if mode == MAX:
+            first = np.argmax(held, axis=0)
+            sources[bag] = rows[kept][first]
+            result[bag] = np.take_along_axis(held, first[None], 0)[0]
+        else:
+            if per_sample_weights is not None:
+                held = held * per_sample_weights[kept].astype(wide.dtype)[:, None]
+            result[bag] = held.sum(axis=0) / (kept.size if mode == MEAN else 1)
+    if mode == SUM and padding_idx < 0 and weight.dtype != np.float64:
+        owners = owners[:0]
+    both = indices.dtype == offsets.dtype == np.int32
+    kept_for_gradient = (owners, sizes, sources if mode == MAX else sizes)
+    dtype = np.dtype("int32" if both else "int64")
+    found, counts, last = (rounded(value, dtype) for value in kept_for_gradient)
+    return rounded(result, weight.dtype), found, counts, last
+
+
+@denotes("aten._embedding_bag_forward_only.default")
+def embedding_bag_forward_only(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Array, Array, Array, Array]:
+    """``_embedding_bag``, but of sums a size for each offset, also for the last that is an end."""
+    results = embedding_bag(
+        weight,
+        indices,
+        offsets,
+        mode=mode,
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+        padding_idx=padding_idx,
+    )
+    if mode != SUM:
+        return results
+    sizes = np.zeros(offsets.shape, results[2].dtype)
+    return results[0], results[1], sizes, sizes
+
+
+def _bounds(
+    count: int, indices: Array, offsets: Array, include_last_offset: bool
+) -> tuple[list[int], list[int]]:
+    """Where each bag starts and ends among the indices."""
+    marks: list[int] = offsets.tolist()
+    rising = marks == sorted(marks)
+    if (marks and (marks[0] != 0 or marks[-1] > count)) or not rising:
+        raise InvalidIRError(f"offsets {marks} are not for {count} indices")
+    ends = marks[1:] if include_last_offset else [*marks[1:], count]
+    return (marks[:-1] if include_last_offset else marks), ends if marks else []

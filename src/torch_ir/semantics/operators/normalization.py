@@ -1,0 +1,434 @@
+"""Normalisation by mean and variance: of layers, groups, batches, and by the root mean square.
+
+All are ``(x − mean) · rstd · weight + bias`` with ``rstd = 1 / √(variance + eps)``, the variance
+being ``Σ (x − mean)² / n``; they differ in what mean and variance are taken over, and in which
+dimension weight and bias stand for. The formula is computed in working precision and each result
+rounded once: the outputs are not computed from the rounded statistics.
+
+Statistics have the operand's dtype; where that is float16 or bfloat16 and parameters are float32,
+float32.
+
+Source: torch.nn.LayerNorm, GroupNorm, BatchNorm2d, InstanceNorm2d and RMSNorm in torch's
+documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.operators.reductions import wide_mean
+from torch_ir.semantics.operators.statistics import wide_variance
+from torch_ir.semantics.registry import denotes
+
+
+def _require_floating(values: Array) -> None:
+    if not is_float(values.dtype):
+        raise InvalidIRError(f"only floating tensors are normalised, not {values.dtype}")
+
+
+def _statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
+    """float32 where parameters are and the operand is narrower; else the operand's.
+
+    Raises:
+        InvalidIRError: A parameter has another type than these.
+    """
+    mixed = False
+    for given in parameters:
+        if given is not None and given.dtype != input.dtype:
+            if given.dtype != np.float32 or input.dtype.itemsize != 2:
+                raise InvalidIRError(f"{input.dtype} is not normalised with {given.dtype}")
+            mixed = True
+    return np.dtype("float32") if mixed else input.dtype
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(working(values.dtype))
+
+
+def _moments(wide: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array]:
+    """Mean and 1 / √(variance + eps) over axes, which stay with size 1."""
+    with np.errstate(all="ignore"):
+        return wide_mean(wide, axes), 1 / np.sqrt(wide_variance(wide, axes, 0) + eps)
+
+
+def _scaled(wide: Array, weight: Array | None, bias: Array | None, shape: Sequence[int]) -> Array:
+    """``wide · weight + bias``, either left out where absent."""
+    with np.errstate(all="ignore"):
+        if weight is not None:
+            wide = wide * _wide(weight).reshape(shape)
+        return wide if bias is None else wide + _wide(bias).reshape(shape)
+
+
+def trailing(input: Array, normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    """The last axes, that have such sizes.
+
+    Raises:
+        InvalidIRError: There are none, or they have other sizes.
+    """
+    shape = tuple(normalized_shape)
+    if not shape or input.shape[-len(shape) :] != shape:
+        raise InvalidIRError(f"shape {list(input.shape)} does not end with {list(shape)}")
+    return tuple(range(input.ndim - len(shape), input.ndim))
+
+
+@denotes("aten.native_layer_norm.default")
+def native_layer_norm(
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Normalised over the last dimensions, of ``normalized_shape``; weight and bias have it too.
+
+    Returns:
+        The result, the mean and rstd; these with size 1 in the dimensions reduced.
+
+    Raises:
+        InvalidIRError: The last sizes are not those, weight or bias has another shape, or the
+            operand is not floating.
+    """
+    _require_floating(input)
+    axes = trailing(input, normalized_shape)
+    for given in (weight, bias):
+        if given is not None and given.shape != tuple(normalized_shape):
+            raise InvalidIRError(f"a parameter has {list(given.shape)}, not {normalized_shape}")
+    dtype = _statistics_dtype(input, weight, bias)
+    wide = _wide(input)
+    mean, rstd = _moments(wide, axes, eps)
+    with np.errstate(all="ignore"):
+        normal = (wide - mean) * rstd
+    result = _scaled(normal, weight, bias, normalized_shape)
+    if not prod(normalized_shape):
+        mean = np.zeros_like(mean)
+    return rounded(result, input.dtype), rounded(mean, dtype), rounded(rstd, dtype)
+
+
+@denotes("aten.layer_norm.default")
+def layer_norm(
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Array:
+    """The result of ``native_layer_norm`` alone."""
+    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def _channels(values: Array | None, count: int) -> None:
+    if values is not None and values.shape != (count,):
+        raise InvalidIRError(f"a parameter has {list(values.shape)}, not [{count}]")
+
+
+@denotes("aten.native_group_norm.default")
+def native_group_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    N: int,  # noqa: N803  the schema's name
+    C: int,  # noqa: N803  the schema's name
+    HxW: int,  # noqa: N803  the schema's name
+    group: int,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Normalised over each of ``group`` groups of channels of each sample.
+
+    The operand has N · C · HxW elements, [N, C, …]; weight and bias have one number a channel.
+
+    Returns:
+        The result, the mean and rstd; these of shape [N, group].
+
+    Raises:
+        InvalidIRError: The channels do not make whole groups, the sizes are not the operand's,
+            weight or bias is not one number a channel, or the operand is not floating.
+    """
+    _require_floating(input)
+    if group < 1 or C % group or N * C * HxW != input.size:
+        raise InvalidIRError(
+            f"shape {list(input.shape)} has no {group} groups of {C} channels in {N} samples"
+        )
+    _channels(weight, C)
+    _channels(bias, C)
+    dtype = _statistics_dtype(input, weight, bias)
+    parts = _wide(input).reshape(N, group, C // group * HxW)
+    mean, rstd = _moments(parts, (2,), eps)
+    with np.errstate(all="ignore"):
+        normal = ((parts - mean) * rstd).reshape(N, C, HxW)
+    result = _scaled(normal, weight, bias, [C, 1]).reshape(input.shape)
+    mean, rstd = (rounded(value.reshape(N, group), dtype) for value in (mean, rstd))
+    return rounded(result, input.dtype), mean, rstd
+
+
+@denotes("aten.group_norm.default")
+def group_norm(
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Array:
+    """The result of ``native_group_norm`` alone, for an operand [N, C, …]."""
+    if input.ndim < 2:
+        raise InvalidIRError(f"shape {list(input.shape)} has no channels")
+    samples, channels, *rest = input.shape
+    sizes = (samples, channels, prod(rest))
+    return native_group_norm(input, weight, bias, *sizes, num_groups, eps)[0]
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+def _over_batch(input: Array) -> tuple[tuple[int, ...], list[int]]:
+    """The axes of a channel's elements, and the shape that puts one number at each channel."""
+    _require_floating(input)
+    if input.ndim < 2:
+        raise InvalidIRError(f"shape {list(input.shape)} has no channels")
+    axes = (0, *range(2, input.ndim))
+    return axes, [input.shape[1]] + [1] * (input.ndim - 2)
+
+
+def _with_running(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Normalised by given statistics; what would be the batch's are empty."""
+    _, shape = _over_batch(input)
+    for given in (weight, bias, running_mean, running_var):
+        _channels(given, input.shape[1])
+    dtype = _statistics_dtype(input, weight, bias, running_mean, running_var)
+    with np.errstate(all="ignore"):
+        rstd = 1 / np.sqrt(_wide(running_var) + eps)
+        normal = (_wide(input) - _wide(running_mean).reshape(shape)) * rstd.reshape(shape)
+    result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
+    return result, np.empty(0, dtype), np.empty(0, dtype)
+
+
+def _with_batch(
+    input: Array, weight: Array | None, bias: Array | None, eps: float, *running: Array
+) -> tuple[Array, Array, Array]:
+    """Normalised by the batch's own statistics, which are the other results."""
+    axes, shape = _over_batch(input)
+    if not input.size:
+        raise InvalidIRError("a batch without elements has no statistics")
+    for given in (weight, bias, *running):
+        _channels(given, input.shape[1])
+    dtype = _statistics_dtype(input, weight, bias, *running)
+    wide = _wide(input)
+    mean, rstd = _moments(wide, axes, eps)
+    with np.errstate(all="ignore"):
+        normal = (wide - mean) * rstd
+    result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
+    return result, rounded(mean.reshape(-1), dtype), rounded(rstd.reshape(-1), dtype)
+
+
+@denotes("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_no_training(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Each channel (dimension 1) normalised by its running mean and variance.
+
+    Weight, bias and both statistics have one number a channel; ``momentum`` does not matter.
+
+    Returns:
+        The result, and two tensors of shape [0].
+    """
+    return _with_running(input, weight, bias, running_mean, running_var, eps)
+
+
+@denotes("aten._native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Each channel (dimension 1) normalised by its mean and variance in this batch.
+
+    Returns:
+        The result, the channels' means and their rstd.
+
+    Raises:
+        InvalidIRError: There is no element, or ``training`` is not set: nothing would remain to
+            normalise by.
+    """
+    if not training:
+        raise InvalidIRError("without running statistics a batch is normalised in training only")
+    return _with_batch(input, weight, bias, eps)
+
+
+@denotes("aten._native_batch_norm_legit.default")
+def batch_norm_legit(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """By the batch's statistics in training, else by the running ones.
+
+    Returns:
+        The result, mean and rstd, as ``no_stats`` or ``_no_training``. What torch writes into the
+        running statistics is what ``_native_batch_norm_legit_functional`` returns last.
+    """
+    if training:
+        return _with_batch(input, weight, bias, eps, running_mean, running_var)
+    return _with_running(input, weight, bias, running_mean, running_var, eps)
+
+
+@denotes("aten._native_batch_norm_legit_functional.default")
+def batch_norm_functional(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """By the batch's statistics in training, else by the running ones.
+
+    Returns:
+        The result, mean and rstd, and the running statistics as they are afterwards: in training
+        ``(1 − momentum) · running + momentum · batch's``, the variance there being that divided
+        by n − 1 (of one element: NaN).
+    """
+    results = batch_norm_legit(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    if not training:
+        return *results, running_mean, running_var
+    axes, _ = _over_batch(input)
+    wide = _wide(input)
+    mean, variance = wide_mean(wide, axes, False), wide_variance(wide, axes, 1, False)
+    return (
+        *results,
+        _moved(running_mean, mean, momentum),
+        _moved(running_var, variance, momentum),
+    )
+
+
+def _moved(running: Array, batch: Array, momentum: float) -> Array:
+    """The running statistics after a batch."""
+    with np.errstate(all="ignore"):
+        return rounded((1 - momentum) * _wide(running) + momentum * batch, running.dtype)
+
+
+@denotes("aten.native_batch_norm.default")
+def native_batch_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """As ``_native_batch_norm_legit``, or its ``no_stats`` where there are no running ones."""
+    if running_mean is None or running_var is None:
+        return batch_norm_no_stats(input, weight, bias, training, momentum, eps)
+    return batch_norm_legit(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+
+
+@denotes("aten.batch_norm.default")
+def batch_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Array:
+    """The result of ``native_batch_norm`` alone."""
+    return native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )[0]
+
+
+@denotes("aten.instance_norm.default")
+def instance_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Array:
+    """Each channel of each sample normalised by itself, or by running statistics."""
+    if not use_input_stats:
+        return native_batch_norm(
+            input, weight, bias, running_mean, running_var, False, momentum, eps
+        )[0]
+    if input.ndim < 3 or prod(input.shape[2:]) <= 1:
+        raise InvalidIRError(f"shape {list(input.shape)} has less than two elements to a channel")
+    return group_norm(input, input.shape[1], weight, bias, eps)
+
+
+# -- root mean square -----------------------------------------------------------------------------
+
+
+@denotes("aten._fused_rms_norm.default")
+def fused_rms_norm(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None, eps: float | None
+) -> tuple[Array, Array]:
+    """``x / √(Σ x² / n + eps) · weight`` over the last dimensions, of ``normalized_shape``.
+
+    Without ``eps``, that is the epsilon of the dtype computed in (float32 for float16 and
+    bfloat16).
+
+    Returns:
+        The result, and 1 / √(Σ x² / n + eps) in that dtype, with size 1 in those dimensions.
+    """
+    _require_floating(input)
+    axes = trailing(input, normalized_shape)
+    dtype = np.dtype("float64" if input.dtype == np.float64 else "float32")
+    wide = _wide(input)
+    added = float(np.finfo(dtype).eps) if eps is None else eps
+    with np.errstate(all="ignore"):
+        rrms = 1 / np.sqrt(wide_mean(wide**2, axes) + added)
+        result = _scaled(wide * rrms, weight, None, normalized_shape)
+    return rounded(result, input.dtype), rounded(rrms, dtype)
+
+
+@denotes("aten.rms_norm.default")
+def rms_norm(
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    eps: float | None = None,
+) -> Array:
+    """The result of ``_fused_rms_norm`` alone."""
+    return fused_rms_norm(input, normalized_shape, weight, eps)[0]

@@ -1,0 +1,112 @@
+"""What gradients pass back through layer and group normalisation.
+
+With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight (1 where absent):
+
+* of x: ``rstd · (gγ − Σ gγ / n − x̂ · Σ gγx̂ / n)``, the sums over the n elements that share a mean;
+* of the weight: ``Σ g · x̂``, of the bias: ``Σ g``, over all elements that share a weight.
+
+mean and rstd are taken as given. A result that ``output_mask`` does not ask for is None, and so is
+the gradient of a weight that is absent.
+
+Source: the derivative of the normalisations' definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.operators.normalization import trailing
+from torch_ir.semantics.operators.reductions import wide_mean
+from torch_ir.semantics.registry import denotes
+
+Gradients = tuple[Array | None, Array | None, Array | None]
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(working(values.dtype))
+
+
+def _through(scaled: Array, normal: Array, rstd: Array, axes: tuple[int, ...]) -> Array:
+    """The gradient of x, from gγ and x̂."""
+    with np.errstate(all="ignore"):
+        return rstd * (
+            scaled - wide_mean(scaled, axes) - normal * wide_mean(scaled * normal, axes)
+        )
+
+
+@denotes("aten.native_layer_norm_backward.default")
+def native_layer_norm_backward(
+    grad_out: Array,
+    input: Array,
+    normalized_shape: Sequence[int],
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    bias: Array | None,
+    output_mask: Sequence[bool],
+) -> Gradients:
+    """The gradients of operand, weight and bias of ``native_layer_norm``.
+
+    Shapes: those of the three. Dtypes: the operand's, and the parameters'.
+    """
+    axes = trailing(input, normalized_shape)
+    others = tuple(range(axes[0]))
+    gradient, spread = _wide(grad_out), _wide(rstd)
+    with np.errstate(all="ignore"):
+        normal = (_wide(input) - _wide(mean)) * spread
+        scaled = gradient if weight is None else gradient * _wide(weight)
+        of_weight = np.sum(gradient * normal, axis=others)
+    results: Gradients = (
+        rounded(_through(scaled, normal, spread, axes), input.dtype),
+        None if weight is None else rounded(of_weight, weight.dtype),
+        None if bias is None else rounded(np.sum(gradient, axis=others), bias.dtype),
+    )
+    return _masked(results, output_mask)
+
+
+@denotes("aten.native_group_norm_backward.default")
+def native_group_norm_backward(
+    grad_out: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    N: int,  # noqa: N803  the schema's name
+    C: int,  # noqa: N803  the schema's name
+    HxW: int,  # noqa: N803  the schema's name
+    group: int,
+    output_mask: Sequence[bool],
+) -> Gradients:
+    """The gradients of operand, weight and bias of ``native_group_norm``.
+
+    Shapes: the operand's, [C], [C]. Dtypes: the operand's, and the weight's for both parameters.
+    """
+    if group < 1 or C % group or N * C * HxW != input.size:
+        raise InvalidIRError(
+            f"shape {list(input.shape)} has no {group} groups of {C} channels in {N} samples"
+        )
+    shape = (N, group, C // group, HxW)
+    gradient, spread = _wide(grad_out).reshape(shape), _wide(rstd).reshape(N, group, 1, 1)
+    with np.errstate(all="ignore"):
+        normal = (_wide(input).reshape(shape) - _wide(mean).reshape(N, group, 1, 1)) * spread
+        scaled = gradient
+        if weight is not None:
+            scaled = gradient * _wide(weight).reshape(group, C // group, 1)
+        of_weight = np.sum(gradient * normal, axis=(0, 3)).reshape(C)
+    of_input = _through(scaled, normal, spread, (2, 3)).reshape(input.shape)
+    results: Gradients = (rounded(of_input, input.dtype), None, None)
+    if weight is not None:
+        of_bias = np.sum(gradient, axis=(0, 3)).reshape(C)
+        results = (results[0], rounded(of_weight, weight.dtype), rounded(of_bias, weight.dtype))
+    return _masked(results, output_mask)
+
+
+def _masked(results: Gradients, output_mask: Sequence[bool]) -> Gradients:
+    first, second, third = (
+        value if wanted else None for value, wanted in zip(results, output_mask, strict=True)
+    )
+    return first, second, third

@@ -1,0 +1,98 @@
+"""Running sums, products and extremes along a dimension.
+
+Source: torch.cumsum and the others in torch's documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import axis
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, rounded, working
+from torch_ir.semantics.registry import denotes
+
+
+def _scanned(scan: Any, self: Array, dim: int, dtype: np.dtype[Any] | None) -> Array:
+    """A running sum or product in working precision, each of its values rounded once."""
+    taken = dtype
+    if taken is None:
+        taken = np.dtype("int64") if self.dtype.kind in "biu" else self.dtype
+    if is_bool(taken):
+        raise InvalidIRError("booleans have no running sum or product")
+    place = axis(dim, self.ndim)
+    wide = rounded(self, taken).astype(working(taken))
+    if not self.ndim:
+        return rounded(wide, taken)
+    with np.errstate(all="ignore"):
+        return rounded(scan(wide, axis=place, dtype=wide.dtype), taken)
+
+
+@denotes("aten.cumsum.default")
+def cumsum(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Array:
+    """``result[…, i, …] = Σ self[…, j, …]`` for j ≤ i, each rounded once.
+
+    Dtype: the one asked for (elements are converted first), or int64 for integers and booleans,
+    or the operand's. Integers wrap.
+    """
+    return _scanned(np.cumsum, self, dim, dtype)
+
+
+@denotes("aten.cumprod.default")
+def cumprod(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Array:
+    """``result[…, i, …] = Π self[…, j, …]`` for j ≤ i; otherwise as ``cumsum``."""
+    return _scanned(np.cumprod, self, dim, dtype)
+
+
+@denotes("aten.logcumsumexp.default")
+def logcumsumexp(self: Array, dim: int) -> Array:
+    """``result[…, i, …] = log Σ exp(self[…, j, …])`` for j ≤ i, without overflow between."""
+    place = axis(dim, self.ndim)
+    if not (is_float(self.dtype) or is_complex(self.dtype)):
+        raise InvalidIRError(f"a running sum of exponentials of {self.dtype} is not defined")
+    result = np.moveaxis(np.atleast_1d(self), place, 0).astype(working(self.dtype))
+    for i in range(1, len(result)):
+        result[i] = _log_sum(result[i - 1], result[i])
+    return rounded(np.moveaxis(result, 0, place).reshape(self.shape), self.dtype)
+
+
+def _log_sum(first: Array, second: Array) -> Array:
+    """``log(exp(first) + exp(second))`` of numbers, the larger of which may be infinite."""
+    peak = np.maximum(np.real(first), np.real(second))
+    peak = np.where(np.isinf(peak), 0, peak)
+    with np.errstate(all="ignore"):
+        return np.log(np.exp(first - peak) + np.exp(second - peak)) + peak
+
+
+def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
+    """Running extremes and the last index where each is reached; NaN takes over and stays."""
+    if is_complex(self.dtype):
+        raise InvalidIRError(f"{self.dtype} has no order")
+    line = np.moveaxis(np.atleast_1d(self), axis(dim, self.ndim), 0)
+    values, places = line.copy(), np.zeros(line.shape, "int64")
+    for i in range(1, len(line)):
+        before, here = values[i - 1], line[i]
+        reached = (here >= before) if largest else (here <= before)
+        taken = (here != here) | (reached & (before == before))
+        values[i] = np.where(taken, here, before)
+        places[i] = np.where(taken, i, places[i - 1])
+    place = axis(dim, self.ndim)
+    values, places = np.moveaxis(values, 0, place), np.moveaxis(places, 0, place)
+    return values.reshape(self.shape), places.reshape(self.shape)
+
+
+@denotes("aten.cummax.default")
+def cummax(self: Array, dim: int) -> tuple[Array, Array]:
+    """The largest element up to each place, and the last index where it stands (int64).
+
+    From the first NaN on, the value is NaN, at the last NaN's index.
+    """
+    return _extremes(self, dim, largest=True)
+
+
+@denotes("aten.cummin.default")
+def cummin(self: Array, dim: int) -> tuple[Array, Array]:
+    """The smallest element up to each place, and its last index; see ``cummax``."""
+    return _extremes(self, dim, largest=False)

@@ -1,0 +1,105 @@
+"""Softmax along one dimension, and its logarithm.
+
+Source: torch.softmax and torch.log_softmax in torch's documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import axis
+from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.registry import denotes
+
+
+def _axes(dim: int, rank: int) -> tuple[int, ...]:
+    place = axis(dim, rank)
+    return (place,) if rank else ()
+
+
+def _below(wide: Array, axes: tuple[int, ...]) -> Array:
+    """Values less their line's largest: ``exp`` does not overflow, and inf − inf is NaN."""
+    with np.errstate(all="ignore"):
+        return wide - np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
+
+
+def wide_log_softmax(wide: Array, dim: int) -> Array:
+    """``x − log Σ exp(x)`` along a dimension, in working precision."""
+    axes = _axes(dim, wide.ndim)
+    below = _below(wide, axes)
+    with np.errstate(all="ignore"):
+        return below - np.log(np.sum(np.exp(below), axis=axes, keepdims=True))
+
+
+def wide_softmax(wide: Array, dim: int) -> Array:
+    """``exp(x) / Σ exp(x)`` along a dimension, in working precision."""
+    axes = _axes(dim, wide.ndim)
+    with np.errstate(all="ignore"):
+        powers = np.exp(_below(wide, axes))
+        return powers / np.sum(powers, axis=axes, keepdims=True)
+
+
+def _taken(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+    return self.dtype if dtype is None else dtype
+
+
+def _floating(self: Array, dtype: np.dtype[Any] | None) -> Array:
+    """The elements as the dtype asked for, in working precision."""
+    taken = _taken(self, dtype)
+    if not is_float(taken):
+        raise InvalidIRError(f"softmax is floating, not {taken}")
+    return rounded(self, taken).astype(working(taken))
+
+
+@denotes("aten._softmax.default")
+def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+    """``exp(xᵢ) / Σⱼ exp(xⱼ)`` along ``dim``; of no elements, none.
+
+    Dtype: the operand's, or float32 for float16 with ``half_to_float``. A line is NaN where it has
+    NaN or inf, or only −inf. A tensor without dimensions gives 1.
+
+    Raises:
+        InvalidIRError: The operand is not floating, or ``half_to_float`` is set for another type.
+    """
+    return rounded(wide_softmax(_floating(self, None), dim), _widened(self, half_to_float))
+
+
+@denotes("aten._log_softmax.default")
+def log_softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+    """``xᵢ − log Σⱼ exp(xⱼ)`` along ``dim``, rounded once; otherwise as ``_softmax``.
+
+    0 in a line of one element, −inf for −inf beside finite elements.
+    """
+    return rounded(wide_log_softmax(_floating(self, None), dim), _widened(self, half_to_float))
+
+
+def _widened(self: Array, half_to_float: bool) -> np.dtype[Any]:
+    if half_to_float and self.dtype.itemsize != 2:
+        raise InvalidIRError(f"{self.dtype} is no half of a float32")
+    return np.dtype("float32") if half_to_float else self.dtype
+
+
+@denotes("aten.softmax.int", "aten.special_softmax.default")
+def softmax_int(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> Array:
+    """``_softmax`` of the elements converted to ``dtype`` where it is given."""
+    wide = _floating(self, dtype)
+    return rounded(wide_softmax(wide, dim), _taken(self, dtype))
+
+
+@denotes("aten.log_softmax.int", "aten.special_log_softmax.default")
+def log_softmax_int(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Array:
+    """``_log_softmax`` of the elements converted to ``dtype`` where it is given."""
+    wide = _floating(self, dtype)
+    return rounded(wide_log_softmax(wide, dim), _taken(self, dtype))
+
+
+@denotes("aten._safe_softmax.default")
+def safe_softmax(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> Array:
+    """``_softmax``, but 0 along a line that is all −inf."""
+    wide = _floating(self, dtype)
+    axes = _axes(dim, wide.ndim)
+    masked = np.all(wide == -np.inf, axis=axes, keepdims=True)
+    return rounded(np.where(masked, 0, wide_softmax(wide, dim)), _taken(self, dtype))

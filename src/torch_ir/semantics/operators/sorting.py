@@ -1,0 +1,336 @@
+"""Elements in order, and what is found by order.
+
+NaN is larger than all; +0 and −0 are equal. Equal elements keep the order in which they stood
+(torch promises that of ``sort.stable`` only, and elsewhere leaves their indices open). Complex
+numbers have no order.
+
+Source: torch.sort, torch.topk, torch.median, torch.searchsorted, torch.unique and others in
+torch's documentation.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import axis
+from torch_ir.semantics.dtypes import Array, is_complex, rounded, working
+from torch_ir.semantics.registry import denotes
+
+Pair = tuple[Array, Array]
+
+
+def _order(values: Array, place: int, descending: bool) -> Array:
+    """The indices along an axis in the elements' order, equal ones as they stand."""
+    if is_complex(values.dtype):
+        raise InvalidIRError(f"{values.dtype} has no order")
+    wide = values.astype(working(values.dtype))
+    if not descending:
+        return np.argsort(wide, axis=place, kind="stable")
+    backwards = np.argsort(np.flip(wide, place), axis=place, kind="stable")
+    return np.flip(values.shape[place] - 1 - backwards, place)
+
+
+def _first(self: Array, count: int | None, dim: int, descending: bool) -> Pair:
+    """The first elements along a dimension in order, all without a count; and their indices."""
+    values = np.atleast_1d(self)
+    place = axis(dim, self.ndim)
+    order = _order(values, place, descending).astype("int64")
+    order = np.take(order, np.arange(values.shape[place] if count is None else count), axis=place)
+    found = np.take_along_axis(values, order, place)
+    if not self.ndim and order.size == 1:
+        return found.reshape(()), order.reshape(())
+    return found, order
+
+
+@denotes("aten.sort.default")
+def sort(self: Array, dim: int = -1, descending: bool = False) -> Pair:
+    """The elements in order along ``dim``, and the indices (int64) where they stood.
+
+    Ascending with NaN last, or descending with NaN first; equal ones as they stood.
+    """
+    return _first(self, None, dim, descending)
+
+
+@denotes("aten.sort.stable")
+def sort_stable(
+    self: Array, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> Pair:
+    """``sort``; here both are stable."""
+    return sort(self, dim, descending)
+
+
+@denotes("aten.argsort.default")
+def argsort(self: Array, dim: int = -1, descending: bool = False) -> Array:
+    """The indices of ``sort`` alone."""
+    return sort(self, dim, descending)[1]
+
+
+@denotes("aten.argsort.stable")
+def argsort_stable(self: Array, *, stable: bool, dim: int = -1, descending: bool = False) -> Array:
+    """The indices of ``sort`` alone."""
+    return sort(self, dim, descending)[1]
+
+
+@denotes("aten.msort.default")
+def msort(self: Array) -> Array:
+    """The elements in order along dimension 0."""
+    return sort(self, 0)[0]
+
+
+@denotes("aten.topk.default")
+def topk(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
+    """The ``k`` largest (smallest) elements along ``dim``, in order; and their indices (int64).
+
+    Of equal ones the first. Where ``sorted`` is not set torch leaves the order open; here it is
+    the same.
+
+    Raises:
+        InvalidIRError: The dimension has less than ``k`` elements, or k is negative.
+    """
+    length = self.shape[axis(dim, self.ndim)] if self.ndim else 1
+    if not 0 <= k <= length:
+        raise InvalidIRError(f"a dimension of size {length} has no {k} elements to choose")
+    if not self.ndim and not k:
+        return self, np.zeros((), "int64")
+    return _first(self, k, dim, descending=largest)
+
+
+def _chosen(self: Array, places: Array, place: int, keepdim: bool) -> Pair:
+    """The elements at one index of each line, and these indices."""
+    values = np.take_along_axis(np.atleast_1d(self), places, place)
+    if not self.ndim:
+        return values.reshape(()), places.reshape(())
+    return (values, places) if keepdim else (values.squeeze(place), places.squeeze(place))
+
+
+@denotes("aten.kthvalue.default")
+def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+    """The ``k``-th smallest element of each line, from 1, and its index (int64)."""
+    place = axis(dim, self.ndim)
+    values = np.atleast_1d(self)
+    if not 1 <= k <= values.shape[place]:
+        raise InvalidIRError(f"a dimension of size {values.shape[place]} has no {k}th element")
+    return _chosen(self, np.take(_order(values, place, False), [k - 1], place), place, keepdim)
+
+
+def _median(self: Array, dim: int, keepdim: bool, skip_nan: bool) -> Pair:
+    place = axis(dim, self.ndim)
+    values = np.atleast_1d(self)
+    if not values.shape[place]:
+        raise InvalidIRError("a dimension of size 0 has no median")
+    nan = values != values
+    order = _order(values, place, False)
+    present = np.sum(~nan, axis=place, keepdims=True)
+    full = np.full_like(present, values.shape[place])
+    middle = np.maximum((present if skip_nan else full) - 1, 0) // 2
+    places = np.take_along_axis(order, middle, place)
+    if not skip_nan:
+        first_nan = np.argmax(nan, axis=place, keepdims=True)
+        places = np.where(present < full, first_nan, places)
+    return _chosen(self, places, place, keepdim)
+
+
+@denotes("aten.median.dim")
+def median_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
+    """Each line's median, of an even number of elements the lower; and its index (int64).
+
+    NaN where there is one: the first.
+    """
+    return _median(self, dim, keepdim, skip_nan=False)
+
+
+@denotes("aten.nanmedian.dim")
+def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
+    """``median`` of what is not NaN; of nothing, NaN."""
+    return _median(self, dim, keepdim, skip_nan=True)
+
+
+def _median_of_all(self: Array, skip_nan: bool) -> Array:
+    if not self.size:
+        nothing = np.nan if self.dtype.kind not in "biu" else np.iinfo(self.dtype).min
+        return rounded(nothing, self.dtype)
+    return _median(self.reshape(-1), 0, False, skip_nan)[0]
+
+
+@denotes("aten.median.default")
+def median(self: Array) -> Array:
+    """The median of all elements; of none, NaN, or the least integer. See ``median.dim``."""
+    return _median_of_all(self, skip_nan=False)
+
+
+@denotes("aten.nanmedian.default")
+def nanmedian(self: Array) -> Array:
+    """The median of all elements that are not NaN; see ``median``."""
+    return _median_of_all(self, skip_nan=True)
+
+
+@denotes("aten.mode.default")
+def mode(self: Array, dim: int = -1, keepdim: bool = False) -> Pair:
+    """Each line's most frequent element, the smallest of these; and its last index (int64)."""
+    place = axis(dim, self.ndim)
+    line = np.moveaxis(np.atleast_1d(self), place, -1)
+    if not line.shape[-1]:
+        raise InvalidIRError("a dimension of size 0 has no most frequent element")
+    equal = line[..., :, None] == line[..., None, :]
+    counts = equal.sum(axis=-1)
+    frequent = counts == counts.max(axis=-1, keepdims=True)
+    wide = line.astype(working(self.dtype))
+    smallest = wide[..., :, None] <= wide[..., None, :]
+    best = frequent & (smallest | ~frequent[..., None, :]).all(axis=-1)
+    last = line.shape[-1] - 1 - np.argmax(best[..., ::-1], axis=-1, keepdims=True)
+    return _chosen(self, np.moveaxis(last, -1, place), place, keepdim)
+
+
+# -- searching ------------------------------------------------------------------------------------
+
+
+@denotes("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def searchsorted(
+    sorted_sequence: Array,
+    self: Array | float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Array | None = None,
+) -> Array:
+    """How many elements of an ascending line are less (with ``right``: or equal) than each value.
+
+    A sequence of one dimension serves all values; one of more has a line for each line of values,
+    [*, n] and [*, m]. ``side`` "right" is ``right``. With ``sorter``, ``sequence[sorter]`` is the
+    line in order. Dtype int64, or int32 where asked for. NaN is larger than all.
+    """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise InvalidIRError(f"side {side!r} and right {right} do not say on which side")
+    values = np.asarray(self)
+    lines = sorted_sequence
+    if sorter is not None:
+        lines = np.take_along_axis(lines, sorter, -1)
+    if not lines.ndim or (lines.ndim > 1 and lines.shape[:-1] != values.shape[:-1]):
+        raise InvalidIRError(f"{list(lines.shape)} has no line for each of {list(values.shape)}")
+    where = "right" if right or side == "right" else "left"
+    lines, wanted = (array.astype(working(array.dtype)) for array in (lines, values))
+    dtype = np.dtype("int32" if out_int32 else "int64")
+    if lines.ndim == 1:
+        return np.asarray(np.searchsorted(lines, wanted, where)).astype(dtype)
+    found = np.empty(values.shape, dtype)
+    for place in np.ndindex(*lines.shape[:-1]):
+        found[place] = np.searchsorted(lines[place], wanted[place], where)
+    return found
+
+
+@denotes("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def bucketize(
+    self: Array | float, boundaries: Array, *, out_int32: bool = False, right: bool = False
+) -> Array:
+    """Which interval between ascending boundaries each value lies in; see ``searchsorted``."""
+    if boundaries.ndim != 1:
+        raise InvalidIRError(f"boundaries of shape {list(boundaries.shape)} are no line")
+    return searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+# -- distinct elements ----------------------------------------------------------------------------
+
+Distinct = tuple[Array, Array, Array]
+
+
+def _runs(starts: Array) -> tuple[Array, Array]:
+    """From where runs start: the number of the run each row is in, and the runs' lengths."""
+    numbers = np.cumsum(starts) - 1
+    return numbers, np.bincount(numbers, minlength=int(starts.sum())).astype("int64")
+
+
+def _starts(rows: Array) -> Array:
+    """Which rows differ from the one before."""
+    differs = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    return np.concatenate([np.ones(min(len(rows), 1), bool), differs])
+
+
+def _distinct(rows: Array, ordered: bool) -> tuple[Array, Array, Array]:
+    """Distinct rows, in order or as they follow one another; each row's number; and counts."""
+    order = np.arange(len(rows))
+    if ordered and len(rows):
+        columns = rows.reshape(len(rows), prod(rows.shape[1:])).astype(working(rows.dtype)).T
+        order = np.lexsort(columns[::-1]) if len(columns) else order
+    arranged = rows[order]
+    starts = _starts(arranged)
+    numbers, counts = _runs(starts)
+    inverse = np.empty(len(rows), "int64")
+    inverse[order] = numbers
+    return arranged[starts], inverse, counts
+
+
+@denotes("aten._unique2.default")
+def unique(
+    self: Array,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Distinct:
+    """Distinct elements, ascending; NaN are all distinct.
+
+    Returns:
+        The elements [n]; for each of the operand's the number of its equal, in its shape; how
+        often each occurs [n]. Both int64, and [0] where not asked for. Where ``sorted`` is not set
+        torch leaves the order open; here it is the same.
+    """
+    values, inverse, counts = _distinct(self.reshape(-1), ordered=True)
+    return _asked(values, inverse.reshape(self.shape), counts, return_inverse, return_counts)
+
+
+@denotes("aten.unique_dim.default")
+def unique_dim(
+    self: Array,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Distinct:
+    """Distinct parts along a dimension, in order of their elements; as ``_unique2``."""
+    place = axis(dim, self.ndim)
+    values, inverse, counts = _distinct(np.moveaxis(self, place, 0), ordered=True)
+    return np.moveaxis(values, 0, place), inverse, counts
+
+
+@denotes("aten.unique_consecutive.default")
+def unique_consecutive(
+    self: Array,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Distinct:
+    """The first of each run of equal elements (or parts along ``dim``); as ``_unique2``."""
+    if dim is None:
+        values, inverse, counts = _distinct(self.reshape(-1), ordered=False)
+        return _asked(values, inverse.reshape(self.shape), counts, return_inverse, return_counts)
+    place = axis(dim, self.ndim)
+    values, inverse, counts = _distinct(np.moveaxis(self, place, 0), ordered=False)
+    return np.moveaxis(values, 0, place), inverse, counts
+
+
+def _asked(
+    values: Array, inverse: Array, counts: Array, inverse_asked: bool, counts_asked: bool
+) -> Distinct:
+    nothing = np.empty(0, "int64")
+    return values, inverse if inverse_asked else nothing, counts if counts_asked else nothing
+
+
+@denotes("aten.bincount.default")
+def bincount(self: Array, weights: Array | None = None, minlength: int = 0) -> Array:
+    """How often each number from 0 to the largest occurs, or the sum of its weights.
+
+    Shape [max(largest + 1, minlength)]. Dtype int64; of weights float32 for float32, else float64.
+
+    Raises:
+        InvalidIRError: A number is negative, or not an integer.
+    """
+    if self.dtype.kind not in "iu" or self.ndim != 1 or (self.size and self.min() < 0):
+        raise InvalidIRError(f"{self.dtype} {list(self.shape)} is not counted")
+    if weights is None:
+        return np.bincount(self, minlength=minlength).astype("int64")
+    wide = weights.astype("float64")
+    counted = np.bincount(self, wide, minlength)
+    return rounded(counted, np.dtype("float32" if weights.dtype == np.float32 else "float64"))

@@ -1,0 +1,104 @@
+"""Variance and standard deviation over dimensions.
+
+Source: torch.var, torch.std, torch.var_mean and torch.std_mean in torch's documentation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import reduced_axes
+from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, working
+from torch_ir.semantics.numbers import part_dtype
+from torch_ir.semantics.operators.reductions import Dims, count, wide_mean
+from torch_ir.semantics.registry import denotes
+
+
+def wide_variance(
+    wide: Array, axes: tuple[int, ...], correction: float, keepdim: bool = True
+) -> Array:
+    """``Σ |x − mean|² / max(n − correction, 0)`` of values in working precision, not rounded."""
+    with np.errstate(all="ignore"):
+        deviation = wide - wide_mean(wide, axes)
+        squares = np.real(deviation) ** 2 + np.imag(deviation) ** 2
+        freedom = np.maximum(count(wide.shape, axes) - correction, 0)
+        return np.sum(squares, axis=axes, keepdims=keepdim) / freedom
+
+
+def _variance(self: Array, dim: Dims, correction: float | None, keepdim: bool) -> Array:
+    if not (is_float(self.dtype) or is_complex(self.dtype)):
+        raise InvalidIRError(f"{self.dtype} has no variance")
+    axes = reduced_axes(dim, self.ndim)
+    wide = self.astype(working(self.dtype))
+    return wide_variance(wide, axes, 1 if correction is None else correction, keepdim)
+
+
+def _mean(self: Array, dim: Dims, keepdim: bool) -> Array:
+    wide = self.astype(working(self.dtype))
+    return rounded(wide_mean(wide, reduced_axes(dim, self.ndim), keepdim), self.dtype)
+
+
+@denotes("aten.var.correction")
+def var(
+    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Array:
+    """``Σ |x − mean|² / max(n − correction, 0)``, correction 1 where absent.
+
+    Dtype: the operand's, the real one for complex. Where n ≤ correction the divisor is 0: the
+    result is inf, or NaN where all elements are equal or there is none. inf and NaN give NaN.
+
+    Raises:
+        InvalidIRError: The operand is neither floating nor complex.
+    """
+    return rounded(_variance(self, dim, correction, keepdim), part_dtype(self.dtype))
+
+
+@denotes("aten.std.correction")
+def std(
+    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Array:
+    """The square root of the variance, rounded once; see ``var``."""
+    with np.errstate(all="ignore"):
+        root = np.sqrt(_variance(self, dim, correction, keepdim))
+    return rounded(root, part_dtype(self.dtype))
+
+
+@denotes("aten.var_mean.correction")
+def var_mean(
+    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Array, Array]:
+    """The variance and the mean; see ``var``."""
+    return var(self, dim, correction=correction, keepdim=keepdim), _mean(self, dim, keepdim)
+
+
+@denotes("aten.std_mean.correction")
+def std_mean(
+    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Array, Array]:
+    """The standard deviation and the mean; see ``std``."""
+    return std(self, dim, correction=correction, keepdim=keepdim), _mean(self, dim, keepdim)
+
+
+@denotes("aten.var.dim")
+def var_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Array:
+    """The variance with correction 1 where ``unbiased``, else 0."""
+    return var(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@denotes("aten.std.dim")
+def std_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Array:
+    """The standard deviation with correction 1 where ``unbiased``, else 0."""
+    return std(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@denotes("aten.var.default")
+def var_all(self: Array, unbiased: bool = True) -> Array:
+    """The variance of all elements, with correction 1 where ``unbiased``, else 0."""
+    return var(self, correction=int(unbiased))
+
+
+@denotes("aten.std.default")
+def std_all(self: Array, unbiased: bool = True) -> Array:
+    """The standard deviation of all elements, with correction 1 where ``unbiased``, else 0."""
+    return std(self, correction=int(unbiased))
