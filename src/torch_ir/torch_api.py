@@ -24,8 +24,11 @@ from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
 
 __all__ = [
+    "BelowAutograd",
+    "BelowViewTracking",
     "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
+    "assume",
     "bytes_of",
     "FakeTensor",
     "FakeTensorMode",
@@ -49,6 +52,12 @@ NO_FAKE_RESULT = (
     NotImplementedError,
 )
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
+
+BelowAutograd = torch._C._AutoDispatchBelowAutograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+"""A context in which calls go past autograd: no graph is recorded, results are plain tensors."""
+
+BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+"""As :data:`BelowAutograd`, and views do not know what they are views of, which costs less."""
 
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -104,6 +113,11 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
 def guards_of(exported: ExportedProgram) -> list[str]:
     """The conditions on its arguments under which a program was traced, as text."""
     return list(exported._guards_code or ())  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+
+
+def assume(condition: Any) -> None:
+    """Let torch reason about symbolic sizes as if the condition held."""
+    torch._check(condition)  # pyright: ignore[reportPrivateUsage]  # public but for its name
 
 
 def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:

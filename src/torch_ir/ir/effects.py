@@ -64,18 +64,43 @@ def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     if "Tensor(" not in schema.text and node.op_type not in _UNMARKED_WRITES:
         return  # no alias marks: new tensors, of which nothing is written
     shared_by: dict[str, Roots] = {}
-    unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
+    written = written_arguments(ir, node)
     for argument in schema.arguments:
         shared = _operand_roots(node, node.operands, argument.name, roots)
         if argument.alias:
             shared_by[argument.alias] = shared_by.get(argument.alias, Roots()) | shared
-        if argument.is_written or (argument.name in unmarked and node.attrs.get(flag) is True):
+        if argument.name in written:
             yield from shared
     returned = schema.returns
     for output in node.outputs:
         position = min(output.producer_output_idx, len(returned) - 1)
         alias = returned[position].alias if returned else ""
         roots[output.name] = shared_by.get(alias, Roots())
+
+
+def written_arguments(ir: IR, node: OpNode) -> tuple[str, ...]:
+    """The arguments of an operator's call to which it writes; none for a higher-order operator.
+
+    Example:
+        >>> from torch_ir.ir import TensorMeta
+        >>> x = TensorMeta("x", (4,), "float32")
+        >>> node = OpNode("y", "aten.relu_.default", [x], [TensorMeta("y", (4,), "float32", "y")])
+        >>> written_arguments(IR([node], [x], [], []), node)
+        ('self',)
+    """
+    schema = ir.schema_of(node.op_type)
+    if schema is None:
+        return ()
+    unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
+    flagged = node.attrs.get(flag) is True
+    return tuple(
+        [
+            argument.name
+            for argument in schema.arguments
+            if (argument.is_written or (flagged and argument.name in unmarked))
+            and argument.name in (node.operands or {})
+        ]
+    )
 
 
 def _operand_roots(

@@ -1,0 +1,179 @@
+"""Which nodes return memory of their inputs: by their schemas, and where those leave it open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.effects import written_arguments
+from torch_ir.ir.schema import Schema
+
+SOMETIMES = frozenset(
+    {
+        "aten.reshape.default",
+        "aten.reshape_as.default",
+        "aten.flatten.using_ints",
+        "aten.ravel.default",
+        "aten.contiguous.default",
+        "aten.resolve_conj.default",
+        "aten.resolve_neg.default",
+        "aten.to.dtype",
+        "aten.to.device",
+        "aten.to.dtype_layout",
+        "aten.to.other",
+        "aten.to.prim_dtype",
+        "aten.to.prim_device",
+        "aten.to.prim_other",
+        "aten._autocast_to_full_precision.default",
+        "aten._autocast_to_reduced_precision.default",
+        "aten.conj.default",
+        "aten.real.default",
+        "aten.pin_memory.default",
+    }
+)
+"""Operators that return their input's memory or a copy, as strides, dtypes and devices ask."""
+
+UNMARKED = frozenset(
+    {
+        "aten.alpha_dropout.default",
+        "aten.atleast_1d.default",
+        "aten.atleast_1d.Sequence",
+        "aten.atleast_2d.default",
+        "aten.atleast_2d.Sequence",
+        "aten.atleast_3d.default",
+        "aten.atleast_3d.Sequence",
+        "aten.broadcast_tensors.default",
+        "aten.cartesian_prod.default",
+        "aten.dropout.default",
+        "aten.einsum.default",
+        "aten.feature_alpha_dropout.default",
+        "aten.feature_dropout.default",
+        "aten.meshgrid.default",
+        "aten.meshgrid.indexing",
+        "aten.sum_to_size.default",
+        "aten.type_as.default",
+    }
+)
+"""Operators that may return their input's memory although their schema does not say so."""
+
+
+def marked_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]:
+    """The inputs of which the schema says that results show their memory."""
+    if schema is None:
+        return ()
+    returned = {result.alias for result in schema.returns} - {""}
+    names = [a.name for a in schema.arguments if a.alias in returned]
+    return tuple(_taken(node, names))
+
+
+def possible_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]:
+    """The inputs whose memory a node's results may show."""
+    if node.op_type in UNMARKED or node.op_type.startswith("higher_order."):
+        return tuple(node.inputs)
+    return marked_inputs(schema, node)
+
+
+def undecided(ir: IR) -> frozenset[str]:
+    """The nodes of which it matters, and no schema says, whether they return their inputs' memory.
+
+    It matters if something writes to that memory after them.
+    """
+    groups: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while groups.get(name, name) != name:
+            groups[name] = groups.get(groups[name], groups[name])
+            name = groups[name]
+        return name
+
+    open_nodes: dict[str, tuple[int, str]] = {}
+    writes: list[tuple[int, str]] = []
+    for position, node in enumerate(ir.nodes):
+        schema = ir.schema_of(node.op_type)
+        written = written_arguments(ir, node)
+        writes += [(position, meta.name) for meta in _taken(node, written)]
+        shared = possible_inputs(schema, node)
+        if shared and node.op_type in SOMETIMES | UNMARKED:
+            open_nodes[node.name] = (position, shared[0].name)
+        for meta in (*shared[1:], *node.outputs) if shared else ():
+            groups[find(meta.name)] = find(shared[0].name)
+    last = {find(name): position for position, name in writes}
+    return frozenset(
+        name
+        for name, (position, value) in open_nodes.items()
+        if last.get(find(value), -1) > position
+    )
+
+
+def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]]:
+    """The inputs whose memory the results of the given nodes show, by torch's fake tensors.
+
+    Graph inputs and weights are taken to be contiguous.
+    """
+    import torch
+
+    from torch_ir.passes.fake import Fakes, contiguous
+    from torch_ir.torch_api import pytree
+
+    fakes, found = Fakes(ir), dict[str, tuple[str, ...]]()
+    values: dict[str, torch.Tensor] = {}
+    pending = set(names)
+
+    def value(meta: TensorMeta) -> torch.Tensor:
+        if meta.name not in values:
+            values[meta.name] = fakes.tensor(contiguous(meta))
+        return values[meta.name]
+
+    with fakes.tracing():
+        for node in ir.nodes:
+            if not pending:
+                break
+            inputs = [value(meta) for meta in node.inputs]
+            try:
+                flat = pytree.tree_leaves(fakes.call(node, inputs))
+            except Exception:  # noqa: BLE001  # data decides the result, or torch has no fake kernel: its memory is taken to be its own
+                flat = []
+            for meta in node.outputs:
+                if meta.producer_output_idx < len(flat):
+                    values[meta.name] = flat[meta.producer_output_idx]
+            if node.name in pending:
+                pending.remove(node.name)
+                found[node.name] = tuple(_sharing(node, inputs, flat))
+    return found
+
+
+def _sharing(node: OpNode, inputs: Sequence[object], results: Sequence[object]) -> Iterator[str]:
+    memories = {_memory(result) for result in results}
+    for meta, tensor in zip(node.inputs, inputs, strict=True):
+        if _memory(tensor) in memories:
+            yield meta.name
+
+
+def _memory(tensor: object) -> object:
+    storage = getattr(tensor, "untyped_storage", None)
+    return object() if storage is None else storage()._cdata
+
+
+def _taken(node: OpNode, names: Sequence[str]) -> Iterator[TensorMeta]:
+    for name in names:
+        slots = (node.operands or {}).get(name)
+        for slot in slots if isinstance(slots, tuple) else (slots,):
+            if slot is not None:
+                yield node.inputs[slot]
+
+
+def may_share(ir: IR) -> bool:
+    """Whether results of a function may show the memory of its inputs, or of each other."""
+    groups: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while groups.get(name, name) != name:
+            name = groups[name]
+        return name
+
+    for node in ir.nodes:
+        shared = possible_inputs(ir.schema_of(node.op_type), node)
+        for meta in (*shared[1:], *node.outputs) if shared else ():
+            groups[find(meta.name)] = find(shared[0].name)
+    ends = [find(meta.name) for meta in (*ir.graph_inputs, *ir.graph_outputs)]
+    return len(set(ends)) < len(ends)

@@ -1,0 +1,345 @@
+"""Operators that look at another tensor's memory, and how a write through one reaches the whole.
+
+For each there is a rule: given the whole tensor and the new value of the part that the view shows,
+the new whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast
+
+from torch_ir.ir import DType, OpNode, TensorMeta
+from torch_ir.ir.symbols import Dim, as_dim
+
+
+class Emit(Protocol):
+    """Adds a node that makes a tensor of the type of ``like`` and returns it."""
+
+    def __call__(
+        self,
+        op_type: str,
+        operands: Mapping[str, TensorMeta],
+        attrs: Mapping[str, Any],
+        like: TensorMeta,
+    ) -> TensorMeta:
+        """The tensor that the node makes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A new value for what a view shows.
+
+    Attributes:
+        node: The view.
+        output: The view's result.
+        base: The whole tensor before the write.
+        value: The new value of the part.
+        emit: Adds nodes.
+    """
+
+    node: OpNode
+    output: TensorMeta
+    base: TensorMeta
+    value: TensorMeta
+    emit: Emit
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute of the view."""
+        return self.node.attrs.get(name, default)
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions the whole has."""
+        return len(self.base.shape)
+
+    def axis(self, dim: int) -> int:
+        """The dimension, counted from the first."""
+        return dim % max(self.rank, 1)
+
+    def scatter(self, packet: str, **attrs: Any) -> TensorMeta:
+        """The whole with the value put in by an operator of the ``_scatter`` kind."""
+        operands = {"self": self.base, "src": self.value}
+        return self.emit(f"aten.{packet}", operands, attrs, self.base)
+
+    def slice(self, dim: int, start: Dim, length: Dim) -> TensorMeta:
+        """The whole with the value put in at one range of a dimension."""
+        axis = self.axis(dim)
+        end = as_dim(f"({start}) + ({length})")
+        return self.scatter("slice_scatter.default", dim=axis, start=start, end=end, step=1)
+
+
+Rule: TypeAlias = Callable[[Write], TensorMeta | None]
+"""The new whole, or None where the write cannot be followed."""
+
+
+def identity(write: Write) -> TensorMeta | None:
+    """For views that show the whole as it is."""
+    same = (write.value.shape, write.value.dtype) == (write.base.shape, write.base.dtype)
+    return write.value if same else None
+
+
+def _reshape(write: Write) -> TensorMeta | None:
+    if write.value.dtype != write.base.dtype:
+        return None
+    if write.value.shape == write.base.shape:
+        return write.value
+    attrs = {"shape": write.base.shape}
+    return write.emit("aten.reshape.default", {"self": write.value}, attrs, write.base)
+
+
+def _expand(write: Write) -> TensorMeta | None:
+    """An expansion that repeats something cannot be written through."""
+    ones = [dim for dim in write.output.shape if dim != 1]
+    return _reshape(write) if ones == [dim for dim in write.base.shape if dim != 1] else None
+
+
+def _permute(write: Write, dims: list[int]) -> TensorMeta:
+    order = [write.axis(dim) for dim in dims]
+    back = [order.index(axis) for axis in range(len(order))]
+    return write.emit("aten.permute.default", {"self": write.value}, {"dims": back}, write.base)
+
+
+def _transpose(write: Write, first: int, second: int) -> TensorMeta:
+    attrs = {"dim0": first, "dim1": second}
+    return write.emit("aten.transpose.int", {"self": write.value}, attrs, write.base)
+
+
+def _t(write: Write) -> TensorMeta:
+    return write.value if write.rank < 2 else _transpose(write, 0, 1)
+
+
+def _movedim(write: Write) -> TensorMeta:
+    attrs = {"source": write.attr("destination"), "destination": write.attr("source")}
+    op_type = "aten.movedim.int" if isinstance(attrs["source"], int) else "aten.movedim.intlist"
+    return write.emit(op_type, {"self": write.value}, attrs, write.base)
+
+
+def _slice(write: Write) -> TensorMeta:
+    given = {k: v for k, v in write.node.attrs.items() if k in ("dim", "start", "end", "step")}
+    return write.scatter("slice_scatter.default", **given)
+
+
+def _narrow(write: Write) -> TensorMeta:
+    dim, start = write.axis(write.attr("dim")), write.attr("start")
+    if isinstance(start, int) and start < 0:
+        start = as_dim(f"({write.base.shape[dim]}) + ({start})")
+    return write.slice(dim, start, write.attr("length"))
+
+
+def _select(write: Write) -> TensorMeta:
+    attrs = {"dim": write.attr("dim"), "index": write.attr("index")}
+    return write.scatter("select_scatter.default", **attrs)
+
+
+def _unbind(write: Write) -> TensorMeta:
+    index = write.output.producer_output_idx
+    return write.scatter("select_scatter.default", dim=write.attr("dim", 0), index=index)
+
+
+def _diagonal(write: Write) -> TensorMeta:
+    names = ("offset", "dim1", "dim2")
+    given = {k: v for k, v in write.node.attrs.items() if k in names}
+    return write.scatter("diagonal_scatter.default", **given)
+
+
+def _as_strided(write: Write) -> TensorMeta:
+    return write.scatter("as_strided_scatter.default", **write.node.attrs)
+
+
+def _part(write: Write, dim: int, start: Dim | None) -> TensorMeta | None:
+    if start is None:
+        return None
+    axis = write.axis(dim)
+    return write.slice(axis, start, write.output.shape[axis])
+
+
+def _split(write: Write) -> TensorMeta | None:
+    size, index = write.attr("split_size"), write.output.producer_output_idx
+    return _part(write, write.attr("dim", 0), as_dim(f"{index} * ({size})"))
+
+
+def _split_with_sizes(write: Write) -> TensorMeta | None:
+    sizes = write.attr("split_sizes", write.attr("split_size"))
+    before = sizes[: write.output.producer_output_idx]
+    return _part(write, write.attr("dim", 0), as_dim(" + ".join(f"({s})" for s in (0, *before))))
+
+
+def _chunk(write: Write) -> TensorMeta | None:
+    dim = write.attr("dim", 0)
+    length = write.base.shape[write.axis(dim)]
+    size = as_dim(f"(({length}) + {write.attr('chunks') - 1}) // {write.attr('chunks')}")
+    return _part(write, dim, as_dim(f"{write.output.producer_output_idx} * ({size})"))
+
+
+def _tensor_split(write: Write) -> TensorMeta | None:
+    return _sections(write, write.attr("dim", 0), write.attr("sections"))
+
+
+def _sections(write: Write, dim: int, sections: int) -> TensorMeta | None:
+    length, index = write.base.shape[write.axis(dim)], write.output.producer_output_idx
+    if not isinstance(length, int):
+        return None
+    return _part(write, dim, index * (length // sections) + min(index, length % sections))
+
+
+def _tensor_split_at(write: Write) -> TensorMeta | None:
+    return _at(write, write.attr("dim", 0))
+
+
+def _at(write: Write, dim: int) -> TensorMeta | None:
+    index, places = write.output.producer_output_idx, write.attr("indices")
+    length = write.base.shape[write.axis(dim)]
+    start = 0 if index == 0 else places[index - 1]
+    if not isinstance(length, int) or not isinstance(start, int):
+        return None
+    return _part(write, dim, max(start + length, 0) if start < 0 else min(start, length))
+
+
+def _other_split(dim: int) -> Rule:
+    """hsplit, vsplit and dsplit: tensor_split along a fixed dimension."""
+
+    def rule(write: Write) -> TensorMeta | None:
+        axis = 0 if dim == 1 and write.rank == 1 else dim
+        if "sections" in write.node.attrs:
+            return _sections(write, axis, write.attr("sections"))
+        return _at(write, axis)
+
+    return rule
+
+
+def _dtype(write: Write) -> TensorMeta:
+    attrs = {"dtype": DType(write.base.dtype)}
+    return write.emit("aten.view.dtype", {"self": write.value}, attrs, write.base)
+
+
+def _unary(op_type: str) -> Rule:
+    return lambda write: write.emit(op_type, {"self": write.value}, {}, write.base)
+
+
+def _conj(write: Write) -> TensorMeta:
+    if not write.base.dtype.startswith("complex"):
+        return write.value
+    return write.emit("aten._conj_physical.default", {"self": write.value}, {}, write.base)
+
+
+def _component(index: int) -> Rule:
+    """The real or imaginary part of a complex tensor."""
+
+    def rule(write: Write) -> TensorMeta | None:
+        if not write.base.dtype.startswith("complex"):
+            return identity(write)
+        shape = (*write.base.shape, 2)
+        pairs = TensorMeta("", shape, write.value.dtype)
+        whole = write.emit("aten.view_as_real.default", {"self": write.base}, {}, pairs)
+        operands = {"self": whole, "src": write.value}
+        attrs = {"dim": -1, "index": index}
+        made = write.emit("aten.select_scatter.default", operands, attrs, pairs)
+        return write.emit("aten.view_as_complex.default", {"self": made}, {}, write.base)
+
+    return rule
+
+
+def _adjoint(write: Write) -> TensorMeta:
+    flipped = write.value if write.rank < 2 else _transpose(write, -2, -1)
+    if not write.base.dtype.startswith("complex"):
+        return flipped
+    return write.emit("aten._conj_physical.default", {"self": flipped}, {}, write.base)
+
+
+_RESHAPES = (
+    "view.default",
+    "reshape.default",
+    "reshape_as.default",
+    "view_as.default",
+    "_reshape_alias.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "ravel.default",
+    "squeeze.default",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze.default",
+    "atleast_1d.default",
+    "atleast_2d.default",
+    "atleast_3d.default",
+)
+_IDENTITIES = (
+    "alias.default",
+    "detach.default",
+    "lift_fresh.default",
+    "lift.default",
+    "positive.default",
+    "contiguous.default",
+    "resolve_conj.default",
+    "resolve_neg.default",
+    "to.dtype",
+    "to.device",
+    "to.dtype_layout",
+    "to.other",
+    "to.prim_dtype",
+    "to.prim_device",
+    "type_as.default",
+    "dropout.default",
+    "feature_dropout.default",
+    "alpha_dropout.default",
+    "feature_alpha_dropout.default",
+    "sum_to_size.default",
+    "_autocast_to_full_precision.default",
+    "_autocast_to_reduced_precision.default",
+)
+
+RULES: Mapping[str, Rule] = {
+    **{f"aten.{name}": cast(Rule, _reshape) for name in _RESHAPES},
+    **{f"aten.{name}": cast(Rule, identity) for name in _IDENTITIES},
+    "aten.expand.default": _expand,
+    "aten.expand_as.default": _expand,
+    "aten.broadcast_to.default": _expand,
+    "aten.permute.default": lambda write: _permute(write, write.attr("dims")),
+    "aten.numpy_T.default": lambda write: _permute(write, list(range(write.rank))[::-1]),
+    "aten.transpose.int": lambda write: _transpose(write, write.attr("dim0"), write.attr("dim1")),
+    "aten.swapdims.default": lambda write: _transpose(
+        write, write.attr("dim0"), write.attr("dim1")
+    ),
+    "aten.swapaxes.default": lambda write: _transpose(
+        write, write.attr("axis0"), write.attr("axis1")
+    ),
+    "aten.t.default": _t,
+    "aten.mT.default": lambda write: _transpose(write, -2, -1),
+    "aten.mH.default": _adjoint,
+    "aten.matrix_H.default": _adjoint,
+    "aten.adjoint.default": _adjoint,
+    "aten.movedim.int": _movedim,
+    "aten.movedim.intlist": _movedim,
+    "aten.moveaxis.int": _movedim,
+    "aten.moveaxis.intlist": _movedim,
+    "aten.slice.Tensor": _slice,
+    "aten.narrow.default": _narrow,
+    "aten.select.int": _select,
+    "aten.unbind.int": _unbind,
+    "aten.diagonal.default": _diagonal,
+    "aten.as_strided.default": _as_strided,
+    "aten.split.Tensor": _split,
+    "aten.split.sizes": _split_with_sizes,
+    "aten.split_with_sizes.default": _split_with_sizes,
+    "aten.chunk.default": _chunk,
+    "aten.tensor_split.sections": _tensor_split,
+    "aten.tensor_split.indices": _tensor_split_at,
+    "aten.hsplit.int": _other_split(1),
+    "aten.hsplit.array": _other_split(1),
+    "aten.vsplit.int": _other_split(0),
+    "aten.vsplit.array": _other_split(0),
+    "aten.dsplit.int": _other_split(2),
+    "aten.dsplit.array": _other_split(2),
+    "aten.view.dtype": _dtype,
+    "aten.view_as_real.default": _unary("aten.view_as_complex.default"),
+    "aten.view_as_complex.default": _unary("aten.view_as_real.default"),
+    "aten._conj.default": _conj,
+    "aten.conj.default": _conj,
+    "aten._neg_view.default": _unary("aten.neg.default"),
+    "aten.real.default": _component(0),
+    "aten.imag.default": _component(1),
+}
+"""How a write through each view reaches the whole."""
