@@ -32,6 +32,7 @@ def _counts(values: Array, output_size: int | Sequence[int], rank: int) -> tuple
     return counts
 
 
+@np.errstate(all="ignore")
 def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     counts = _counts(values, output_size, rank)
     total, divisors = values.astype(working(values.dtype)), np.ones((), "int64")
@@ -71,6 +72,7 @@ def adaptive_avg_pool3d(self: Array, output_size: int | Sequence[int]) -> Array:
 
 
 @denotes("aten._adaptive_avg_pool2d_backward.default")
+@np.errstate(all="ignore")
 def adaptive_avg_pool2d_backward(grad_output: Array, self: Array) -> Array:
     """The gradient of the mean: each element gets ``grad_output / number`` of all its windows."""
     rows = _windows(self.shape[-2], grad_output.shape[-2])

@@ -45,6 +45,7 @@ def _softmax(scores: Array) -> tuple[Array, Array]:
     return shifted / divisor, (np.log(divisor) + greatest)[..., 0]
 
 
+@np.errstate(all="ignore")
 def _attention(
     query: Array,
     key: Array,

@@ -140,6 +140,7 @@ def _transposed_sizes(
 
 
 @denotes("aten.convolution.default")
+@np.errstate(all="ignore")
 def convolution(
     input: Array,
     weight: Array,
@@ -207,6 +208,7 @@ def _convolution(
 
 
 @denotes("aten.convolution_backward.default")
+@np.errstate(all="ignore")
 def convolution_backward(
     grad_output: Array,
     input: Array,

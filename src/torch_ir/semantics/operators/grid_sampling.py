@@ -68,6 +68,7 @@ def _taps(
     return [(_inside(at, size, padding_mode, align_corners), weight) for at, weight in taps]
 
 
+@np.errstate(all="ignore")
 def _sampled(
     input: Array, grid: Array, mode: int, padding_mode: int, align_corners: bool, rank: int
 ) -> Array:
@@ -99,7 +100,7 @@ def _require(input: Array, grid: Array, mode: int, padding_mode: int, rank: int)
     if input.ndim != rank + 2 or grid.ndim != rank + 2 or grid.shape[-1] != rank:
         raise InvalidIRError(f"{shapes} are not planes and points of {rank} axes")
     if len(input) != len(grid) or 0 in input.shape[2:]:
-        raise InvalidIRError(f"{shapes} have other batches, or there is nothing to sample")
+        raise InvalidIRError(f"{shapes} differ in batch, or there is nothing to sample")
     if input.dtype != grid.dtype:
         raise InvalidIRError(f"input {input.dtype} and grid {grid.dtype} differ in dtype")
     if mode not in range(3) or padding_mode not in range(3) or (mode == BICUBIC and rank != 2):
@@ -143,6 +144,7 @@ def grid_sampler(
 
 
 @denotes("aten.affine_grid_generator.default")
+@np.errstate(all="ignore")
 def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool) -> Array:
     """The points of a grid, moved by an affine map: ``result[n, p] = theta[n] @ (p, 1)``.
 

@@ -113,6 +113,7 @@ def _divisors(pool: Pool, count_include_pad: bool, divisor_override: int | None)
     return np.maximum(total, 1)  # the sum of a window without elements is 0 anyway
 
 
+@np.errstate(all="ignore")
 def _average(
     self: Array,
     rank: int,
@@ -190,6 +191,7 @@ def avg_pool3d(
 
 
 @denotes("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
+@np.errstate(all="ignore")
 def avg_pool_backward(
     grad_output: Array,
     self: Array,
@@ -222,6 +224,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if is_integer(dtype) else np.array(-np.inf).astype(dtype)
 
 
+@np.errstate(all="ignore")
 def _maximum(
     self: Array,
     rank: int,
@@ -353,6 +356,7 @@ def max_pool3d(
     "aten.max_pool2d_with_indices_backward.default",
     "aten.max_pool3d_with_indices_backward.default",
 )
+@np.errstate(all="ignore")
 def max_pool_with_indices_backward(
     grad_output: Array,
     self: Array,

@@ -52,21 +52,33 @@ def _goal(
 
 
 def _nearest(
-    values: Array, goal: Sequence[int], factors: Sequence[float | None], shift: float
+    values: Array, goal: Sequence[int], factors: Sequence[float | None], *, exact: bool
 ) -> Array:
+    elements = _middle_elements if exact else _first_elements
     for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
         size = values.shape[axis]
-        chosen = _nearest_elements(size, count, factor, shift)
+        scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
+        chosen = elements(size, count, scale, plane=len(goal) == 2)
         values = values.take(np.minimum(chosen, size - 1), axis)
     return values
 
 
-def _nearest_elements(size: int, count: int, factor: float | None, shift: float) -> Array:
-    if not shift and count in (size, 2 * size):  # whatever the factor
+def _first_elements(size: int, count: int, scale: np.float32, *, plane: bool) -> Array:
+    """``⌊i · scale⌋``; on planes of the same or twice the size, by that and not by the scale."""
+    if plane and count in (size, 2 * size):
         return np.arange(count) // (count // size)
-    scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
-    positions = (np.arange(count, dtype="float32") + np.float32(shift)) * scale
-    return np.floor(positions).astype("int64")
+    return np.floor(np.arange(count, dtype="float32") * scale).astype("int64")
+
+
+def _middle_elements(size: int, count: int, scale: np.float32, *, plane: bool) -> Array:
+    """``⌊(i + ½) · scale⌋``; elsewhere than on planes as ``((i + ½) · scale - ½) + ½``."""
+    del size
+    half = np.float32(0.5)
+    middles = np.arange(count, dtype="float32") + half
+    if plane:
+        return np.floor(middles * scale).astype("int64")
+    positions = (middles.astype("float64") * float(scale) - 0.5).astype("float32")
+    return np.floor(positions + half).astype("int64")
 
 
 def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
@@ -81,8 +93,8 @@ def upsample_nearest_vec(
 ) -> Array:
     """``result[…, i] = input[…, min(⌊i · scale⌋, size - 1)]`` along each axis.
 
-    ``scale`` and the product are rounded to float32, as the choice of an element depends on it;
-    but for the same size and twice the size ``scale`` is 1 and ½, whatever the factor.
+    ``scale`` and the product are rounded to float32, as the choice of an element depends on it.
+    On planes, the same size and twice the size have scale 1 and ½, whatever the factor.
     Shapes: [n, c, *sizes] → [n, c, *goal] with output_size or ``⌊size · scale_factor⌋``. Data
     moves; any dtype.
 
@@ -91,7 +103,7 @@ def upsample_nearest_vec(
     """
     rank = input.ndim - 2
     goal = _goal(input, rank, output_size, scale_factors)
-    return _nearest(input, goal, _vector(scale_factors, rank), 0)
+    return _nearest(input, goal, _vector(scale_factors, rank), exact=False)
 
 
 @denotes(
@@ -105,7 +117,7 @@ def upsample_nearest_exact_vec(
     """:func:`upsample_nearest_vec` at the middle of each element: ``⌊(i + ½) · scale⌋``."""
     rank = input.ndim - 2
     goal = _goal(input, rank, output_size, scale_factors)
-    return _nearest(input, goal, _vector(scale_factors, rank), 0.5)
+    return _nearest(input, goal, _vector(scale_factors, rank), exact=True)
 
 
 @denotes("aten.upsample_nearest1d.default")
@@ -113,7 +125,7 @@ def upsample_nearest1d(
     self: Array, output_size: Sequence[int], scales: float | None = None
 ) -> Array:
     """:func:`upsample_nearest_vec` on one axis, to this size with this factor."""
-    return _nearest(self, _goal(self, 1, output_size, None), [scales], 0)
+    return _nearest(self, _goal(self, 1, output_size, None), [scales], exact=False)
 
 
 @denotes("aten.upsample_nearest2d.default")
@@ -124,7 +136,7 @@ def upsample_nearest2d(
     scales_w: float | None = None,
 ) -> Array:
     """:func:`upsample_nearest_vec` on two axes, to these sizes with these factors."""
-    return _nearest(self, _goal(self, 2, output_size, None), [scales_h, scales_w], 0)
+    return _nearest(self, _goal(self, 2, output_size, None), [scales_h, scales_w], exact=False)
 
 
 # -- linear and cubic -----------------------------------------------------------------------------
@@ -160,6 +172,7 @@ def cubic_kernel(far: Array) -> Array:
     return np.where(far <= 1, near, beyond)
 
 
+@np.errstate(all="ignore")
 def _interpolated(
     values: Array,
     goal: Sequence[int],
@@ -176,6 +189,8 @@ def _interpolated(
         size = values.shape[axis]
         shape = [1] * values.ndim
         shape[axis] = count
+        if size == count and rule is _linear_taps:
+            factor = None  # the elements themselves, whatever the factor
         parts = rule(size, _positions(size, count, factor, align_corners))
         total = sum(
             (total.take(places, axis) * weights.reshape(shape) for places, weights in parts),

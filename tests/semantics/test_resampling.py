@@ -1,0 +1,133 @@
+"""Resampling: torch's choice of elements exactly, its weights within rounding."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from semantics.compare import check, refused
+
+SIZES = [
+    ([7, 3], None),
+    ([1, 1], None),
+    ([5, 6], None),
+    ([10, 12], None),
+    (None, [2.0, 1.5]),
+    (None, [0.4, 0.7]),
+    (None, [1.1, 1.1]),
+    (None, [1.7, 3.3]),
+]
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def tensor(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize(("size", "factors"), SIZES)
+def test_interpolation(
+    size: list[int] | None, factors: list[float] | None, align_corners: bool, dtype: torch.dtype
+) -> None:
+    values = tensor((2, 3, 5, 6), dtype)
+    bound = 32 * torch.finfo(dtype).eps
+    arguments = (size, align_corners, factors)
+    check("aten.upsample_bilinear2d.vec", values, *arguments, atol=bound)
+    check("aten.upsample_bicubic2d.vec", values, *arguments, atol=bound)
+    arguments = (size and size[:1], align_corners, factors and factors[:1])
+    check("aten.upsample_linear1d.vec", values[0], *arguments, atol=bound)
+    arguments = (size and [2, *size], align_corners, factors and [1.5, *factors])
+    check("aten.upsample_trilinear3d.vec", values[None], *arguments, atol=bound)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_to_a_size_with_a_factor(align_corners: bool) -> None:
+    values = tensor((2, 3, 5, 6))
+    arguments = ([7, 3], align_corners, 1.5, 0.6)
+    check("aten.upsample_bilinear2d.default", values, *arguments, atol=1e-5)
+    check("aten.upsample_bicubic2d.default", values, *arguments, atol=1e-5)
+    check("aten.upsample_linear1d.default", values[0], [7], align_corners, 1.5, atol=1e-5)
+    arguments = ([3, 7, 3], align_corners, 2.0, 1.5, 0.6)
+    check("aten.upsample_trilinear3d.default", values[None], *arguments, atol=1e-5)
+    check("aten.upsample_nearest1d.default", values[0], [7], 1.5)
+    check("aten.upsample_nearest2d.default", values, [7, 3], 1.5, 0.6)
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest", "_upsample_nearest_exact"])
+def test_the_nearest_is_torchs_for_all_small_sizes(name: str) -> None:
+    for size in range(1, 33):
+        values = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
+        for goal in range(1, 65):
+            check(f"aten.{name}1d.vec", values, [goal], None)
+        for factor in (1.1, 2.0, 2.7, 1 / 3, 0.3):
+            if int(size * factor):
+                check(f"aten.{name}1d.vec", values, None, [factor])
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest", "_upsample_nearest_exact"])
+def test_the_nearest_on_more_axes(name: str) -> None:
+    for size, factors in SIZES:
+        check(f"aten.{name}2d.vec", tensor((2, 3, 5, 6)), size, factors)
+        goal, scales = size and [2, *size], factors and [2.5, *factors]
+        check(f"aten.{name}3d.vec", tensor((2, 3, 2, 5, 6)), goal, scales)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_sampling_at_points(
+    mode: int, padding: int, align_corners: bool, dtype: torch.dtype
+) -> None:
+    bound = (64 if mode != 1 else 0) * torch.finfo(dtype).eps
+    planes, points = tensor((2, 3, 5, 6), dtype), tensor((2, 4, 7, 2), dtype) * 1.3
+    arguments = (mode, padding, align_corners)
+    check("aten.grid_sampler_2d.default", planes, points, *arguments, atol=bound)
+    check("aten.grid_sampler.default", planes, points, *arguments, atol=bound)
+    if mode != 2:
+        planes, points = tensor((2, 3, 5, 6, 2), dtype), tensor((2, 4, 7, 1, 3), dtype) * 1.3
+        check("aten.grid_sampler_3d.default", planes, points, *arguments, atol=bound)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_affine_grids(align_corners: bool) -> None:
+    operator = "aten.affine_grid_generator.default"
+    check(operator, tensor((2, 2, 3)), [2, 3, 4, 5], align_corners, atol=1e-6)
+    check(operator, tensor((2, 3, 4)), [2, 3, 4, 5, 1], align_corners, atol=1e-6)
+
+
+def test_nan_and_infinity_reach_their_neighbours() -> None:
+    values = tensor((1, 1, 4, 4))
+    values[0, 0, 1, 1], values[0, 0, 3, 3] = math.nan, math.inf
+    check("aten.upsample_bilinear2d.vec", values, [7, 7], False, None, atol=1e-5)
+
+
+def test_what_torch_refuses() -> None:
+    values = tensor((1, 2, 3, 3))
+    operator = "aten.upsample_bilinear2d.vec"
+    assert refused(operator, values, None, False, None) == (
+        "one of output_size and scale_factors is to be given"
+    )
+    assert refused(operator, values, [2, 2], False, [2.0, 2.0]) == (
+        "one of output_size and scale_factors is to be given"
+    )
+    assert refused(operator, values, [0, 2], False, None) == (
+        "output_size [0, 2] has a number less than 1"
+    )
+    assert refused(operator, values[:, :0], [2, 2], False, None) == (
+        "a tensor of shape [1, 0, 3, 3] is not [n, c, *sizes] of 2 sizes"
+    )
+    operator = "aten.grid_sampler_2d.default"
+    points = tensor((1, 2, 2, 2))
+    assert refused(operator, values, points.double(), 0, 0, False) == (
+        "input float32 and grid float64 differ in dtype"
+    )
+    assert refused(operator, values, points[..., :1], 0, 0, False) == (
+        "input [1, 2, 3, 3] and grid [1, 2, 2, 1] are not planes and points of 2 axes"
+    )
+    assert refused(operator, values[:, :, :0], points, 0, 0, False) == (
+        "input [1, 2, 0, 3] and grid [1, 2, 2, 2] differ in batch, or there is nothing to sample"
+    )
