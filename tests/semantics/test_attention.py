@@ -41,6 +41,7 @@ def test_torch_agrees(dtype: torch.dtype) -> None:
     check(ATTENTION, query[0, 0], key[0, 0], value[0, 0], atol=bound)
     check(ATTENTION, query, key[:, :2], value[:, :2], enable_gqa=True, atol=bound)
     check(ATTENTION, query, key[:, :, :0], value[:, :, :0], atol=bound)
+    check(ATTENTION, query, key, key, masks(dtype)[0], 0.0, True, atol=bound)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
@@ -67,7 +68,7 @@ def test_what_torch_refuses() -> None:
     assert refused(ATTENTION, query, key[:, :3], value[:, :3], enable_gqa=True) == (
         "4 heads cannot share 3"
     )
-    assert refused(ATTENTION, query, key, value, masks(torch.float32)[0], 0.0, True) == (
+    assert refused(MATH, query, key, value, masks(torch.float32)[0], 0.0, True) == (
         "attention is causal or has a mask, not both"
     )
 

@@ -24,15 +24,16 @@ def _scores(
     width = query.shape[-1]
     factor = (1 / sqrt(width) if width else 1.0) if scale is None else scale
     scores = query @ key.swapaxes(-1, -2) * factor
+    if mask is not None:
+        masked = (
+            np.where(mask, scores, -inf)
+            if is_bool(mask.dtype)
+            else scores + mask.astype(scores.dtype)
+        )
+        scores = masked
     if is_causal:
-        if mask is not None:
-            raise InvalidIRError("attention is causal or has a mask, not both")
-        mask = np.tri(scores.shape[-2], scores.shape[-1], dtype=bool)
-    if mask is None:
-        return scores
-    if is_bool(mask.dtype):
-        return np.where(mask, scores, -inf)
-    return scores + mask.astype(scores.dtype)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)
+    return scores
 
 
 def _softmax(scores: Array) -> tuple[Array, Array]:
@@ -151,6 +152,8 @@ def scaled_dot_product_attention_math(
     The mask is added, a boolean one as 0 and 1; the function above replaces it before.
     """
     if attn_mask is not None:
+        if is_causal:
+            raise InvalidIRError("attention is causal or has a mask, not both")
         attn_mask = attn_mask.astype(working(query.dtype))
     if dropout_mask is not None:
         raise InvalidIRError("attention with a mask for its dropout has no denotation")
