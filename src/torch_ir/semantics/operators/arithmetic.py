@@ -23,6 +23,7 @@ from torch_ir.semantics.dtypes import (
     is_float,
     is_integer,
     result_dtype,
+    rounded,
 )
 from torch_ir.semantics.pointwise import (
     floating,
@@ -91,6 +92,8 @@ def mul(self: Operand, other: Operand) -> Array:
 def div(self: Operand, other: Operand, rounding_mode: str | None = None) -> Array:
     """``self / other``, as it is or rounded to an integer: ``"floor"`` down, ``"trunc"`` to zero.
 
+    ``"trunc"`` cuts off the quotient as it is rounded to the type, ``"floor"`` the exact one.
+
     Without rounding, integers divide as float32. With it, the result has the common type, and
     division of integers by zero is refused. Floating-point division by zero gives ±inf, or NaN for
     0/0, in every mode. ``inf / x`` rounded down is NaN, as ``inf mod x`` is. Rounding does not
@@ -103,7 +106,12 @@ def div(self: Operand, other: Operand, rounding_mode: str | None = None) -> Arra
             f"there is no rounding mode {rounding_mode!r}", remedy='"floor" or "trunc".'
         )
     _require_divisible(f"div rounded by {rounding_mode}", self, other)
-    return pointwise(_floor_of if rounding_mode == "floor" else _trunc_of, self, other)
+    if rounding_mode == "floor":
+        return pointwise(_floor_of, self, other)
+    dtype = result_dtype(self, other)
+    if is_integer(dtype):
+        return pointwise(_integer_trunc_of, self, other)
+    return pointwise(lambda a, b: np.trunc(rounded(a / b, dtype).astype(a.dtype)), self, other)
 
 
 @denotes("aten.floor_divide.default", "aten.floor_divide.Scalar")
@@ -122,9 +130,7 @@ def _floor_of(a: Array, b: Array) -> Array:
     return np.where(b == 0, a / b, np.where(quotient == 0, np.copysign(0.0, a / b), nearest))
 
 
-def _trunc_of(a: Array, b: Array) -> Array:
-    if not is_integer(a.dtype):
-        return np.where(b == 0, a / b, np.trunc(a / b))
+def _integer_trunc_of(a: Array, b: Array) -> Array:
     down = np.floor_divide(a, b)
     return down + ((down < 0) & (down * b != a)).astype(down.dtype)
 

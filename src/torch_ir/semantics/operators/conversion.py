@@ -56,6 +56,7 @@ def to_other(self: Array, other: Array, copy: bool = False) -> Array:
 @denotes(
     *("aten.clone.default", "aten.alias.default", "aten.alias_copy.default"),
     *("aten.contiguous.default", "aten.detach.default", "aten.detach_copy.default"),
+    "aten.detach_.default",  # writes what autograd keeps, and no element
     *("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"),
 )
 def clone(self: Array) -> Array:

@@ -18,8 +18,6 @@ from torch_ir.semantics.broadcast import broadcast_to
 from torch_ir.semantics.dtypes import (
     DEFAULT_FLOAT,
     Array,
-    is_complex,
-    is_float,
     is_integer,
     result_dtype,
     rounded,
@@ -205,21 +203,21 @@ def arange(end: float, dtype: DType | None = None) -> Array:
 
 
 @denotes("aten.linspace.default")
-def linspace(start: float, end: float, steps: int, dtype: DType | None = None) -> Array:
+def linspace(start: complex, end: complex, steps: int, dtype: DType | None = None) -> Array:
     """``start + i · (end − start) / (steps − 1)`` for ``i = 0 … steps − 1``, from the nearer end.
 
-    Of one step: ``start``. Integers are cut off towards zero. Real numbers only.
+    Of one step: ``start``. Integers are cut off towards zero. complex64 if a number is complex.
     """
-    dtype = dtype or DEFAULT_FLOAT
-    if is_complex(dtype) or steps < 0:
-        raise InvalidIRError(f"linspace makes no {steps} values of {dtype}")
+    dtype = dtype or result_dtype(start, end, 0.0)
+    if steps < 0:
+        raise InvalidIRError(f"linspace makes no {steps} values")
     places = np.arange(steps, dtype=np.float64)
     if steps < 2:
         return rounded(start + places, dtype)
     back = steps - 1 - places
     part = (end - start) / (steps - 1)
     values = np.where(places < back, start + places * part, end - back * part)
-    return rounded(values if is_float(dtype) else np.trunc(values), dtype)
+    return rounded(np.trunc(values) if is_integer(dtype) else values, dtype)
 
 
 @denotes("aten.eye.default")

@@ -395,7 +395,7 @@ def imag(self: Array) -> Array:
 )
 def conj(self: Array) -> Array:
     """The complex conjugate; a real number itself."""
-    return np.conjugate(self) if is_complex(self.dtype) else self.copy()
+    return np.asarray(np.conjugate(self)) if is_complex(self.dtype) else self.copy()
 
 
 @denotes("aten.resolve_conj.default", "aten.resolve_neg.default")

@@ -1,0 +1,140 @@
+"""What a node gives its operator: arguments by name, as a denotation takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.schema import lookup
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import as_constant
+from torch_ir.ir.values import (
+    Attribute,
+    Device,
+    DType,
+    FrozenDict,
+    FunctionRef,
+    Layout,
+    MemoryFormat,
+    OperatorRef,
+    dtype_name,
+)
+from torch_ir.semantics.dtypes import Array, numpy_dtype
+
+Value: TypeAlias = Array | bool | int | float | complex
+"""What a node makes: tensors, and numbers."""
+
+WITHOUT_MEANING = frozenset(
+    ("device", "layout", "pin_memory", "memory_format", "generator", "non_blocking")
+)
+"""Arguments about where and how a tensor is kept, and whose draws are taken."""
+
+
+def arguments_of(
+    node: OpNode,
+    value_of: Callable[[str], Value],
+    symbols: Mapping[str, Number],
+    function: Callable[[str], Any],
+) -> dict[str, Any]:
+    """The arguments of a node by name, without those that have no meaning here.
+
+    Args:
+        node: The node.
+        value_of: The value of a name.
+        symbols: The value of each symbol.
+        function: The callable of an entry of ``IR.functions``.
+
+    Raises:
+        InvalidIRError: The inputs do not fit the operator's arguments, or an attribute has no
+            value.
+    """
+    if node.operands is None:
+        raise InvalidIRError(
+            f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments"
+        )
+    inputs = [value_of(meta.name) for meta in node.inputs]
+    attributes = {
+        name: _attribute(value, symbols, function)
+        for name, value in _typed(node).items()
+        if name not in WITHOUT_MEANING
+    }
+    arguments = dict(attributes)
+    for name, slots in node.operands.items():
+        if isinstance(slots, int):
+            arguments[name] = _at(inputs, slots, node)
+        elif slots is not None:
+            others = attributes.get(name) or [None] * len(slots)
+            arguments[name] = [
+                other if slot is None else _at(inputs, slot, node)
+                for slot, other in zip(slots, others, strict=True)
+            ]
+        elif name not in attributes:
+            arguments[name] = None
+    return arguments
+
+
+def _at(inputs: list[Value], index: int, node: OpNode) -> Value:
+    if not 0 <= index < len(inputs):
+        raise InvalidIRError(f"{node.op_type} has no input {index}")
+    return inputs[index]
+
+
+def _typed(node: OpNode) -> Mapping[str, Attribute]:
+    """The attributes, where text that stands for an element type is one."""
+    schema = lookup(node.op_type)
+    if schema is None or not any(isinstance(value, str) for value in node.attrs.values()):
+        return node.attrs
+    typed = dict(node.attrs)
+    for argument in schema.arguments:
+        value = typed.get(argument.name)
+        if argument.type.startswith("ScalarType") and isinstance(value, str):
+            typed[argument.name] = DType(dtype_name(value))
+    return typed
+
+
+def _attribute(
+    value: Attribute, symbols: Mapping[str, Number], function: Callable[[str], Any]
+) -> Any:
+    match value:
+        case SymExpr():
+            return value.evaluate(symbols)
+        case DType(name=name):
+            return numpy_dtype(name)
+        case FunctionRef(name=name):
+            return function(name)
+        case OperatorRef(name=name):
+            return name
+        case tuple():
+            return [_attribute(item, symbols, function) for item in value]
+        case FrozenDict():
+            return {key: _attribute(item, symbols, function) for key, item in value.items()}
+        case Device() | Layout() | MemoryFormat():
+            return None
+        case _:
+            return value
+
+
+def as_array(value: object) -> Array:
+    """An array as it is, or the values of a tensor of torch's, of a constant, or of a number.
+
+    Nothing is copied where NumPy can see the tensor's memory.
+
+    Raises:
+        InvalidIRError: It is nothing of that kind, or has no values.
+    """
+    if isinstance(value, np.ndarray):
+        return cast(Array, value)
+    if isinstance(value, bool | int | float | complex | np.generic):
+        return np.asarray(value)
+    tensor: Any = value
+    if hasattr(value, "is_meta") and not tensor.is_meta:
+        try:
+            return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+        except TypeError:  # NumPy has no bfloat16 of its own
+            pass
+    return as_constant(value).numpy()

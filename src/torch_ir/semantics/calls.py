@@ -1,0 +1,165 @@
+"""What a call gives a program: its inputs, checked, the symbols in them, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, counted, did_you_mean
+from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir.graph import IR
+from torch_ir.ir.symbols import Dim, SymExpr
+from torch_ir.ir.tensor import Constant, TensorMeta, type_text
+from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.dtypes import Array, numpy_dtype
+
+
+def tensors_of(ir: IR, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
+    """The tensor of each graph input by its name, given in their order or by name.
+
+    Raises:
+        InputError: There are more or fewer, or one has another rank or type.
+    """
+    names = [meta.name for meta in ir.graph_inputs]
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(names):
+            raise InputError(
+                f"the program takes {counted(len(names), 'tensor')}, got {len(inputs)}",
+                remedy=f"They are {', '.join(map(str, ir.graph_inputs))}." if names else None,
+            )
+        inputs = dict(zip(names, inputs, strict=True))
+    for name in (*inputs, *names):
+        if name not in names or name not in inputs:
+            kind = "has no input" if name not in names else "is not given its input"
+            raise InputError(
+                f"the program {kind} {name!r}", remedy=did_you_mean(name, names) or None
+            )
+    arrays: dict[str, Array] = {}
+    for meta in ir.graph_inputs:
+        array = arrays[meta.name] = as_array(inputs[meta.name])
+        if array.dtype != numpy_dtype(meta.dtype) or array.ndim != len(meta.shape):
+            raise InputError(
+                f"input {meta.name!r} must be {type_text(meta)}, got {array.dtype} of shape "
+                f"{list(array.shape)}"
+            )
+    return arrays
+
+
+def symbols_of(
+    ir: IR, tensors: Mapping[str, Array], given: Mapping[str, Number]
+) -> dict[str, Number]:
+    """The value of each symbol that the inputs' sizes and ``given`` determine.
+
+    Raises:
+        InputError: A size is not what the program allows: it differs from the declared one, is out
+            of its symbol's range, or breaks a condition under which the program was traced.
+    """
+    symbols = {**given}
+    sizes = [
+        (meta.name, axis, dim, tensors[meta.name].shape[axis])
+        for meta in ir.graph_inputs
+        for axis, dim in enumerate(meta.shape)
+    ]
+    for _, _, dim, size in sizes:
+        if isinstance(dim, SymExpr) and dim.is_symbol:
+            symbols.setdefault(dim.text, size)
+    for _, _, dim, size in sizes:
+        solved = solve_linear(dim.text, size) if isinstance(dim, SymExpr) else None
+        if solved is not None:
+            symbols.setdefault(*solved)
+    for name, axis, dim, size in sizes:
+        expected = size_of(dim, symbols)
+        if expected != size:
+            raise InputError(
+                f"dimension {axis} of input {name!r} must be {_named(dim, expected)}, got {size}"
+            )
+    require_ranges(ir, symbols)
+    for guard in ir.guards:
+        if set(guard.symbols) <= set(symbols) and not guard.evaluate(symbols):
+            values = ", ".join(f"{name} = {symbols[name]}" for name in guard.symbols)
+            raise InputError(
+                f"the program was traced under the condition {guard}, which does not hold for "
+                f"{values}"
+            )
+    return symbols
+
+
+def require_ranges(ir: IR, symbols: Mapping[str, Number]) -> None:
+    """Refuse a symbol that is out of its range.
+
+    Raises:
+        InputError: One is.
+    """
+    for name, value in symbols.items():
+        if name in ir.symbols and value not in ir.symbols[name]:
+            raise InputError(
+                f"the symbol {name} is {value}, which is outside its range {ir.symbols[name]}"
+            )
+
+
+def size_of(dim: Dim, symbols: Mapping[str, Number]) -> Number:
+    """A dimension as a number.
+
+    Raises:
+        InvalidIRError: A symbol in it has no value.
+    """
+    return dim.evaluate(symbols) if isinstance(dim, SymExpr) else dim
+
+
+def _named(dim: Dim, size: Number) -> str:
+    return f"{dim} = {size}" if isinstance(dim, SymExpr) else str(dim)
+
+
+def external_arrays(ir: IR, payload: Mapping[str, Any]) -> dict[str, Array]:
+    """The array of each weight and constant under each name that nodes use for it.
+
+    Args:
+        ir: The program.
+        payload: Arrays or tensors by ``state_dict`` key; a tied weight under any of its keys; may
+            hold more, and values in place of ``ir.constants``.
+
+    Raises:
+        WeightLoadError: A weight is missing or has another shape or type; all are listed.
+    """
+    aliases: dict[str, list[str]] = {}
+    for alias, key in ir.weight_aliases.items():
+        aliases.setdefault(key, []).append(alias)
+    faults: list[str] = []
+    arrays: dict[str, Array] = {}
+    taken: dict[str, Array | None] = {}
+    for name, (key, declared) in ir.external_values().items():
+        if key not in taken:
+            names = (key, *aliases.get(key, ()))
+            given = next((payload[other] for other in names if other in payload), None)
+            taken[key] = _external(key, declared, given, faults)
+        array = taken[key]
+        if array is not None:
+            arrays[name] = array
+    if faults:
+        raise WeightLoadError(
+            f"the weights are not those of {ir.model_name!r}: {counted(len(faults), 'fault')}",
+            picture="\n".join(faults[:20]),
+        )
+    return arrays
+
+
+def _external(
+    key: str, declared: TensorMeta | Constant, given: object, faults: list[str]
+) -> Array | None:
+    if given is None:
+        if isinstance(declared, Constant):
+            return declared.numpy()
+        faults.append(f"missing: {key} {type_text(declared)}")
+        return None
+    try:
+        array = as_array(given)
+    except InvalidIRError as error:
+        faults.append(f"without values: {key}: {error.message}")
+        return None
+    if array.shape != declared.shape or array.dtype != numpy_dtype(declared.dtype):
+        faults.append(
+            f"wrong: {key} must be {type_text(declared)}, got {array.dtype} of shape "
+            f"{list(array.shape)}"
+        )
+        return None
+    return array

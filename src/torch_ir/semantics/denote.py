@@ -1,0 +1,332 @@
+"""What a program means: the value of every node, by the denotations of its operators.
+
+No torch is needed, and none is imported: an IR in core ATen, its weights and inputs as NumPy
+arrays give its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.schema import lookup
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import TensorMeta, type_text
+from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
+from torch_ir.semantics.arguments import Value, arguments_of
+from torch_ir.semantics.calls import (
+    external_arrays,
+    require_ranges,
+    size_of,
+    symbols_of,
+    tensors_of,
+)
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.dtypes import Array, numpy_dtype
+from torch_ir.semantics.registry import denotation, has_denotation
+
+
+def denote(
+    ir: IR,
+    payload: Mapping[str, Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    seed: int = 0,
+    symbols: Mapping[str, Number] | None = None,
+) -> tuple[Array, ...]:
+    """What the program returns: one array for each of ``ir.graph_outputs``.
+
+    Values are freed after their last use. Arguments and errors are those of :func:`denote_all`.
+
+    Example:
+        >>> from torch_ir.ir import TensorMeta
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.neg.default", [x], [y])], [x], [y], [])
+        >>> denote(ir, {}, [np.array([1, -2], "float32")])
+        (array([-1.,  2.], dtype=float32),)
+    """
+    program = Program(ir, payload, inputs, seed=seed, symbols=symbols)
+    for _ in program.run(keep=False):
+        pass
+    return tuple([program.tensor(meta.name).copy() for meta in ir.graph_outputs])
+
+
+def denote_all(
+    ir: IR,
+    payload: Mapping[str, Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    seed: int = 0,
+    symbols: Mapping[str, Number] | None = None,
+) -> dict[str, Value]:
+    """The value of every node, by the name of each value that it makes, in program order.
+
+    Neither the inputs nor the weights are written: the value that the program leaves in a buffer
+    or an input is that of ``mutation.value.name`` for each of ``ir.mutations``.
+
+    Args:
+        ir: The program; its operators have denotations, as those of core ATen do.
+        payload: NumPy arrays or torch tensors by ``state_dict`` key; what is in it under the key
+            of a constant stands in its place.
+        inputs: An array or tensor for each of ``ir.graph_inputs``: in their order, or by name.
+        seed: The seed of random numbers (:class:`~torch_ir.semantics.draws.Draws`).
+        symbols: The value of each symbol that is a number among the program's arguments.
+
+    Returns:
+        Arrays by name. A result that is a number stands under its node's name; of several such
+        results each under the node's name, a dot and its position.
+
+    Raises:
+        InputError: An input does not fit what the program was extracted for.
+        WeightLoadError: A weight is missing or has another shape or type.
+        ExecutionError: A node's operator has no denotation, its arguments are refused, or what it
+            gives has another shape or type than is declared; the message shows the node.
+    """
+    program = Program(ir, payload, inputs, seed=seed, symbols=symbols)
+    made: dict[str, Value] = {}
+    for node, results in program.run():
+        for meta in node.outputs:
+            made[meta.name] = results[meta.producer_output_idx]
+        numbers = {i: r for i, r in enumerate(results) if not isinstance(r, np.ndarray)}
+        for index, number in numbers.items():
+            made[node.name if len(results) == 1 else f"{node.name}.{index}"] = number
+    return made
+
+
+def require_denotations(ir: IR) -> None:
+    """Refuse a program with operators that have no denotation.
+
+    Raises:
+        ExecutionError: There are some; the message shows the first such node and names them all.
+    """
+    lacking = [node for node in _all_nodes(ir) if not has_denotation(node.op_type)]
+    if lacking:
+        names = list(dict.fromkeys(node.op_type for node in lacking))
+        also = f" Neither have {', '.join(names[1:])}." if len(names) > 1 else ""
+        writes = any(
+            argument.is_written
+            for name in names
+            if (schema := lookup(name)) is not None
+            for argument in schema.arguments
+        )
+        remedy = "Make the program functional and decompose" if writes else "Decompose"
+        raise at_node(
+            lacking[0],
+            f"{names[0]} has no denotation.{also}",
+            f"{remedy} it to core ATen first.",
+        )
+
+
+def _all_nodes(ir: IR) -> Iterator[OpNode]:
+    yield from ir.nodes
+    for function in ir.functions.values():
+        yield from _all_nodes(function)
+
+
+class Program:
+    """A program with its weights and the inputs of one call, ready to be evaluated node by node.
+
+    Args: as those of :func:`denote_all`.
+
+    Attributes:
+        ir: The program.
+        symbols: The value of each symbol that is known so far.
+    """
+
+    def __init__(
+        self,
+        ir: IR,
+        payload: Mapping[str, Any],
+        inputs: Sequence[Any] | Mapping[str, Any],
+        *,
+        seed: int = 0,
+        symbols: Mapping[str, Number] | None = None,
+    ):
+        require_denotations(ir)
+        tensors = tensors_of(ir, inputs)
+        self.ir = ir
+        self.symbols = symbols_of(ir, tensors, symbols or {})
+        self._graph = _Graph(ir, seed, "", ir.functions)
+        self._values: dict[str, Value] = {**external_arrays(ir, payload), **tensors}
+
+    def value(self, name: str) -> Value:
+        """The value of a name that is defined and not freed.
+
+        Raises:
+            ExecutionError: There is none.
+        """
+        if name not in self._values:
+            raise ExecutionError(f"%{name} has no value")
+        return self._values[name]
+
+    def tensor(self, name: str) -> Array:
+        """As :meth:`value`; tensors only."""
+        return cast(Array, self.value(name))
+
+    def evaluate(self, node: OpNode, values: Mapping[str, Value]) -> list[Value]:
+        """The results of one node, flattened, for given values of its inputs.
+
+        Raises:
+            ExecutionError: Its arguments are refused, or its results are not those declared.
+        """
+        return self._graph.evaluate(node, values, self.symbols)
+
+    def run(self, *, keep: bool = True) -> Iterator[tuple[OpNode, list[Value]]]:
+        """Each node with its flattened results, in program order.
+
+        Args:
+            keep: Whether a value stays after its last use.
+        """
+        yield from self._graph.run(self._values, self.symbols, keep=keep)
+
+
+class _Graph:
+    """A graph or a function of it, evaluated over values by name."""
+
+    def __init__(self, ir: IR, seed: int, scope: str, functions: Mapping[str, IR]):
+        self._ir = ir
+        self._seed = seed
+        self._scope = scope
+        self._functions = {**functions, **ir.functions}
+
+    def run(
+        self, values: dict[str, Value], symbols: dict[str, Number], *, keep: bool
+    ) -> Iterator[tuple[OpNode, list[Value]]]:
+        """Evaluate every node; its outputs are added to the values and its symbols to those."""
+        dead = {} if keep else self._last_uses(values)
+        for node in self._ir.nodes:
+            results = self.evaluate(node, values, symbols)
+            for meta in node.outputs:
+                values[meta.name] = results[meta.producer_output_idx]
+            yield node, results
+            for name in dead.get(node.name, ()):
+                values.pop(name, None)
+
+    def _last_uses(self, given: Mapping[str, Value]) -> dict[str, list[str]]:
+        """The values that no node reads after each node; but those given and those that stay."""
+        last: dict[str, str] = {}
+        for node in self._ir.nodes:
+            for meta in (*node.outputs, *node.inputs):
+                last[meta.name] = node.name
+        stay = {meta.name for meta in self._ir.graph_outputs} | set(given)
+        stay |= {mutation.value.name for mutation in self._ir.mutations}
+        dead: dict[str, list[str]] = {}
+        for name, node_name in last.items():
+            if name not in stay:
+                dead.setdefault(node_name, []).append(name)
+        return dead
+
+    def evaluate(
+        self, node: OpNode, values: Mapping[str, Value], symbols: dict[str, Number]
+    ) -> list[Value]:
+        """The flattened results of a node, as declared; binds the symbols that they give."""
+
+        def value_of(name: str) -> Value:
+            if name not in values:
+                raise InvalidIRError(f"%{name} is used before it is defined")
+            return values[name]
+
+        try:
+            found = denotation(node.op_type)
+            arguments = arguments_of(
+                node, value_of, symbols, lambda name: self._function(name, node.name)
+            )
+            if found.draws:
+                arguments["draws"] = Draws(self._seed, self._scope + node.name)
+            results = _flat(found.function(**arguments))
+            self._bind(node, results, symbols)
+            for meta in node.outputs:
+                _require_declared(meta, results, symbols)
+        except ExecutionError:
+            raise  # a node in a body, which the message shows
+        except TorchIRError as error:
+            raise at_node(node, error.message, error.remedy) from error
+        except Exception as error:  # NumPy raises anything for arguments that do not fit
+            raise at_node(node, f"{node.op_type} failed: {error}") from error
+        return results
+
+    def _bind(self, node: OpNode, results: list[Value], symbols: dict[str, Number]) -> None:
+        """Give the symbols that the results determine their value, once in each evaluation."""
+        bound: dict[str, Number] = {}
+        for symbol, index in node.binds.items():
+            number = results[index]
+            bound[symbol] = int(number) if isinstance(number, bool) else cast(Number, number)
+        for meta in node.outputs:
+            result = results[meta.producer_output_idx]
+            for dim, size in zip(meta.shape, np.shape(result), strict=False):
+                if isinstance(dim, SymExpr) and dim.is_symbol and dim.text not in symbols:
+                    bound.setdefault(dim.text, size)
+        require_ranges(self._ir, bound)
+        symbols.update(bound)
+
+    def _function(self, name: str, node: str) -> Any:
+        if name not in self._functions:
+            raise InvalidIRError(f"the program has no function {name!r}")
+        function = self._functions[name]
+
+        def body(values: Sequence[Value], step: str = "") -> list[Value]:
+            scope = f"{self._scope}{node}/{step}/" if step else f"{self._scope}{node}/"
+            return _Graph(function, self._seed, scope, self._functions).call(values)
+
+        return body
+
+    def call(self, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a function, flattened in its own structure's order."""
+        tensors = [value for value in arguments if isinstance(value, np.ndarray)]
+        given: dict[str, Number] = {}
+        if self._ir.signature is not None:
+            for leaf, value in zip(leaves(self._ir.signature.inputs), arguments, strict=False):
+                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                    given[leaf.value.text] = cast(Number, value)
+        named = tensors_of(self._ir, tensors)
+        symbols = symbols_of(self._ir, named, given)
+        values: dict[str, Value] = {**external_arrays(self._ir, {}), **named}
+        for _ in self.run(values, symbols, keep=False):
+            pass
+        if self._ir.signature is None:
+            return [values[meta.name] for meta in self._ir.graph_outputs]
+        return [
+            values[leaf.name] if isinstance(leaf, TensorLeaf) else _number(leaf, symbols)
+            for leaf in leaves(self._ir.signature.outputs)
+        ]
+
+
+def _number(leaf: ValueLeaf, symbols: Mapping[str, Number]) -> Any:
+    return leaf.value.evaluate(symbols) if isinstance(leaf.value, SymExpr) else leaf.value
+
+
+def _flat(results: Any) -> list[Value]:
+    if isinstance(results, list | tuple):
+        return [item for part in cast(list[Any], results) for item in _flat(part)]
+    return [results]
+
+
+def _require_declared(
+    meta: TensorMeta, results: list[Value], symbols: Mapping[str, Number]
+) -> None:
+    """Refuse a result whose shape or type is not the declared one."""
+    index = meta.producer_output_idx
+    result = results[index] if index < len(results) else None
+    if not isinstance(result, np.ndarray):
+        raise InvalidIRError(f"it gives no tensor as result {index}")
+    shape = tuple([size_of(dim, symbols) for dim in meta.shape])
+    if result.shape != shape or result.dtype != numpy_dtype(meta.dtype):
+        declared = type_text(meta)
+        if shape != meta.shape:
+            declared += f" with shape {list(shape)}"
+        raise InvalidIRError(
+            f"%{meta.name} is declared {declared}, and means {result.dtype} of shape "
+            f"{list(result.shape)}"
+        )
+
+
+def at_node(node: OpNode, message: str, remedy: str | None = None) -> ExecutionError:
+    """An error that shows the node and where it came from."""
+    picture = str(node) if node.location is None else f"{node}\nat {node.location}"
+    return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)
