@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         verify_ir_with_state_dict,
     )
     from torch_ir.errors import (
+        CompileError,
         ConversionError,
         DialectError,
         ExecutionError,
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
         WeightLoadError,
     )
     from torch_ir.executor import (
+        ExecGraph,
         IRExecutor,
         TensorRegistry,
         check_types,
+        compile_graph,
         execute_ir,
         register_executor,
     )
@@ -99,6 +102,8 @@ __all__ = [
     "execute_ir",
     "register_executor",
     "check_types",
+    "compile_graph",
+    "ExecGraph",
     # verify
     "verify",
     "verify_ir",
@@ -117,6 +122,7 @@ __all__ = [
     "DialectError",
     "WeightLoadError",
     "ExecutionError",
+    "CompileError",
     "InputError",
     "MissingWeightsError",
     "OptionalDependencyError",
@@ -138,6 +144,7 @@ _HOME_OF_NAMES = {
         "DialectError",
         "WeightLoadError",
         "ExecutionError",
+        "CompileError",
         "InputError",
         "MissingWeightsError",
         "OptionalDependencyError",
@@ -161,6 +168,8 @@ _HOME_OF_NAMES = {
         "execute_ir",
         "register_executor",
         "check_types",
+        "compile_graph",
+        "ExecGraph",
     ),
     "torch_ir.debug": ("verify", "verify_ir", "verify_ir_with_state_dict", "VerificationReport"),
 }

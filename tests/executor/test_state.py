@@ -133,8 +133,8 @@ class MayFail(nn.Module):
         return x[row] * self.calls
 
 
-@pytest.mark.parametrize("functional", [False, True], ids=["in place", "written back"])
-def test_a_call_that_fails_half_way_leaves_the_buffers_as_they_were(functional):
+def after_a_failure(functional):
+    """An executor after a good call and one that fails behind the write of its buffer."""
     x, good, bad = ramp(3), torch.tensor([1]), torch.tensor([7])
     exported = torch.export.export(MayFail().eval(), (x, good))
     ir = torch_ir.extract_ir(exported.run_decompositions({}) if functional else exported)
@@ -142,8 +142,25 @@ def test_a_call_that_fails_half_way_leaves_the_buffers_as_they_were(functional):
     executor(x, good)
     with pytest.raises(ExecutionError, match="out of bounds"):
         executor(x, bad)
+    return executor, x, good
+
+
+def test_a_call_that_fails_before_its_first_write_leaves_the_buffers_as_they_were():
+    executor, x, good = after_a_failure(functional=True)
     assert int(executor.buffers["calls"]) == 1
     assert same(executor(x, good), x[good] * 2)
+
+
+def test_half_written_buffers_are_not_used_again():
+    executor, x, good = after_a_failure(functional=False)
+    with pytest.raises(ExecutionError) as caught:
+        executor(x, good)
+    assert str(caught.value) == (
+        "the buffers are half written: the last call failed between two writes\n"
+        "Call reset() to start again with their first values."
+    )
+    executor.reset()
+    assert same(executor(x, good), x[good])
 
 
 # -- random numbers ---------------------------------------------------------------------------

@@ -70,14 +70,14 @@ class _Unknown:
 
 
 class _Finder:
-    """Observer that finds the outputs that are not among the known values."""
+    """Listener that finds the outputs that are not among the known values."""
 
     def __init__(self, known: set[bytes]):
         self.known = known
         self.unknown: list[_Unknown] = []
         self.confirmed: set[bytes] = set()
 
-    def will_run(self, node: OpNode) -> None:
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
         """Nothing to see before a node runs."""
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
@@ -92,13 +92,13 @@ class _Finder:
 
 
 class _Keeper:
-    """Observer that keeps one output of one node."""
+    """Listener that keeps one output of one node."""
 
     def __init__(self, wanted: _Unknown):
         self.wanted = wanted
         self.kept: torch.Tensor | None = None
 
-    def will_run(self, node: OpNode) -> None:
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
         """Nothing to see before a node runs."""
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:

@@ -1,19 +1,27 @@
 """Running an IR on torch's kernels."""
 
-from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
-from torch_ir.executor.program import Observer
+from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
+from torch_ir.executor.compile import compile_graph
+from torch_ir.executor.graph import ExecGraph, RunStats
+from torch_ir.executor.listeners import Listener
 from torch_ir.executor.registry import TensorRegistry, register_executor, unregister_executor
 from torch_ir.executor.run import IRExecutor, execute_ir
+from torch_ir.executor.slots import Idx
 from torch_ir.executor.types import check_types
 
 __all__ = [
+    "CompileError",
+    "ExecGraph",
     "ExecutionError",
     "IRExecutor",
+    "Idx",
     "InputError",
+    "Listener",
     "MissingWeightsError",
-    "Observer",
+    "RunStats",
     "TensorRegistry",
     "check_types",
+    "compile_graph",
     "execute_ir",
     "register_executor",
     "unregister_executor",

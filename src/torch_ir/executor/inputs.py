@@ -114,6 +114,34 @@ def _require_keys(tree: Container, value: Mapping[Any, Any], path: str) -> None:
             raise InputError(f"{path} lacks the key {key!r}")
 
 
+def takes_tensors_alone(ir: IR) -> bool:
+    """Whether the arguments of a call are the graph's inputs, in order, and nothing else."""
+    if ir.signature is None:
+        return True
+    positional, named = cast(Container, ir.signature.inputs).children
+    names = [leaf.name for leaf in _children_of(positional) if isinstance(leaf, TensorLeaf)]
+    return (
+        not _children_of(named)
+        and len(names) == len(_children_of(positional))
+        and names == [meta.name for meta in ir.graph_inputs]
+    )
+
+
+def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:
+    """The results of a call in the model's own structure; a tuple where it has none."""
+    if ir.signature is None:
+        return outputs
+    tree = ir.signature.outputs
+    if isinstance(tree, TensorLeaf) and len(outputs) == 1:
+        return outputs[0]
+    values = dict(zip([meta.name for meta in ir.graph_outputs], outputs, strict=True))
+    return structured(tree, values, symbols)
+
+
+def _children_of(tree: Tree) -> tuple[Tree, ...]:
+    return tree.children if isinstance(tree, Container) else (tree,)
+
+
 def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     """The results of a call in the model's own structure."""
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
-from torch_ir.executor.inputs import check_inputs, flatten_arguments, structured
-from torch_ir.executor.program import Observer, Program
+from torch_ir.executor.compile import compile_graph
+from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.inputs import flatten_arguments, results_of, takes_tensors_alone
+from torch_ir.executor.listeners import Listener
 from torch_ir.executor.registry import TensorRegistry
 from torch_ir.executor.symbols import Symbols
 from torch_ir.ir import IR
-from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights, load_weights
 
 
@@ -23,7 +24,11 @@ class IRExecutor:
 
     The weights that it is given are never changed: buffers that the program writes are kept by the
     executor, as they are after the last call (:attr:`buffers`), and start again with
-    :meth:`reset`. A call that fails changes no state.
+    :meth:`reset`. A call that fails before the first write changes no state; after one that fails
+    between two writes, the next asks for a reset.
+
+    The graph is compiled at the first call (:func:`compile_graph`). Calls from several threads are
+    right: those of a program with state take turns.
 
     Args:
         ir: The program.
@@ -57,11 +62,11 @@ class IRExecutor:
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
         self.ir = ir
         self.constants = constants
-        self.registry = TensorRegistry()
         self._weights: Mapping[str, torch.Tensor] | None = None
-        self._values: dict[str, torch.Tensor] = {}
-        self._state: dict[str, torch.Tensor] = {}
-        self._program: tuple[torch.device, Program] | None = None
+        self._payload: dict[str, torch.Tensor] = {}
+        self._graph: ExecGraph | None = None
+        self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
+        self._last: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
         if weights is not None:
             self.load_weights_from_state_dict(weights)
 
@@ -71,15 +76,37 @@ class IRExecutor:
         return self._weights
 
     @property
-    def buffers(self) -> dict[str, torch.Tensor]:
-        """The buffers that the program writes, by ``state_dict`` key, after the last call."""
+    def graph(self) -> ExecGraph:
+        """The compiled graph.
+
+        Raises:
+            MissingWeightsError: The program has weights and none were given.
+            CompileError: It cannot be compiled.
+        """
         self._prepare()
-        return dict(self._state)
+        return self._graph or self._compiled(_device(self._payload.values()))
+
+    @property
+    def registry(self) -> TensorRegistry:
+        """After a call, its inputs, the weights, and its outputs by name."""
+        registry = TensorRegistry()
+        if self._last is None:
+            return registry
+        inputs, outputs = self._last
+        named = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
+        made = zip([meta.name for meta in self.ir.graph_outputs], outputs, strict=True)
+        for name, tensor in {**self.graph.payload, **named, **dict(made)}.items():
+            registry.register(name, tensor)
+        return registry
+
+    @property
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Copies of the buffers that the program writes, by key, as they are now."""
+        return self.graph.buffers
 
     def reset(self) -> None:
         """Give the buffers that the program writes their first values again."""
-        self._prepare()
-        self._state = self._first_state()
+        self.graph.reset()
 
     def load_weights(self, path: str | PathLike[str], *, trust: bool = False) -> None:
         """Take the weights of a file; see :func:`torch_ir.load_weights`.
@@ -96,11 +123,10 @@ class IRExecutor:
         Raises:
             WeightLoadError: They do not fit; the weights given before stay in force.
         """
-        tensors = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
-        values = self._external(tensors)
+        payload = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
+        self._payload = {key: tensor.detach() for key, tensor in payload.items()}
         self._weights = state_dict
-        self._values = values
-        self._state = self._first_state()
+        self._graph = None
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
@@ -121,8 +147,7 @@ class IRExecutor:
                 f"inputs are a tuple of tensors, got {type(inputs).__name__}",
                 remedy="Write (x,) for one input.",
             )
-        values, _ = self._run(tuple(inputs), {})
-        return tuple([values[meta.name] for meta in self.ir.graph_outputs])
+        return self._run(tuple(inputs), {})[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
@@ -133,73 +158,42 @@ class IRExecutor:
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
-        values, symbols = self._run(*flatten_arguments(self.ir, args, kwargs))
-        if self.ir.signature is None:
-            return tuple([values[meta.name] for meta in self.ir.graph_outputs])
-        return structured(self.ir.signature.outputs, values, symbols)
+        if kwargs or len(args) != self._plain_arguments:
+            args, given = flatten_arguments(self.ir, args, kwargs)
+            outputs, symbols = self._run(args, given)
+        else:
+            outputs, symbols = self._run(args, {})
+        return results_of(self.ir, outputs, symbols)
 
     def call_observed(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], observer: Observer
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], listener: Listener
     ) -> tuple[torch.Tensor, ...]:
-        """As a call, with an observer that sees every node as it runs; returns plain tensors."""
-        values, _ = self._run(*flatten_arguments(self.ir, args, kwargs), observer)
-        return tuple([values[meta.name] for meta in self.ir.graph_outputs])
+        """As a call, with a listener that sees every node as it runs; returns plain tensors."""
+        return self._run(*flatten_arguments(self.ir, args, kwargs), listener)[0]
 
     def external_tensors(self) -> list[torch.Tensor]:
         """The weights and constants that the program runs with."""
-        self._prepare()
-        return [*self._values.values(), *self._state.values()]
+        return list(self.graph.payload.values())
 
     # -- running ----------------------------------------------------------------------------------
 
     def _run(
-        self, inputs: tuple[Any, ...], given: Symbols, observer: Observer | None = None
-    ) -> tuple[dict[str, torch.Tensor], Symbols]:
-        self._prepare()
-        symbols = check_inputs(self.ir, inputs, _device(self._values.values()), given)
-        program = self._bound(_device((*self._values.values(), *inputs)) or torch.device("cpu"))
-        named = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
-        state = {key: tensor.clone() for key, tensor in self._state.items()}
-        given_values = {**self._values, **self._named_state(state), **named}
-        with torch.no_grad():
-            made = program.run(given_values, symbols, observer)
-            self._write_back(made, given_values)
-        self._state = state
-        values = {**given_values, **made}
-        self._remember(values)
-        return values, symbols
+        self, inputs: tuple[Any, ...], given: Symbols, listener: Listener | None = None
+    ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
+        graph = self._graph
+        if graph is None or not (self._payload or _is_on(graph.device, inputs)):
+            self._prepare()
+            graph = self._compiled(_device((*self._payload.values(), *inputs)))
+        outputs, symbols = graph.run(inputs, given, listener)
+        self._last = inputs, outputs
+        return outputs, symbols
 
-    def _first_state(self) -> dict[str, torch.Tensor]:
-        """A copy of each buffer that the program writes, by key: a tied one has one state."""
-        external = self.ir.external_values()
-        written = [m.target for m in self.ir.mutations if m.target in external]
-        return {external[name][0]: self._values[name].clone() for name in written}
-
-    def _named_state(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The state under each name that nodes use for it."""
-        if not state:
-            return {}
-        external = self.ir.external_values()
-        return {name: state[key] for name, (key, _) in external.items() if key in state}
-
-    def _write_back(
-        self, made: Mapping[str, torch.Tensor], targets: Mapping[str, torch.Tensor]
-    ) -> None:
-        """Write what a functionalised program computes for a buffer or input, at the end.
-
-        Everything is read before anything is written: one buffer may take another's old value.
-        """
-        moved = [m for m in self.ir.mutations if m.value.name != m.target]
-        values = [made[m.value.name] for m in moved]
-        if len(moved) > 1:
-            values = [value.clone() for value in values]
-        for mutation, value in zip(moved, values, strict=True):
-            targets[mutation.target].copy_(value)
-
-    def _remember(self, values: Mapping[str, torch.Tensor]) -> None:
-        self.registry.clear()
-        for name, tensor in values.items():
-            self.registry.register(name, tensor)
+    def _compiled(self, device: torch.device | None) -> ExecGraph:
+        """The graph on a device, with the state of the one before."""
+        device = device or torch.device("cpu")
+        if self._graph is None or self._graph.device != device:
+            self._graph = compile_graph(self.ir, self._payload, device=device)
+        return self._graph
 
     def _prepare(self) -> None:
         if self._weights is not None:
@@ -212,23 +206,11 @@ class IRExecutor:
             )
         self.load_weights_from_state_dict({})
 
-    def _bound(self, device: torch.device) -> Program:
-        if self._program is None:
-            _require_well_formed(self.ir)
-        if self._program is None or self._program[0] != device:
-            self._program = (device, Program(self.ir, device))
-        return self._program[1]
 
-    def _external(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The value of each external name: what was given, or the IR's own constant."""
-        device = _device(tensors.values())
-        values: dict[str, torch.Tensor] = {}
-        for name, (key, _) in self.ir.external_values().items():
-            if key in tensors:
-                values[name] = tensors[key].detach()
-            else:
-                values[name] = constant_tensor(self.ir.constants[key]).to(device or "cpu")
-        return values
+def _is_on(device: torch.device, inputs: tuple[Any, ...]) -> bool:
+    """Whether the first tensor of a call is there; a program without tensors runs anywhere."""
+    first = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
+    return first is None or first.device == device
 
 
 def execute_ir(
@@ -265,16 +247,6 @@ def execute_ir(
     if weights_path is not None:
         executor.load_weights(weights_path)
     return executor.execute(inputs)
-
-
-def _require_well_formed(ir: IR) -> None:
-    findings = ir.check()
-    if findings:
-        more = [f"and {len(findings) - 10} more"] if len(findings) > 10 else []
-        raise ExecutionError(
-            f"the program is not well-formed: {counted(len(findings), 'fault')}",
-            picture="\n".join([*map(str, findings[:10]), *more]),
-        )
 
 
 def _device(tensors: Any) -> torch.device | None:

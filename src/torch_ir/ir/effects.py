@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Slots
+from torch_ir.ir.schema import Schema, Slots
 from torch_ir.ir.values import FunctionRef
 
 Roots = frozenset[str]
@@ -45,6 +45,13 @@ def written_values(ir: IR) -> frozenset[str]:
     for node in ir.nodes:
         written.update(_apply(ir, node, roots))
     return frozenset(written)
+
+
+def written_arguments(node: OpNode, schema: Schema) -> frozenset[str]:
+    """Names of the arguments that a call writes to."""
+    unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
+    marked = [argument.name for argument in schema.arguments if argument.is_written]
+    return frozenset([*marked, *(unmarked if node.attrs.get(flag) is True else ())])
 
 
 def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:

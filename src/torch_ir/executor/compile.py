@@ -1,0 +1,312 @@
+"""The checked compile: from a graph and its weights to a function without checks left to make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+
+from torch_ir.executor.calls import Call, Function, Listed, Operand, resolve
+from torch_ir.executor.derive import Derivation
+from torch_ir.executor.faults import FaultError, compile_error
+from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.lines import given_symbols
+from torch_ir.executor.plan import Plan, make_plan
+from torch_ir.executor.proofs import Proof, Type
+from torch_ir.executor.samples import samplings
+from torch_ir.executor.slots import Slots
+from torch_ir.executor.symbols import Bindings
+from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
+from torch_ir.ir.check import Finding
+from torch_ir.ir.tensor import type_text
+from torch_ir.torch_api import constant_tensor
+
+
+def compile_graph(
+    ir: IR,
+    payload: Mapping[str, torch.Tensor] | None = None,
+    *,
+    device: torch.device | str | None = None,
+    collect: bool = False,
+    check_types: bool = True,
+    grad: bool = False,
+) -> ExecGraph:
+    """Compile a graph with its weights into straight-line Python.
+
+    The nodes are walked once. Each operand becomes a typed slot, which must have been defined
+    before with the recorded type; each operator is resolved to the exact overload; what it gives
+    is derived anew and must be what is recorded. What is returned has no checks left but those of
+    the inputs of a call.
+
+    Args:
+        ir: The graph.
+        payload: Weights by ``state_dict`` key, and constants that take the place of the IR's own.
+            They are used as they are, but for buffers that the program writes: the graph keeps
+            copies of those.
+        device: What ``Device("run")`` stands for; that of the payload if not given, else the CPU.
+        collect: Find everything that is wrong, not the first thing only.
+        check_types: Derive types. Without it the graph is believed, calls cost more, and results
+            never take the place of values that are dead.
+        grad: Record gradients through the run: results may require them.
+
+    Raises:
+        CompileError: A node is malformed, lies about its types or is unsupported, or the payload
+            lacks what the graph needs. The message is about the first; ``findings`` has all.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse("ir { input %x: f32[2] %y: f32[2] = aten.relu.default(%x) return %y }")
+        >>> graph = compile_graph(ir)
+        >>> graph.eval((torch.tensor([-1.0, 2.0]),))
+        (tensor([0., 2.]),)
+    """
+    tensors = dict(payload or {})
+    run_device = torch.device(device) if device is not None else _device_of(tensors.values())
+    compiler = _Compiler(run_device, collect, check_types, grad)
+    values = compiler.payload(ir, tensors)
+    compiler.structure(ir)
+    plan = compiler.plan(ir, values)
+    compiler.raise_findings()
+    return ExecGraph(plan, values, run_device, grad=grad)
+
+
+def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
+    """Everything for which :func:`compile_graph` would refuse a graph, whatever its weights."""
+    compiler = _Compiler(device, collect=True, derives=True, grad=False)
+    declared = {
+        name: torch.empty(cast(Any, value.shape), dtype=getattr(torch, value.dtype), device="meta")
+        for name, (_, value) in ir.external_values().items()
+    }
+    compiler.plan(ir, declared)
+    return tuple(compiler.findings)
+
+
+def _device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
+    """The device of the weights; the first that is not the CPU where they differ."""
+    devices = {tensor.device: None for tensor in tensors}
+    others = [device for device in devices if device.type not in ("cpu", "meta")]
+    return next(iter(others or devices), torch.device("cpu"))
+
+
+@dataclass
+class _Compiler:
+    """One compilation, and what it has found."""
+
+    device: torch.device
+    collect: bool
+    derives: bool
+    grad: bool
+    findings: list[Finding] = field(default_factory=list[Finding])
+    first: OpNode | None = None
+    _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def found(self, fault: FaultError, node: OpNode | None, path: str = "") -> None:
+        """Record a fault.
+
+        Raises:
+            CompileError: Only the first was asked for.
+        """
+        finding = fault.at(node, path)
+        if (finding.code, finding.node) in self._known:
+            return
+        self._record(finding, node)
+
+    def _record(self, finding: Finding, node: OpNode | None) -> None:
+        self._known.add((finding.code, finding.node))
+        self.findings.append(finding)
+        self.first = self.first or node
+        if not self.collect:
+            self.raise_findings()
+
+    def raise_findings(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            CompileError: About the first.
+        """
+        if self.findings:
+            raise compile_error(self.findings, self.first)
+
+    def structure(self, ir: IR) -> None:
+        """What does not concern single calls: names, outputs, mutations, the signature.
+
+        Raises:
+            CompileError: Only the first was asked for.
+        """
+        for finding in ir.check():
+            self._record(finding, ir.by_name.get(finding.node))
+
+    # -- the payload ------------------------------------------------------------------------------
+
+    def payload(self, ir: IR, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The tensor behind each name under which nodes use a weight or constant."""
+        values: dict[str, torch.Tensor] = {}
+        for name, (key, declared) in ir.external_values().items():
+            tensor = given.get(key)
+            if tensor is None:
+                tensor = next(
+                    (given[a] for a, k in ir.weight_aliases.items() if k == key and a in given),
+                    None,
+                )
+            if tensor is None and key in ir.constants:
+                tensor = constant_tensor(ir.constants[key]).to(self.device)
+            try:
+                values[name] = _fitting(TensorMeta(key, *_type(declared)), tensor)
+            except FaultError as fault:
+                self.found(fault, None)
+        return values
+
+    # -- the nodes --------------------------------------------------------------------------------
+
+    def plan(self, ir: IR, payload: Mapping[str, torch.Tensor], path: str = "") -> Plan:
+        """The plan of a graph or of one of its functions."""
+        derivations = self._derivations(ir, payload, path)
+        calls = list(self._calls(ir, path))
+        proofs = self._proofs(calls, derivations, path)
+        functions = self._function_plans(ir, calls, path)
+        if self.findings:  # nothing will run it
+            return make_plan(
+                ir.replace(nodes=(), graph_outputs=(), mutations=()), [], [], [], {}, reuse=False
+            )
+        bindings = Bindings(ir)
+        symbols = [bindings.of(call.node) for call in calls]
+        reuse = not (self.grad or path)
+        return make_plan(ir, calls, proofs, symbols, functions, reuse=reuse)
+
+    def _function_plans(self, ir: IR, calls: list[Call], path: str) -> dict[str, Plan]:
+        """The plans of the functions that nodes refer to."""
+        plans: dict[str, Plan] = {}
+        for call in calls:
+            derives = self.derives
+            # under autocast an operator gives other types than it says
+            self.derives = derives and "autocast" not in call.node.op_type
+            for name in _functions_of([call]):
+                if name in ir.functions and name not in plans:
+                    plans[name] = self.plan(ir.functions[name], {}, f"{path}{name}/")
+            self.derives = derives
+        return plans
+
+    def _calls(self, ir: IR, path: str) -> Iterator[Call]:
+        slots = Slots()
+        for meta in ir.graph_inputs:
+            slots.define(meta)
+        for name, (_, value) in ir.external_values().items():
+            slots.define(TensorMeta(name, value.shape, value.dtype))
+        for node in ir.nodes:
+            try:
+                call = resolve(node, slots, self.device)
+                outputs = tuple([slots.define(meta) for meta in node.outputs])
+                self._require_functions(ir, call)
+                yield replace(call, outputs=outputs)
+            except FaultError as fault:
+                self.found(fault, node, path)
+                for meta in node.outputs:
+                    if meta.name not in slots:
+                        slots.define(meta)
+
+    def _require_functions(self, ir: IR, call: Call) -> None:
+        for name in _functions_of([call]):
+            if name not in ir.functions:
+                raise FaultError("undefined-function", f"the graph has no function {name!r}")
+
+    # -- types ------------------------------------------------------------------------------------
+
+    def _derivations(
+        self, ir: IR, payload: Mapping[str, torch.Tensor], path: str
+    ) -> list[Derivation]:
+        """One for each sampling of the symbols; none where types are believed."""
+        found: list[Derivation] = []
+        for symbols in samplings(ir) if self.derives else ():
+            derivation = Derivation(symbols, given_symbols(ir))
+            try:
+                for meta in ir.graph_inputs:
+                    derivation.believe(meta)
+                for name, tensor in payload.items():
+                    derivation.take(name, Type.of(tensor))
+            except FaultError as fault:
+                self.found(fault, None, path)
+                return []
+            found.append(derivation)
+        return found
+
+    def _proofs(
+        self, calls: list[Call], derivations: list[Derivation], path: str
+    ) -> list[Proof | None]:
+        if self.findings:
+            return []
+        proofs: list[Proof | None] = []
+        for call in calls:
+            found: list[Proof | None] = []
+            try:
+                found = [derivation.step(call) for derivation in derivations]
+            except FaultError as fault:
+                self.found(fault, call.node, path)
+            proofs.append(_common(found))
+        return proofs
+
+
+def _common(proofs: list[Proof | None]) -> Proof | None:
+    """What holds for every sampling."""
+    if not proofs or any(proof is None for proof in proofs):
+        return None
+    first = proofs[0]
+    if first is None or all(proof == first for proof in proofs):
+        return first
+    others = [proof for proof in proofs if proof is not None]
+    binding = first.binding if all(p.binding == first.binding for p in others) else None
+    in_place = first.in_place if all(p.in_place == first.in_place for p in others) else None
+    same = all(_shares(p) == _shares(first) for p in others)
+    return replace(
+        first, binding=binding, in_place=in_place, results=first.results if same else None
+    )
+
+
+def _shares(proof: Proof) -> list[tuple[int, ...]] | None:
+    if proof.results is None:
+        return None
+    return [() if result is None else result.shares for result in proof.results]
+
+
+def _functions_of(calls: Iterable[Call]) -> list[str]:
+    found: dict[str, None] = {}
+
+    def visit(operand: Operand) -> None:
+        match operand:
+            case Function(name=name):
+                found[name] = None
+            case Listed(parts=parts):
+                for part in parts:
+                    visit(part)
+            case _:
+                pass
+
+    for call in calls:
+        for operand in call.operands:
+            visit(operand)
+    return list(found)
+
+
+def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:
+    return declared.shape, declared.dtype
+
+
+def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:
+    key = declared.name
+    if tensor is None:
+        raise FaultError(
+            "missing-payload",
+            f"the graph needs {key!r} {type_text(declared)}, which was not given",
+        )
+    if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise FaultError("wrong-payload", f"{key!r} must be a tensor, got {type(tensor).__name__}")
+    found = TensorMeta(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+    if (found.shape, found.dtype) != (declared.shape, declared.dtype):
+        raise FaultError(
+            "wrong-payload",
+            f"{key!r} is not what the graph needs",
+            expected=type_text(declared),
+            got=type_text(found),
+        )
+    return tensor

@@ -1,0 +1,329 @@
+"""A compiled graph: what it runs, and everything that can be asked of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
+from torch_ir.executor.module import Compiled, compile_source
+from torch_ir.executor.plan import Plan
+from torch_ir.executor.source import write_source
+from torch_ir.executor.symbols import Symbols
+from torch_ir.ir import IR, OpNode
+from torch_ir.torch_api import BelowAutograd, BelowViewTracking
+
+Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
+"""The tensors that a run returns, and the symbols from which its other results are computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """What one run of a graph does.
+
+    Attributes:
+        nodes: Operators that are called.
+        bindings: How many of them are called through torch's Python bindings.
+        in_place: How many give their result the place of a dead value.
+        functions: Functions that operators call.
+        lines: Lines of generated Python.
+    """
+
+    nodes: int
+    bindings: int
+    in_place: int
+    functions: int
+    lines: int
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.nodes, 'node')}: {self.bindings} by Python bindings, "
+            f"{self.in_place} in place; {counted(self.functions, 'function')}, "
+            f"{counted(self.lines, 'line')}"
+        )
+
+
+class ExecGraph:
+    """A graph compiled with its weights; :func:`compile_graph` makes one.
+
+    It may be run from several threads. If it holds state (buffers that the program writes), they
+    take turns, as the program's meaning depends on their order.
+
+    Attributes:
+        ir: The graph.
+        source: The Python that runs. It imports as a module, and then needs what ``bind`` takes.
+        device: Where it runs.
+        grad: Whether a run records gradients.
+        run_stats: What a run does.
+    """
+
+    def __init__(
+        self, plan: Plan, payload: Mapping[str, torch.Tensor], device: torch.device, *, grad: bool
+    ):
+        self.ir: IR = plan.ir
+        self.device = device
+        self.grad = grad
+        self._plan = plan
+        self._given = payload
+        self._state = _first_state(plan.ir, payload)
+        self._payload = {**payload, **self._state}
+        written = write_source(plan, device)
+        self.source = written.text
+        self._module = compile_source(written, plan.ir.model_name, self._payload)
+        self._accepts = self._module.accepts
+        self._run = self._module.run
+        self._below = BelowViewTracking if plan.is_private else BelowAutograd
+        self._observed: dict[bool, Compiled] = {}
+        self._turn = threading.RLock() if self._state else None
+        self._is_torn = False
+        self._count = len(plan.ir.graph_inputs)
+        self._outputs = len(plan.ir.graph_outputs)
+
+    def __repr__(self) -> str:
+        return f"ExecGraph({self.ir!r}, device='{self.device}')"
+
+    @property
+    def run_stats(self) -> RunStats:
+        """What a run does."""
+        steps = self._plan.steps
+        return RunStats(
+            nodes=len(steps),
+            bindings=sum((step.in_place or step.binding) is not None for step in steps),
+            in_place=sum(step.in_place is not None for step in steps),
+            functions=sum(1 for _ in _all_functions(self._plan)),
+            lines=self.source.count("\n"),
+        )
+
+    @property
+    def payload(self) -> dict[str, torch.Tensor]:
+        """The weights, constants and buffers that it runs with, by the names that nodes use."""
+        return dict(self._payload)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether a run changes buffers that the next one reads."""
+        return bool(self._state)
+
+    @property
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Copies of the buffers that the program writes, by key, as they are now."""
+        external = self.ir.external_values()
+        with self._in_turn():
+            return {external[name][0]: tensor.clone() for name, tensor in self._state.items()}
+
+    def reset(self) -> None:
+        """Give the buffers that the program writes their first values again."""
+        with self._in_turn():
+            with torch.no_grad():
+                for name, tensor in self._state.items():
+                    tensor.copy_(self._given[name])
+            self._is_torn = False
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
+        if self._turn is None:
+            yield
+        else:
+            with self._turn:
+                yield
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def eval(
+        self, inputs: Sequence[torch.Tensor], *, listener: Listener | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """The graph's outputs.
+
+        Args:
+            inputs: One tensor for each of ``ir.graph_inputs``, in order.
+            listener: Is told of every node.
+
+        Raises:
+            InputError: An input does not fit; the message names it.
+            ExecutionError: A kernel fails; its error is the cause and the message shows the node.
+        """
+        return self.run(inputs, {}, listener)[0]
+
+    def run(
+        self,
+        inputs: Sequence[torch.Tensor],
+        given: Symbols,
+        listener: Listener | None = None,
+        *,
+        reuse: bool = True,
+    ) -> Results:
+        """As :meth:`eval`, for a call some of whose arguments are numbers.
+
+        Args:
+            inputs: The tensors.
+            given: The symbols that other arguments of the call give.
+            listener: Is told of every node.
+            reuse: Let results take the place of dead values; not, where a listener keeps them.
+        """
+        values = self._accepts(*inputs) if len(inputs) == self._count and not given else None
+        if values is None:
+            symbols = check_inputs(self.ir, inputs, self.device, given)
+            values = tuple([symbols[name] for name in self._module.symbols])
+        if listener is None:
+            results = self._execute(self._run, (*inputs, *values))
+        else:
+            module = self._listening(reuse=reuse)
+            will = guarded(self.ir.nodes, listener.will_run)
+            did = guarded(self.ir.nodes, listener.did_run)
+            results = self._execute(module.run, (*inputs, *values, will, did), module)
+        if len(results) == self._outputs:
+            return results, dict(zip(self._module.symbols, values, strict=True))
+        known = dict(zip(self._module.symbols, values, strict=True))
+        made = zip(self._module.returned_symbols, results[self._outputs :], strict=True)
+        return results[: self._outputs], {**known, **dict(made)}
+
+    def eval_all(
+        self, inputs: Sequence[torch.Tensor], *, stop_at: str | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Every value that the nodes make, by name, in program order; the inputs come first.
+
+        Args:
+            inputs: One tensor for each of ``ir.graph_inputs``.
+            stop_at: The last node to run. State and inputs that the program writes at its end then
+                stay as they are.
+
+        Raises:
+            InvalidIRError: There is no such node.
+            ExecutionError: As :meth:`eval`.
+        """
+        if stop_at is not None:
+            self.ir.node(stop_at)
+        table = Table(None, stop_at, copy=self._plan.writes_inside or bool(self._plan.writes))
+        named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=False)}
+        self._fill(table, inputs)
+        return {**named, **table.values}
+
+    def values(
+        self, inputs: Sequence[torch.Tensor], names: Iterable[str]
+    ) -> dict[str, torch.Tensor]:
+        """Some of the values that the nodes make, by name, in program order.
+
+        Nothing runs after the last of them; memory is that of a run, and of what was asked for.
+
+        Raises:
+            InvalidIRError: No node makes a value of that name.
+        """
+        wanted = frozenset(names)
+        for name in sorted(wanted - self.ir.producers.keys()):
+            hint = did_you_mean(name, self.ir.producers)
+            raise InvalidIRError(f"no node makes a value {name!r}", remedy=hint)
+        makers = [n.name for n in self.ir.nodes if any(o.name in wanted for o in n.outputs)]
+        if not makers:
+            return {}
+        table = Table(wanted, makers[-1], copy=self._plan.writes_inside)
+        self._fill(table, inputs)
+        return table.values
+
+    def _fill(self, table: Table, inputs: Sequence[torch.Tensor]) -> None:
+        try:
+            self.run(inputs, {}, table, reuse=False)
+        except ListenerError as error:
+            if not isinstance(error.__cause__, StopError):
+                raise
+
+    def _listening(self, *, reuse: bool) -> Compiled:
+        """The same program, telling of every node."""
+        if reuse not in self._observed:
+            written = write_source(self._plan, self.device, observed=True, reuse=reuse)
+            self._observed[reuse] = compile_source(written, self.ir.model_name, self._payload)
+        return self._observed[reuse]
+
+    def _execute(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
+    ) -> tuple[Any, ...]:
+        if torch.is_autocast_enabled(self.device.type):
+            with torch.autocast(self.device.type, enabled=False):  # the IR says every type itself
+                return self._execute(run, args, module)
+        if self._turn is not None:
+            with self._turn:
+                self._require_whole_state()
+                return self._call(run, args, module or self._module)
+        return self._call(run, args, module or self._module)
+
+    def _call(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
+    ) -> tuple[Any, ...]:
+        if self.grad:
+            try:
+                return run(*args)
+            except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+                raise self._explained(error, module) from _cause(error)
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
+        try:
+            with self._below():
+                return run(*args)
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+            raise self._explained(error, module) from _cause(error)
+        finally:
+            torch._C._set_grad_enabled(before)  # pyright: ignore[reportPrivateUsage]  # as above
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    def _require_whole_state(self) -> None:
+        if self._is_torn:
+            raise ExecutionError(
+                "the buffers are half written: the last call failed between two writes",
+                remedy="Call reset() to start again with their first values.",
+            )
+
+    def _explained(self, error: Exception, module: Compiled) -> Exception:
+        """What a node raised, with the node."""
+        nodes = list(module.nodes_of(error.__traceback__))
+        if self._state and nodes and self._plan.first_state_write is not None:
+            position = next((i for i, n in enumerate(self.ir.nodes) if n is nodes[0]), 0)
+            self._is_torn = position >= self._plan.first_state_write
+        if isinstance(error, ListenerError):
+            cause = error.__cause__
+            return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
+        if not nodes or (isinstance(error, TorchIRError) and error.message.startswith("node ")):
+            return error
+        return _at_node(nodes[-1], error)
+
+
+def _cause(error: Exception) -> BaseException | None:
+    if isinstance(error, TorchIRError | ListenerError):
+        return error.__cause__
+    return error
+
+
+def _at_node(node: OpNode, error: Exception) -> ExecutionError:
+    """An error that shows the node and where it came from."""
+    remedy = None
+    message = f"{node.op_type} failed: {error}"
+    if isinstance(error, TorchIRError):
+        message, remedy = error.message, error.remedy
+        if message.startswith("made no tensor"):
+            message = f"{node.op_type} {message}"
+    picture = str(node) if node.location is None else f"{node}\nat {node.location}"
+    return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)
+
+
+def _first_state(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A copy of each buffer that is written; a tied one has one, under each of its names."""
+    external = ir.external_values()
+    keys = {external[m.target][0] for m in ir.mutations if m.target in external}
+    copies = {
+        key: payload[name].detach().clone() for name, (key, _) in external.items() if key in keys
+    }
+    return {name: copies[key] for name, (key, _) in external.items() if key in keys}
+
+
+def _all_functions(plan: Plan) -> Iterator[Plan]:
+    for inner in plan.functions.values():
+        yield inner
+        yield from _all_functions(inner)

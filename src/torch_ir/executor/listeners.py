@@ -1,0 +1,73 @@
+"""Who wants to know of every node as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from torch_ir.ir import OpNode
+
+
+class Listener(Protocol):
+    """Sees every node as it runs.
+
+    The tensors are those that the program works with: a later node may write to them, so that
+    what is kept has to be copied.
+    """
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        """Called before a node runs, with the tensors of ``node.inputs``."""
+        ...
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Called with the tensors that a node made, in the order of ``node.outputs``."""
+        ...
+
+
+class ListenerError(Exception):
+    """Carries what a listener raised past those who explain what nodes raise."""
+
+
+def guarded(nodes: Sequence[OpNode], tell: Callable[[OpNode, Any], None]) -> Callable[..., None]:
+    """A listener's method as generated code calls it: with the position of a node."""
+
+    def call(position: int, tensors: Sequence[torch.Tensor]) -> None:
+        try:
+            tell(nodes[position], tensors)
+        except Exception as error:  # whatever it is, it is not the node's
+            raise ListenerError from error
+
+    return call
+
+
+class Table:
+    """A listener that keeps a copy of the results of every node, or of some.
+
+    Args:
+        names: The values to keep; None for all.
+        stop_at: A node after which nothing more runs; None for the whole program.
+        copy: Whether a later node may write to what is kept.
+    """
+
+    def __init__(self, names: frozenset[str] | None, stop_at: str | None, *, copy: bool):
+        self.values: dict[str, torch.Tensor] = {}
+        self._names = names
+        self._stop_at = stop_at
+        self._copy = copy
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        """Nothing is of interest before a node runs."""
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Keep the results that were asked for."""
+        for meta, tensor in zip(node.outputs, outputs, strict=True):
+            if self._names is None or meta.name in self._names:
+                self.values[meta.name] = tensor.clone() if self._copy else tensor
+        if node.name == self._stop_at:
+            raise StopError
+
+
+class StopError(Exception):
+    """The node to stop at has run."""

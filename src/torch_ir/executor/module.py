@@ -1,0 +1,90 @@
+"""Generated source as a module that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from torch_ir.executor.calls import Call
+from torch_ir.executor.names import printable
+from torch_ir.executor.source import Source
+from torch_ir.ir import OpNode
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A module of generated code, bound to its weights.
+
+    Attributes:
+        run: Runs the graph on its inputs and the values of ``symbols``; returns its outputs and
+            the values of ``returned_symbols``.
+        accepts: The values of ``symbols`` for inputs that fit, or None.
+        symbols: The symbols that a call gives.
+        returned_symbols: The symbols that results are computed from.
+        filename: The name under which tracebacks know the module.
+        nodes: The node that each of its lines runs.
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    accepts: Callable[..., tuple[Any, ...] | None]
+    symbols: tuple[str, ...]
+    returned_symbols: tuple[str, ...]
+    filename: str
+    nodes: Mapping[int, OpNode]
+
+    def nodes_of(self, traceback: TracebackType | None) -> Iterator[OpNode]:
+        """The nodes on whose lines a traceback passes, the outermost first."""
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == self.filename:
+                node = self.nodes.get(traceback.tb_lineno)
+                if node is not None:
+                    yield node
+            traceback = traceback.tb_next
+
+
+_NUMBER = count(1)  # tells the modules of a process apart in tracebacks
+
+
+def compile_source(source: Source, name: str, payload: Mapping[str, torch.Tensor]) -> Compiled:
+    """Compile generated source and bind it to weights.
+
+    Args:
+        source: The source.
+        name: What the graph is called.
+        payload: The tensor behind each external name.
+    """
+    filename = f"<torch-ir {printable(name) or 'graph'} {next(_NUMBER)}>"
+    code = compile(source.text, filename, "exec", dont_inherit=True)
+    namespace: dict[str, Any] = {"__name__": filename, "__loader__": _Loader(source.text)}
+    exec(code, namespace)  # noqa: S102  # our own text: of the graph's there are only checked names
+    kernels = {key: _kernel(call) for key, call in source.kernels.items()}
+    return Compiled(
+        namespace["bind"](payload, kernels),
+        namespace["accepts"],
+        source.symbols,
+        source.returned_symbols,
+        filename,
+        source.nodes,
+    )
+
+
+def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:
+    """A kernel that a user registered, as generated code calls it."""
+    function: Any = call.target
+    return lambda inputs: function(list(inputs), call.node.attrs)
+
+
+class _Loader:
+    """Shows tracebacks the lines of generated code."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def get_source(self, name: str) -> str:
+        """The text of the module."""
+        return self._text

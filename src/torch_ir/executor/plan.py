@@ -1,0 +1,276 @@
+"""The order of work of a compiled graph: what is called, how, and what may be forgotten when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch_ir.executor.calls import Call
+from torch_ir.executor.proofs import Binding as PythonBinding
+from torch_ir.executor.proofs import Proof
+from torch_ir.executor.symbols import Binding
+from torch_ir.ir import IR
+from torch_ir.ir.effects import written_arguments
+
+Roots: TypeAlias = frozenset[str]
+"""The values whose storage a value may have: itself, if it is fresh."""
+
+
+UNKNOWN = "?"
+"""The storage of a result of which nothing is known; no value has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node of a plan.
+
+    Attributes:
+        call: The node as a call.
+        binding: The Python binding that stands for the operator; None calls the operator itself.
+        in_place: The binding by which the result takes the place of the first argument; None if
+            it must not.
+        dead: Names of the values that nothing reads any more after it.
+        symbols: The symbols that take their value from its results.
+    """
+
+    call: Call
+    binding: PythonBinding | None
+    in_place: PythonBinding | None
+    dead: tuple[str, ...]
+    symbols: tuple[Binding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A value that is written to an input or buffer when the program ends.
+
+    Attributes:
+        target: The name of what is written.
+        value: The name of the value.
+        is_copied_first: Whether the value may change as other targets are written.
+    """
+
+    target: str
+    value: str
+    is_copied_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph, ready to be written as Python.
+
+    Attributes:
+        ir: The graph.
+        steps: Its nodes, in program order.
+        external: The names of the weights and constants that it reads.
+        writes: What is written when it ends.
+        functions: The functions that its nodes refer to, by name.
+        is_private: Whether no result shares storage with anything else, and nothing that was
+            given is written: then nobody can tell that views were not tracked.
+        copied_outputs: The results that share storage with a buffer that the program writes: they
+            are returned as copies, which the next run does not change.
+        writes_inside: Whether in-place operators of the program write to any value.
+        first_state_write: Position of the first step that writes to a buffer; None if none does.
+    """
+
+    ir: IR
+    steps: tuple[Step, ...]
+    external: tuple[str, ...]
+    writes: tuple[Write, ...]
+    functions: Mapping[str, Plan]
+    is_private: bool
+    copied_outputs: frozenset[str]
+    writes_inside: bool
+    first_state_write: int | None
+
+
+def make_plan(
+    ir: IR,
+    calls: Sequence[Call],
+    proofs: Sequence[Proof | None],
+    symbols: Sequence[tuple[Binding, ...]],
+    functions: Mapping[str, Plan],
+    *,
+    reuse: bool,
+) -> Plan:
+    """The plan of a graph whose nodes are resolved.
+
+    Args:
+        ir: The graph.
+        calls: Its nodes as calls.
+        proofs: What was found about each; None where nothing was tried.
+        symbols: The symbols that each binds.
+        functions: The plans of its functions.
+        reuse: Whether results may take the place of values that nothing else reads.
+    """
+    roots = _roots(ir, calls, proofs)
+    last = _last_uses(ir, calls)
+    dead: list[list[str]] = [[] for _ in calls]
+    for name, position in last.items():
+        if position is not None:
+            dead[position].append(name)
+    groups = _last_use_of_storage(roots, last)
+    external = ir.external_values()
+    given = {meta.name for meta in ir.graph_inputs} | external.keys()
+    steps: list[Step] = []
+    for position, (call, proof, bound) in enumerate(zip(calls, proofs, symbols, strict=True)):
+        binding = None if proof is None else proof.binding
+        in_place = None
+        if reuse and proof is not None and _may_reuse(call, proof, position, roots, groups, given):
+            in_place = proof.in_place
+        steps.append(Step(call, binding, in_place, tuple(dead[position]), bound))
+    writes = tuple(_writes(ir, roots))
+    written = [_written(call, roots) for call in calls]
+    state = [i for i, names in enumerate(written) if names & external.keys()]
+    kept = {m.target: None for m in ir.mutations if m.target in external}
+    used = {read.name for call in calls for read in call.reads}
+    used.update(meta.name for meta in ir.graph_outputs)
+    used.update(m.value.name for m in ir.mutations)
+    used.update(m.target for m in ir.mutations)
+    return Plan(
+        ir,
+        tuple(steps),
+        tuple([name for name in external if name in used]),
+        writes,
+        functions,
+        is_private=not (writes or any(names & given for names in written))
+        and _outputs_are_apart(ir, roots),
+        copied_outputs=frozenset(
+            [m.name for m in ir.graph_outputs if roots[m.name] & kept.keys()]
+        ),
+        writes_inside=any(written),
+        first_state_write=state[0] if state else None,
+    )
+
+
+# -- storage --------------------------------------------------------------------------------------
+
+
+def _roots(ir: IR, calls: Sequence[Call], proofs: Sequence[Proof | None]) -> dict[str, Roots]:
+    """The storage that each value may have: by the schema's alias marks, and as it was seen."""
+    names = [*(meta.name for meta in ir.graph_inputs), *ir.external_values()]
+    roots: dict[str, Roots] = {name: frozenset({name}) for name in names}
+    for call, proof in zip(calls, proofs, strict=True):
+        taken = [roots[read.name] for read in call.reads]
+        everything = frozenset[str]().union(*taken)
+        for meta in call.node.outputs:
+            shared = _shared(call, proof, meta.producer_output_idx, roots, taken)
+            if shared is None:  # nothing is known
+                shared = everything | {meta.name, UNKNOWN}
+            roots[meta.name] = shared or frozenset({meta.name})
+    return roots
+
+
+def _shared(
+    call: Call,
+    proof: Proof | None,
+    index: int,
+    roots: Mapping[str, Roots],
+    taken: Sequence[Roots],
+) -> Roots | None:
+    """The storage that one result has from the arguments; None if it cannot be told."""
+    if proof is None or proof.results is None or call.schema is None:
+        return None
+    if index >= len(proof.results):
+        return None
+    result = proof.results[index]
+    seen = [] if result is None else [taken[position] for position in result.shares]
+    position = min(index, len(call.schema.returns) - 1)
+    alias = call.schema.returns[position].alias
+    marked = _marked(call, roots, alias) if alias else []
+    return frozenset[str]().union(*seen, *marked)
+
+
+def _marked(call: Call, roots: Mapping[str, Roots], alias: str) -> list[Roots]:
+    """The storage of the arguments that carry an alias mark; ``*`` carries every one."""
+    arguments = () if call.schema is None else call.schema.arguments
+    names = [a.name for a in arguments if alias == "*" or a.alias in (alias, "*")]
+    return [roots[name] for argument in names for name in _inputs_of(call, argument)]
+
+
+def _inputs_of(call: Call, argument: str) -> Iterable[str]:
+    slots = (call.node.operands or {}).get(argument)
+    for index in slots if isinstance(slots, tuple) else (slots,):
+        if index is not None:
+            yield call.node.inputs[index].name
+
+
+def _written(call: Call, roots: Mapping[str, Roots]) -> Roots:
+    """The storage that a call writes; all that it takes where nobody can say."""
+    if call.schema is None:
+        return frozenset[str]().union(*[roots[read.name] for read in call.reads])
+    names = written_arguments(call.node, call.schema)
+    written = [roots[name] for argument in names for name in _inputs_of(call, argument)]
+    return frozenset[str]().union(*written)
+
+
+def _outputs_are_apart(ir: IR, roots: Mapping[str, Roots]) -> bool:
+    seen: set[str] = set()
+    for meta in ir.graph_outputs:
+        own = roots[meta.name]
+        if own != frozenset({meta.name}) or own & seen:
+            return False
+        seen |= own
+    return True
+
+
+def _writes(ir: IR, roots: Mapping[str, Roots]) -> Iterable[Write]:
+    moved = [m for m in ir.mutations if m.value.name != m.target]
+    targets = frozenset[str]().union(*[roots[m.target] for m in moved])
+    for mutation in moved:
+        value = mutation.value.name
+        yield Write(mutation.target, value, bool(roots[value] & targets))
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+def _last_uses(ir: IR, calls: Sequence[Call]) -> dict[str, int | None]:
+    """The position after which nothing reads a value that a node makes; None for what is kept."""
+    last: dict[str, int | None] = {}
+    for position, call in enumerate(calls):
+        for read in call.reads:
+            if read.name in last:
+                last[read.name] = position
+        last.update((meta.name, position) for meta in call.node.outputs)
+    for meta in (*ir.graph_outputs, *(m.value for m in ir.mutations)):
+        if meta.name in last:
+            last[meta.name] = None
+    return last
+
+
+def _last_use_of_storage(
+    roots: Mapping[str, Roots], last: Mapping[str, int | None]
+) -> dict[str, int | None]:
+    """The same for each storage: the last use of any value that may have it."""
+    uses: dict[str, int | None] = {}
+    for name, position in last.items():
+        for root in roots[name]:
+            before = uses.get(root, -1)
+            uses[root] = None if before is None or position is None else max(before, position)
+    return uses
+
+
+def _may_reuse(
+    call: Call,
+    proof: Proof,
+    position: int,
+    roots: Mapping[str, Roots],
+    last_use_of_storage: Mapping[str, int | None],
+    given: Set[str],
+) -> bool:
+    """Whether the first argument's storage is fresh, dies here, and nothing else here has it.
+
+    The result itself will have it, so its own life does not count: it begins here.
+    """
+    if proof.in_place is None:
+        return False
+    first, *others = [read.name for read in call.reads]
+    own = roots[first]
+    if len(own) != 1 or own & given:
+        return False
+    (storage,) = own
+    if last_use_of_storage[storage] != position:
+        return False
+    return not any(roots[name] & own for name in others)
