@@ -9,6 +9,7 @@ import click
 from torch_ir.cli.files import STDIO, has_weights, read_ir, write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
+from torch_ir.cli.values import names_of_outputs, summary_table
 from torch_ir.errors import MissingWeightsError
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def symbol_of(value: str) -> tuple[str, int]:
 @click.option("-o", "--output", metavar="PATH", help="Write to a .safetensors or .npz file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds.")
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="Run the denotation, in NumPy: no torch is needed. The IR is in core ATen.",
+)
 def command(
     file: str,
     inputs: str | None,
@@ -66,31 +72,66 @@ def command(
     output: str | None,
     as_json: bool,
     trust: bool,
+    reference: bool,
 ) -> None:
     """Run the IR in FILE and summarise what comes out.
 
     \b
     torch-ir run m.json --weights m.safetensors --inputs x.npz -o y.npz
     torch-ir run m.json --random-weights --random --seed 1
+    torch-ir run m.tir --reference --random
     """  # noqa: D301  # \b is a character that click reads
     _check_usage(inputs, random, weights, random_weights, output)
-    require_torch()
+    if not reference:
+        require_torch()
     ir = read_ir(file)
-    results = _run(
-        ir,
-        _inputs(ir, inputs, seed, dict(symbols)),
-        _weights(ir, file, weights, random_weights, seed, trust),
-        constants,
-    )
-    from torch_ir.cli.tensors import summaries, summary_table, write_tensors
-
-    if output:
-        write_tensors(results, output)
-    facts = summaries(results)
+    _require_inputs(ir, inputs, random)
+    if weights is None and not random_weights and file != STDIO and has_weights(file):
+        weights = file
+    if reference:
+        facts = _run_reference(ir, output, inputs, weights, constants)
+    else:
+        facts = _run_compiled(ir, output, inputs, weights, constants)
     if as_json:
         write_json(facts)
     else:
         click.echo(summary_table(facts))
+
+
+def _run_reference(
+    ir: IR, output: str | None, inputs: str | None, weights: str | None, constants: str | None
+) -> list[dict[str, Any]]:
+    from torch_ir.cli.reference import run_reference, summaries_of_arrays, write_arrays
+
+    options = click.get_current_context().params
+    results = run_reference(
+        ir,
+        inputs,
+        weights,
+        constants,
+        random_weights=options["random_weights"],
+        seed=options["seed"],
+        symbols=dict(options["symbols"]),
+    )
+    if output:
+        write_arrays(results, output)
+    return summaries_of_arrays(results)
+
+
+def _run_compiled(
+    ir: IR, output: str | None, inputs: str | None, weights: str | None, constants: str | None
+) -> list[dict[str, Any]]:
+    from torch_ir.cli.tensors import random_inputs, read_inputs, summaries, write_tensors
+
+    options = click.get_current_context().params
+    seed: int = options["seed"]
+    tensors = (
+        read_inputs(ir, inputs) if inputs else random_inputs(ir, seed, dict(options["symbols"]))
+    )
+    results = _run(ir, tensors, _weights(ir, weights, options), constants)
+    if output:
+        write_tensors(results, output)
+    return summaries(results)
 
 
 def _check_usage(
@@ -104,36 +145,26 @@ def _check_usage(
         raise click.UsageError(f"the name {output!r} ends neither in .safetensors nor in .npz")
 
 
-def _inputs(ir: IR, path: str | None, seed: int, symbols: dict[str, int]) -> list[torch.Tensor]:
-    from torch_ir.cli.tensors import random_inputs, read_inputs
-
-    random_is_asked = click.get_current_context().params["random"]
-    if path:
-        return read_inputs(ir, path)
-    if ir.graph_inputs and not random_is_asked:
+def _require_inputs(ir: IR, path: str | None, random: bool) -> None:
+    if ir.graph_inputs and not path and not random:
         names = ", ".join(str(meta) for meta in ir.graph_inputs)
         raise click.UsageError(f"give --inputs or --random; the inputs are {names}")
-    return random_inputs(ir, seed, symbols)
 
 
-def _weights(
-    ir: IR, file: str, path: str | None, random_weights: bool, seed: int, trust: bool
-) -> Any:
-    """The weights asked for, else those in the archive itself; None where there are none."""
-    from torch_ir.cli.tensors import random_weights as make_random_weights
+def _weights(ir: IR, path: str | None, options: dict[str, Any]) -> Any:
+    """The weights asked for; None where there are none."""
+    from torch_ir.cli.tensors import random_weights
     from torch_ir.weights import load_weights
 
-    if random_weights:
-        return make_random_weights(ir, seed)
-    if path is None and file != STDIO and has_weights(file):
-        path = file
-    return None if path is None else load_weights(path, trust=trust)
+    if options["random_weights"]:
+        return random_weights(ir, options["seed"])
+    return None if path is None else load_weights(path, trust=options["trust"])
 
 
 def _run(
     ir: IR, inputs: list[torch.Tensor], weights: Any, constants: str | None
 ) -> dict[str, torch.Tensor]:
-    from torch_ir.cli.tensors import names_of_outputs, read_tensors
+    from torch_ir.cli.tensors import read_tensors
     from torch_ir.executor import IRExecutor
 
     values = read_tensors(constants) if constants else None

@@ -12,15 +12,15 @@ from typing import Any, cast
 import click
 import torch
 
-from torch_ir.cli.files import table, write
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, did_you_mean
-from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
+from torch_ir.cli.files import write
+from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError
+from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.weights import load_weights_safetensors
 
 LARGEST_ELEMENT_COUNT = 2**40  # a typing error shall not fill the machine's memory
-UNSET_SYMBOL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,35 +107,14 @@ def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
     return torch.zeros_like(values, dtype=dtype)
 
 
-def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape with values for its symbols."""
-    return tuple(
-        [int(size.evaluate(symbols)) if isinstance(size, SymExpr) else size for size in meta.shape]
-    )
-
-
 def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Tensor]:
     """A tensor for each graph input; a symbol not given is 2 or what its range has nearest."""
-    for name in given:
-        if name not in ir.symbols:
-            raise InputError(
-                f"there is no symbol {name!r}",
-                remedy=f"The symbols are {', '.join(ir.symbols)}." if ir.symbols else None,
-            )
-    symbols = {name: _nearest(UNSET_SYMBOL, span) for name, span in ir.symbols.items()}
-    symbols.update(given)
+    symbols = symbol_values(ir, given)
     generator = torch.Generator().manual_seed(seed)
     return [
         random_tensor(sizes(meta, symbols), getattr(torch, meta.dtype), generator)
         for meta in ir.graph_inputs
     ]
-
-
-def _nearest(value: int, span: SymbolRange) -> int:
-    """The value, or the end of the range that is nearest to it."""
-    if span.upper is not None:
-        value = min(value, span.upper)
-    return value if span.lower is None else max(value, span.lower)
 
 
 def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
@@ -144,23 +123,7 @@ def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
     Raises:
         InputError: The file is not readable, or has not exactly the inputs of the IR.
     """
-    tensors = read_tensors(path)
-    names = [meta.name for meta in ir.graph_inputs]
-    if set(tensors) == {f"arr_{index}" for index in range(len(names))}:
-        return [tensors[f"arr_{index}"] for index in range(len(names))]
-    missing = [meta for meta in ir.graph_inputs if meta.name not in tensors]
-    unexpected = sorted(set(tensors) - set(names))
-    if not missing and not unexpected:
-        return [tensors[name] for name in names]
-    lines = [f"missing: {meta.name} {type_text(meta)}" for meta in missing]
-    lines += [
-        f"unexpected: {name}. {did_you_mean(name, names)}".rstrip(". ") for name in unexpected
-    ]
-    raise InputError(
-        f"{path} has not the inputs of {ir.model_name!r}",
-        picture="\n".join(lines),
-        remedy=f"Name the tensors {', '.join(names)}.",
-    )
+    return inputs_by_name(ir, read_tensors(path), path)
 
 
 def read_tensors(path: str) -> dict[str, torch.Tensor]:
@@ -195,18 +158,6 @@ def _read_npz(file: Path) -> dict[str, torch.Tensor]:
             f"{file} cannot be read as .npz: {(str(error) or repr(error)).splitlines()[0]}",
             remedy=_TENSOR_FILES,
         ) from None
-
-
-def names_of_outputs(ir: IR) -> list[str]:
-    """A name for each output; one that stands more than once gets a number."""
-    names: list[str] = []
-    for meta in ir.graph_outputs:
-        name, count = meta.name, 1
-        while name in names:
-            count += 1
-            name = f"{meta.name}#{count}"
-        names.append(name)
-    return names
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], output: str) -> None:
@@ -264,14 +215,3 @@ def _summary(name: str, tensor: torch.Tensor) -> dict[str, Any]:
         }
     facts["not_finite"] = values.numel() - finite.numel()
     return facts
-
-
-def summary_table(facts: Sequence[Mapping[str, Any]]) -> str:
-    """The summaries as a table."""
-    rows = [("name", "type", "min", "max", "mean", "not finite")]
-    for fact in facts:
-        numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
-        rows.append((fact["name"], fact["type"], *numbers, str(fact["not_finite"] or "")))  # type: ignore[arg-type]  # six cells
-    if not any(row[-1] for row in rows[1:]):
-        rows = [row[:-1] for row in rows]  # type: ignore[misc]  # five cells
-    return table(cast(Any, rows), indent="")

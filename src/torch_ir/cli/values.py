@@ -1,0 +1,91 @@
+"""Values on the command line, where it does not matter whose tensors they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from torch_ir.cli.files import table
+from torch_ir.errors import InputError, did_you_mean
+from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
+from torch_ir.ir.tensor import type_text
+
+T = TypeVar("T")
+
+UNSET_SYMBOL = 2
+
+
+def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape with values for its symbols."""
+    return tuple(
+        [int(size.evaluate(symbols)) if isinstance(size, SymExpr) else size for size in meta.shape]
+    )
+
+
+def symbol_values(ir: IR, given: Mapping[str, int]) -> dict[str, int]:
+    """Each symbol's value: as given, or else 2 or what its range has nearest.
+
+    Raises:
+        InputError: A symbol is given that the program does not have.
+    """
+    for name in given:
+        if name not in ir.symbols:
+            raise InputError(
+                f"there is no symbol {name!r}",
+                remedy=f"The symbols are {', '.join(ir.symbols)}." if ir.symbols else None,
+            )
+    return {name: _nearest(UNSET_SYMBOL, span) for name, span in ir.symbols.items()} | {**given}
+
+
+def _nearest(value: int, span: SymbolRange) -> int:
+    """The value, or the end of the range that is nearest to it."""
+    if span.upper is not None:
+        value = min(value, span.upper)
+    return value if span.lower is None else max(value, span.lower)
+
+
+def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
+    """The graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
+
+    Raises:
+        InputError: The file has not exactly the inputs of the IR.
+    """
+    names = [meta.name for meta in ir.graph_inputs]
+    if set(tensors) == {f"arr_{index}" for index in range(len(names))}:
+        return [tensors[f"arr_{index}"] for index in range(len(names))]
+    missing = [meta for meta in ir.graph_inputs if meta.name not in tensors]
+    unexpected = sorted(set(tensors) - set(names))
+    if not missing and not unexpected:
+        return [tensors[name] for name in names]
+    lines = [f"missing: {meta.name} {type_text(meta)}" for meta in missing]
+    lines += [
+        f"unexpected: {name}. {did_you_mean(name, names)}".rstrip(". ") for name in unexpected
+    ]
+    raise InputError(
+        f"{path} has not the inputs of {ir.model_name!r}",
+        picture="\n".join(lines),
+        remedy=f"Name the tensors {', '.join(names)}.",
+    )
+
+
+def names_of_outputs(ir: IR) -> list[str]:
+    """A name for each output; one that stands more than once gets a number."""
+    names: list[str] = []
+    for meta in ir.graph_outputs:
+        name, count = meta.name, 1
+        while name in names:
+            count += 1
+            name = f"{meta.name}#{count}"
+        names.append(name)
+    return names
+
+
+def summary_table(facts: Sequence[Mapping[str, Any]]) -> str:
+    """The summaries as a table."""
+    rows = [("name", "type", "min", "max", "mean", "not finite")]
+    for fact in facts:
+        numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
+        rows.append((fact["name"], fact["type"], *numbers, str(fact["not_finite"] or "")))  # type: ignore[arg-type]  # six cells
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]  # type: ignore[misc]  # five cells
+    return table(cast(Any, rows), indent="")
