@@ -44,11 +44,12 @@ def broadcast_to(values: Array, shape: Sequence[int]) -> Array:
     Raises:
         InvalidIRError: The shape is not what the tensor's becomes together with it.
     """
-    if len(shape) < values.ndim or broadcast_shape(values.shape, shape) != tuple(shape):
+    added = len(shape) - values.ndim
+    aligned = [1] * added + list(values.shape)
+    if added < 0 or any(old not in (1, new) for old, new in zip(aligned, shape, strict=True)):
         raise InvalidIRError(
             f"a tensor of shape {list(values.shape)} does not broadcast to {list(shape)}"
         )
-    added = len(shape) - values.ndim
     strides = [0] * added + [
         0 if size == 1 else stride
         for size, stride in zip(values.shape, values.strides, strict=True)

@@ -61,12 +61,13 @@ def put(self: Array, places: Array, values: Array, accumulate: bool) -> Array:
         values: Of the places' shape.
         accumulate: Whether to add to what is there.
     """
+    if not accumulate:
+        result = self.reshape(-1).copy()
+        result[places] = values
+        return result.reshape(self.shape)
     wide = self.reshape(-1).astype(working(self.dtype))
     with np.errstate(all="ignore"):
-        if accumulate:
-            np.add.at(wide, places, values.astype(wide.dtype))
-        else:
-            wide[places] = values.astype(wide.dtype)
+        np.add.at(wide, places, values.astype(wide.dtype))
     return rounded(wide, self.dtype).reshape(self.shape)
 
 
@@ -120,7 +121,7 @@ def indexed_places(self: Array, indices: Sequence[Array | None]) -> Array:
     return places
 
 
-@denotes("aten.index.Tensor", "aten._unsafe_index.Tensor")
+@denotes("aten.index.Tensor")
 def index(self: Array, indices: Sequence[Array | None]) -> Array:
     """``self[indices]``: an index tensor for each dimension, None (or too few) taking all of one.
 
@@ -135,6 +136,15 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
     """
     places = indexed_places(self, indices)
     return np.asarray(self.reshape(-1)[places])
+
+
+@denotes("aten._unsafe_index.Tensor")
+def unsafe_index(self: Array, indices: Sequence[Array | None]) -> Array:
+    """``index`` without masks; that indices are in range is not promised by torch, but here."""
+    for given in indices:
+        if given is not None:
+            require_index(given)
+    return index(self, indices)
 
 
 @denotes("aten.index_put.default", "aten._unsafe_index_put.default")

@@ -223,7 +223,7 @@ def movedim(self: Array, source: int | Sequence[int], destination: int | Sequenc
 @denotes("aten.flip.default")
 def flip(self: Array, dims: Sequence[int]) -> Array:
     """Backwards along each of ``dims``: ``result[…, i, …] = self[…, n − 1 − i, …]``."""
-    return np.flip(self, distinct_axes(dims, self.ndim))
+    return np.asarray(np.flip(self, distinct_axes(dims, self.ndim)))
 
 
 @denotes("aten.fliplr.default")
@@ -328,9 +328,8 @@ def as_strided(
     Raises:
         InvalidIRError: A stride is negative, or an element lies outside.
     """
-    return np.ascontiguousarray(self).reshape(-1)[
-        strided_places(self.size, size, stride, storage_offset or 0)
-    ]
+    places = strided_places(self.size, size, stride, storage_offset or 0)
+    return np.asarray(self.reshape(-1)[places])
 
 
 def strided_places(count: int, size: Sequence[int], stride: Sequence[int], offset: int) -> Array:

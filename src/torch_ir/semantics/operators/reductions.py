@@ -3,7 +3,8 @@
 ``dim`` is one dimension or several; none named (absent, or an empty list) means all, except where
 a docstring says otherwise. With ``keepdim`` those reduced stay, with size 1. A tensor without
 dimensions is one element, and takes 0 and −1 as dimensions. The order of the summands is not part
-of the meaning: sums are of real numbers, rounded once.
+of the meaning: sums are of real numbers, rounded once (in float64 and complex128, which nothing
+wider computes, as exactly as pairwise summation is).
 
 Source: "Reduction Ops" in torch's documentation, and each function's page there.
 """
@@ -84,11 +85,16 @@ def mean(
     Raises:
         InvalidIRError: That dtype is neither floating nor complex.
     """
-    dtype = self.dtype if dtype is None else dtype
-    if not (is_float(dtype) or is_complex(dtype)):
-        raise InvalidIRError(f"a mean is floating or complex, not {dtype}")
-    wide = _wide(self, dtype)
-    return rounded(wide_mean(wide, reduced_axes(dim, self.ndim), keepdim), dtype)
+    taken = _mean_dtype(self, dtype)
+    wide = _wide(self, taken)
+    return rounded(wide_mean(wide, reduced_axes(dim, self.ndim), keepdim), taken)
+
+
+def _mean_dtype(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+    taken = self.dtype if dtype is None else dtype
+    if not (is_float(taken) or is_complex(taken)):
+        raise InvalidIRError(f"a mean is floating or complex, not {taken}")
+    return taken
 
 
 def wide_mean(wide: Array, axes: tuple[int, ...], keepdim: bool = True) -> Array:
@@ -106,14 +112,14 @@ def count(shape: Sequence[int], axes: Sequence[int]) -> np.float64:
 def nanmean(
     self: Array, dim: Dims = None, keepdim: bool = False, *, dtype: np.dtype[Any] | None = None
 ) -> Array:
-    """Mean of the elements that are not NaN; of none, NaN."""
-    dtype = self.dtype if dtype is None else dtype
-    wide = _wide(self)
+    """Mean of the elements that are not NaN; of none, NaN. See ``mean``."""
+    taken = _mean_dtype(self, dtype)
+    wide = _wide(self, taken)
     axes = reduced_axes(dim, self.ndim)
     present = wide == wide
     with np.errstate(all="ignore"):
         sums = np.sum(np.where(present, wide, 0), axis=axes, keepdims=keepdim)
-        return rounded(sums / np.sum(present, axis=axes, keepdims=keepdim), dtype)
+        return rounded(sums / np.sum(present, axis=axes, keepdims=keepdim), taken)
 
 
 @denotes("aten.prod.default", "aten.prod.dim_int")

@@ -74,7 +74,8 @@ def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
     values, places = line.copy(), np.zeros(line.shape, "int64")
     for i in range(1, len(line)):
         before, here = values[i - 1], line[i]
-        reached = (here >= before) if largest else (here <= before)
+        with np.errstate(all="ignore"):
+            reached = (here >= before) if largest else (here <= before)
         taken = (here != here) | (reached & (before == before))
         values[i] = np.where(taken, here, before)
         places[i] = np.where(taken, i, places[i - 1])

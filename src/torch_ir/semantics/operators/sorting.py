@@ -112,7 +112,9 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     place = axis(dim, self.ndim)
     values = np.atleast_1d(self)
     if not 1 <= k <= values.shape[place]:
-        raise InvalidIRError(f"a dimension of size {values.shape[place]} has no {k}th element")
+        raise InvalidIRError(
+            f"a dimension of size {values.shape[place]} has no element {k} in order"
+        )
     return _chosen(self, np.take(_order(values, place, False), [k - 1], place), place, keepdim)
 
 
