@@ -121,7 +121,7 @@ def make_plan(
             in_place = proof.in_place
         steps.append(Step(call, binding, in_place, tuple(dead[position]), bound))
     writes = tuple(_writes(ir, roots))
-    written = [_written(call, roots) for call in calls]
+    written = [_written(ir, call, roots) for call in calls]
     state = [i for i, names in enumerate(written) if names & external.keys()]
     kept = {m.target: None for m in ir.mutations if m.target in external}
     used = {read.name for call in calls for read in call.reads}
@@ -196,11 +196,11 @@ def _inputs_of(call: Call, argument: str) -> Iterable[str]:
             yield call.node.inputs[index].name
 
 
-def _written(call: Call, roots: Mapping[str, Roots]) -> Roots:
+def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
-    names = written_arguments(call.node, call.schema)
+    names = written_arguments(ir, call.node)
     written = [roots[name] for argument in names for name in _inputs_of(call, argument)]
     return frozenset[str]().union(*written)
 

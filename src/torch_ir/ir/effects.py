@@ -47,13 +47,6 @@ def written_values(ir: IR) -> frozenset[str]:
     return frozenset(written)
 
 
-def written_arguments(node: OpNode, schema: Schema) -> frozenset[str]:
-    """Names of the arguments that a call writes to."""
-    unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
-    marked = [argument.name for argument in schema.arguments if argument.is_written]
-    return frozenset([*marked, *(unmarked if node.attrs.get(flag) is True else ())])
-
-
 def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     """Record what the outputs of a node share storage with; yield the roots that it writes."""
     body = _scope_body(ir, node)
