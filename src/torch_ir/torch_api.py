@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -43,6 +45,7 @@ __all__ = [
     "overload",
     "parameters_of",
     "pytree",
+    "without_mkldnn",
 ]
 
 NO_FAKE_RESULT = (
@@ -118,6 +121,20 @@ def guards_of(exported: ExportedProgram) -> list[str]:
 def assume(condition: Any) -> None:
     """Let torch reason about symbolic sizes as if the condition held."""
     torch._check(condition)  # pyright: ignore[reportPrivateUsage]  # public but for its name
+
+
+@contextmanager
+def without_mkldnn() -> Generator[None]:
+    """Within the context torch decomposes recurrent layers into arithmetic.
+
+    Otherwise they become single calls of a library for CPUs.
+    """
+    enabled: Any = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # the public context sets other flags too, and warns
+    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
 
 
 def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:

@@ -14,26 +14,6 @@ from torch_ir.ir.schema import Argument, Schema, known_operators, lookup, parse_
 if TYPE_CHECKING:
     from torch_ir.dialects.edge.constraints import DTypeTable
 
-CORE_BY_DECISION = frozenset(
-    {
-        "aten.max.default",
-        "aten.min.default",
-        "aten.full_like.default",
-        "aten._assert_scalar.default",
-        "aten._assert_async.msg",
-        "aten._assert_tensor_metadata.default",
-        "aten.sym_constrain_range.default",
-        "aten.sym_constrain_range_for_size.default",
-        "aten.sym_size.int",
-        "aten.sym_stride.int",
-        "aten.sym_numel.default",
-        "aten.sym_storage_offset.default",
-        "aten._upsample_bilinear2d_aa.default",
-        "aten.mkldnn_rnn_layer.default",
-    }
-)
-"""Operators that torch does not tag as core, and that no core operators can stand for."""
-
 
 @dataclass(frozen=True, slots=True)
 class TypedArgument(Argument):
@@ -64,8 +44,9 @@ class OpSpec:
         op_type: The overload, such as ``aten.sigmoid.default``.
         schema: Its schema; in a dialect with dtype constraints a :class:`TypedSchema`.
         traits: ``core``, ``pointwise``, ``reduction``, ``view-copy``, ``random``,
-            ``dynamic-shape`` and ``reads-data`` as torch tags it; ``functional``, ``view``,
-            ``writes`` and ``scalar-result`` as its schema says.
+            ``dynamic-shape`` and ``reads-data`` as torch tags it; ``irreducible`` if torch has
+            no decomposition of it; ``functional``, ``view``, ``writes`` and ``scalar-result``
+            as its schema says.
         constraint: Its dtype rows, or None where nothing constrains it.
 
     Example:
@@ -86,8 +67,11 @@ class OpSpec:
 
     @property
     def is_core(self) -> bool:
-        """Whether it is in the core ATen set: tagged so, a copying view, or so by decision."""
-        return bool(self.traits & {"core", "view-copy"}) or self.op_type in CORE_BY_DECISION
+        """Whether it is in the core ATen set.
+
+        It is if torch tags it so, if it copies a view, or if no core operators can stand for it.
+        """
+        return bool(self.traits & {"core", "view-copy", "irreducible"})
 
     def __str__(self) -> str:
         return str(self.schema)

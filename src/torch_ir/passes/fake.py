@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch._dynamo.source import ConstantSource
+from torch._guards import Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from torch_ir.errors import InvalidIRError, PassError
@@ -49,6 +49,17 @@ class Layout:
     dtype: str
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class _Symbol(Source):
+    """Where a size comes from, as torch wants to know it: a symbol of the program."""
+
+    symbol: str
+
+    @property
+    def _name_template(self) -> str:
+        return self.symbol
 
 
 def contiguous(meta: TensorMeta) -> Layout:
@@ -95,7 +106,7 @@ class Fakes:
             backed = name in given and (bounds.upper is None or bounds.upper >= 2)
             if backed and found and type(found[0][name]) is int:
                 hint = int(found[0][name])
-                source = ConstantSource(name)
+                source = _Symbol(name)
                 # as torch.export traces: sizes are told apart, and none is taken to be 0 or 1
                 symbol = self.env.create_symbol(max(hint, 2), source, DimDynamic.DYNAMIC)
                 value: Any = self.env.create_symintnode(symbol, hint=max(hint, 2), source=source)
@@ -152,12 +163,25 @@ class Fakes:
         """
         return self.own(expression(value))
 
-    def own(self, value: SymExpr) -> SymExpr:
-        """The expression with torch's names of symbols replaced by the program's."""
-        unknown = [name for name in value.symbols if name not in self._ours]
+    def own(self, value: SymExpr, made: Mapping[str, str] | None = None) -> SymExpr:
+        """The expression with torch's names of symbols replaced by the program's.
+
+        Args:
+            value: The expression.
+            made: Names for symbols that are not the program's.
+
+        Raises:
+            PassError: It has a symbol without a name.
+        """
+        names = {**self._ours, **(made or {})}
+        unknown = [name for name in value.symbols if name not in names]
         if unknown:
             raise PassError(f"the size {value} has the symbol {unknown[0]}, which has no name")
-        return SymExpr(_SYMBOL.sub(lambda m: self._ours.get(m[0], m[0]), value.text))
+        return SymExpr(_SYMBOL.sub(lambda m: names.get(m[0], m[0]), value.text))
+
+    def knows(self, symbol: str) -> bool:
+        """Whether a symbol of torch's is one of the program's."""
+        return symbol in self._ours
 
     def new_guards(self) -> list[SymExpr]:
         """The conditions on sizes that torch took for true since the last time."""

@@ -1,0 +1,133 @@
+"""Programs in the core operator set: each other operator is replaced by torch's decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+
+from torch_ir.errors import PassError, counted, did_you_mean
+from torch_ir.executor.operators import resolve_operator
+from torch_ir.ir import IR
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.dead_code import eliminate_dead_code
+from torch_ir.passes.fake import Fakes
+from torch_ir.passes.functionalize import functionalize
+from torch_ir.passes.lowering import Decomposition, Settings, Shared, is_core, lowered
+from torch_ir.torch_api import OpOverload
+
+TARGETS = ("core_aten",)
+
+
+@dataclass(frozen=True)
+class Decompose(Pass):
+    """Reduces a program to an operator set; see :func:`decompose`."""
+
+    name: ClassVar[str] = "decompose"
+    target: str = "core_aten"
+    preserve: tuple[str, ...] = ()
+
+    def call(self, ir: IR) -> PassResult:
+        """The program in the target's operators."""
+        result = decompose(ir, self.target, preserve=self.preserve)
+        return PassResult(result, result is not ir)
+
+
+def decompose(
+    ir: IR,
+    target: str = "core_aten",
+    *,
+    table: Mapping[str, Decomposition] | None = None,
+    preserve: Iterable[str] = (),
+) -> IR:
+    """The program with every operator outside the target set replaced by what it is made of.
+
+    The decompositions are those that ``ExportedProgram.run_decompositions`` uses, traced node by
+    node for the recorded shapes, and for strides as they follow from contiguous inputs and
+    weights. A node that stands for another has its location, and a name made of its name. Calls
+    of the same kind are traced once. Programs in the dialect ``export`` are made functional
+    first. Regions under autocast are written out, with the conversions that autocast makes.
+    Operators of libraries stay as they are.
+
+    Args:
+        ir: The program.
+        target: The operator set; ``"core_aten"``.
+        table: What stands for an operator, by exact overload: a function that takes the
+            operator's arguments. It comes before torch's own, and before the target set.
+        preserve: Operators to keep whole, by exact overload, such as what a backend takes.
+
+    Raises:
+        PassError: There is no such target or operator, or nodes have no decomposition; all are
+            listed.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(decompose(parse('''
+        ... ir "Silu" {
+        ...   input %x: f32[2, 3]
+        ...   %y: f32[2, 3] = aten.silu.default(%x)
+        ...   return %y
+        ... }
+        ... ''')))
+        ir "Silu" {
+          dialect "core_aten"
+          input %x: f32[2, 3]
+          %y_sigmoid: f32[2, 3] = aten.sigmoid.default(%x)
+          %y: f32[2, 3] = aten.mul.Tensor(%x, %y_sigmoid)
+          return %y
+        }
+    """
+    if target not in TARGETS:
+        raise PassError(
+            f"there is no operator set {target!r:.60}",
+            remedy=did_you_mean(str(target), TARGETS) or f"There is {', '.join(TARGETS)}.",
+        )
+    kept = frozenset(preserve)
+    for op_type in sorted(kept | set(table or {})):
+        if ir.schema_of(op_type) is None:
+            raise PassError(
+                f"there is no operator {op_type!r}",
+                remedy="Name the exact overload, such as aten.linear.default.",
+            )
+    settings = Settings(kept, _table(table or {}, kept), dict(table or {}))
+    reasons: list[str] = []
+    functional = functionalize(ir)
+    shared = Shared(settings, Fakes(functional))
+    result = lowered(functional, shared, "", reasons)
+    if reasons:
+        raise PassError(
+            f"{counted(len(reasons), 'node')} cannot be decomposed into {target}",
+            picture="\n".join(f"- {reason}" for reason in reasons),
+            remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
+        )
+    known = set(result.guards)
+    new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
+    return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))
+
+
+def _same_as(op_type: str) -> Decomposition:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return cast(Any, resolve_operator(op_type))(*args, **kwargs)
+
+    return call
+
+
+_OURS: dict[str, Decomposition] = {
+    "aten._embedding_bag_forward_only.default": _same_as("aten._embedding_bag.default"),
+}
+"""Decompositions that torch does not have."""
+
+
+def _table(own: Mapping[str, Decomposition], preserve: frozenset[str]) -> dict[Any, Decomposition]:
+    """torch's table without what is core or preserved, with the user's."""
+    table: dict[Any, Decomposition] = {
+        operator: function
+        for operator, function in dict(torch.export.default_decompositions()).items()
+        if not (isinstance(operator, OpOverload) and is_core(str(operator)))
+        and str(operator) not in preserve
+    }
+    for op_type, function in {**_OURS, **own}.items():
+        table[resolve_operator(op_type)] = function
+    return table
