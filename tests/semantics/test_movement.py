@@ -41,6 +41,15 @@ CALLS: list[tuple[str, tuple[int, ...], list[Any]]] = [
     ("aten.expand.default", (1,), [[0]]),
     ("aten.expand.default", (), [[2, 0]]),
     ("aten.expand_copy.default", (1, 3), [[2, 3]]),
+    ("aten.squeeze_copy.default", (1, 3), []),
+    ("aten.squeeze_copy.dim", (1, 3), [0]),
+    ("aten.unsqueeze_copy.default", (3,), [0]),
+    ("aten.permute_copy.default", (2, 3), [[1, 0]]),
+    ("aten.transpose_copy.int", (2, 3), [0, 1]),
+    ("aten.as_strided_copy.default", (2, 3), [[2, 2], [1, 2]]),
+    ("aten.unfold_copy.default", (2, 7), [1, 3, 2]),
+    ("aten.narrow_copy.default", (3, 5), [1, 2, 3]),
+    ("aten.native_channel_shuffle.default", (2, 6, 3), [3]),
     ("aten.broadcast_to.default", (1, 3), [[2, 3]]),
     ("aten.permute.default", (2, 3, 4), [[2, 0, 1]]),
     ("aten.permute.default", (2, 3, 4), [[-1, 1, 0]]),
@@ -119,6 +128,7 @@ def test_the_shape_of_another_tensor(op_type: str) -> None:
 def test_the_bytes_of_another_type() -> None:
     check("aten.view.dtype", tensor((2, 4), torch.float32), torch.int16)
     check("aten.view.dtype", tensor((2, 4), torch.int16), torch.int64)
+    check("aten.view_copy.dtype", tensor((2, 4), torch.float64), torch.uint8)
     check("aten.view.dtype", tensor((), torch.float32), torch.int32)
     refused("aten.view.dtype", tensor((2, 3), torch.float32), torch.float64)
     refused("aten.view.dtype", tensor((), torch.float32), torch.int16)

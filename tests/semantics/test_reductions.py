@@ -155,6 +155,7 @@ def test_variance_of_few_and_of_special_values() -> None:
 def test_logarithm_of_a_sum(dtype: torch.dtype) -> None:
     close("aten.logsumexp.default", tensor((3, 4), dtype), [0, 1])
     close("aten.logsumexp.default", tensor((3, 4), dtype), [-1], True)
+    close("aten.special_logsumexp.default", tensor((3, 4), dtype), [-1], True)
     if not dtype.is_complex:
         check("aten.logsumexp.default", 100 * tensor((3, 4), dtype), [1], ulp=2)
 
