@@ -30,8 +30,8 @@ def t(*shape: int, fill: int = 1) -> T:
     return T(shape, fill)
 
 
-# Operators that move elements and compute nothing take complex ones too, and so do those whose
-# subject they are. All others take real numbers only.
+# Operators that move elements and compute nothing take complex ones too, and so do those that lead
+# from complex to real numbers and back. All others take real numbers only.
 MOVING = frozenset(
     f"aten.{name}"
     for name in (
@@ -41,7 +41,14 @@ MOVING = frozenset(
         *("squeeze_copy.dims", "t_copy.default", "transpose_copy.int", "unbind_copy.int"),
         *("unsqueeze_copy.default", "view_copy.default", "unfold_copy.default"),
         *("view_as_real_copy.default", "view_as_complex_copy.default"),
-        *("_fft_c2r.default", "_fft_r2c.default", "_fft_c2c.default", "cat.default"),
+        *(
+            "abs.default",
+            "angle.default",
+            "_fft_c2r.default",
+            "_fft_r2c.default",
+            "_fft_c2c.default",
+            "cat.default",
+        ),
     )
 )
 
@@ -85,7 +92,13 @@ COMMON = tuple(
         *("bernoulli.p", "bincount.default", "_unsafe_index.Tensor", "asinh.default"),
         *("trapezoid.x", "digamma.default", "logsumexp.default", "mv.default", "dot.default"),
         *("_scaled_dot_product_flash_attention_for_cpu.default", "scatter_reduce.two"),
-        *("max_pool2d.default", "std_mean.correction", "deg2rad.default", "rad2deg.default"),
+        *(
+            "max_pool2d.default",
+            "std_mean.correction",
+            "deg2rad.default",
+            "rad2deg.default",
+            "angle.default",
+        ),
     )
 )
 

@@ -4,7 +4,7 @@ Usage: ``python tools/generate_operator_traits.py``; with ``--check``, exit 1 if
 what this torch gives.
 
 With it the dialects know where torch is not installed which operators are core, which work element
-by element, and which depend on data or on random numbers.
+by element, which depend on data or on random numbers, and which no others can stand for.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ TRAITS = {
 def lines() -> list[str]:
     """One line an overload that has a tag of interest: its name, then the traits."""
     found: list[str] = []
+    decomposed = set(torch.export.default_decompositions().keys())
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
         packet, _, overload = rest.partition(".")
@@ -39,9 +40,22 @@ def lines() -> list[str]:
             continue
         operator = getattr(group, overload or "default")
         traits = [trait for tag, trait in TRAITS.items() if tag in operator.tags]
+        if namespace == "aten" and is_irreducible(operator, decomposed):
+            traits.append("irreducible")
         if traits:
             found.append(" ".join([str(operator), *traits]))
     return sorted(set(found))
+
+
+def is_irreducible(operator: torch._ops.OpOverload, decomposed: set[object]) -> bool:
+    """Whether it is functional and nothing stands for it, though torch does not tag it as core."""
+    return (
+        torch.Tag.core not in operator.tags
+        and operator not in decomposed
+        and not operator._can_decompose()
+        and not operator._schema.is_mutable
+        and not any(a.alias_info is not None for a in operator._schema.arguments)
+    )
 
 
 def main() -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         verify_ir,
         verify_ir_with_state_dict,
     )
+    from torch_ir.dialects.edge.program import EdgeProgram
+    from torch_ir.dialects.edge.to_edge import to_edge
     from torch_ir.errors import (
         CompileError,
         ConversionError,
@@ -104,6 +106,9 @@ __all__ = [
     "check_types",
     "compile_graph",
     "ExecGraph",
+    # lower
+    "to_edge",
+    "EdgeProgram",
     # verify
     "verify",
     "verify_ir",
@@ -171,6 +176,8 @@ _HOME_OF_NAMES = {
         "compile_graph",
         "ExecGraph",
     ),
+    "torch_ir.dialects.edge.program": ("EdgeProgram",),
+    "torch_ir.dialects.edge.to_edge": ("to_edge",),
     "torch_ir.debug": ("verify", "verify_ir", "verify_ir_with_state_dict", "VerificationReport"),
 }
 _HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}

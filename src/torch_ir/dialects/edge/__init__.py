@@ -9,7 +9,31 @@ Example:
     ['bfloat16', 'float16', 'float32', 'float64']
 """
 
+from typing import TYPE_CHECKING
+
 from torch_ir.dialects.edge.constraints import EDGE_DTYPES, DTypeTable, constraint_of, read_entry
+from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.ops import edge_op, ops
 
-__all__ = ["EDGE_DTYPES", "DTypeTable", "constraint_of", "edge_op", "ops", "read_entry"]
+if TYPE_CHECKING:
+    from torch_ir.dialects.edge.program import EdgeOptions, EdgeProgram
+
+__all__ = [
+    "EDGE_DTYPES",
+    "DTypeTable",
+    "EdgeOptions",
+    "EdgeProgram",
+    "constraint_of",
+    "edge_dialect",
+    "edge_op",
+    "ops",
+    "read_entry",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("EdgeOptions", "EdgeProgram"):  # they need the passes, operator names do not
+        from torch_ir.dialects.edge import program
+
+        return getattr(program, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,100 @@
+"""From what torch.export gives, or any program before it, to Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, cast
+
+from torch.export import ExportedProgram, default_decompositions  # noqa: TID253  # needed to lower
+
+from torch_ir.dialects.edge.lower import lower
+from torch_ir.dialects.edge.program import EdgeOptions, EdgeProgram
+from torch_ir.dialects.rules import is_custom
+from torch_ir.dialects.spec import spec_of
+from torch_ir.errors import InvalidIRError
+from torch_ir.frontend import convert_exported_program
+from torch_ir.ir import IR
+from torch_ir.passes.functionalize import functionalize
+from torch_ir.torch_api import overload
+
+Source: TypeAlias = IR | ExportedProgram
+"""What can be lowered to Edge."""
+
+
+def to_edge(
+    programs: Source | Mapping[str, Source],
+    *,
+    preserve: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    dim_order: bool = True,
+    strict: bool = False,
+    verify: bool = True,
+) -> EdgeProgram:
+    """Lower programs to Edge.
+
+    Views become copies. A number where an operator takes a tensor becomes the constant that eager
+    computes with. Operands that eager promotes are converted explicitly. Layouts are said by the
+    order of dimensions. The program computes what it did, bit for bit.
+
+    Args:
+        programs: An IR, an exported program, or several of them by method name.
+        preserve: Functional operators of ATen that are not decomposed.
+        allow: Operators to allow although they are not in the core set.
+        dim_order: Say layouts by the order of dimensions, not by memory formats.
+        strict: Forbid numbers everywhere, as the specification has it.
+        verify: Verify the result.
+
+    Raises:
+        InvalidIRError: ``preserve`` names what cannot be preserved.
+        PassError: A program writes in a way that cannot be made functional.
+        DialectError: What was made is not Edge; the message lists all violations.
+
+    Example:
+        >>> import torch
+        >>> from torch_ir import extract_ir
+        >>> class Model(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x + 1
+        >>> edge = to_edge(extract_ir(Model(), (torch.ones(2),)))
+        >>> print(edge.ir().nodes[0])
+        %add: f32[2] = aten.add.Tensor(%x, %number)
+        >>> edge.ir().constants["number"]
+        Constant(f32[])
+    """
+    kept = tuple(preserve)
+    for op_type in kept:
+        _require_preservable(op_type)
+    options = EdgeOptions(frozenset({*kept, *allow}), dim_order, strict, verify)
+    named = programs if isinstance(programs, Mapping) else {"forward": programs}
+    sources = cast(Mapping[str, Source], named)
+    lowered = {method: lower(_core(source, kept)) for method, source in sources.items()}
+    return EdgeProgram(lowered, options)
+
+
+def _require_preservable(op_type: str) -> None:
+    if is_custom(op_type) or not op_type.startswith("aten."):
+        raise InvalidIRError(
+            f"{op_type} cannot be preserved: only operators of ATen are decomposed",
+            remedy="Leave it out; a custom operator stays as it is.",
+        )
+    if not spec_of(op_type).is_functional:
+        raise InvalidIRError(
+            f"{op_type} cannot be preserved: it writes or aliases what it is given",
+            remedy="Edge has functional operators only.",
+        )
+
+
+def _core(source: Source, preserve: tuple[str, ...]) -> IR:
+    """The program in core ATen."""
+    if isinstance(source, ExportedProgram):
+        table = default_decompositions()
+        for op_type in preserve:
+            table.pop(overload(*op_type.split(".", 2)), None)  # pyright: ignore[reportArgumentType]  # the table is keyed by operators
+        return convert_exported_program(source.run_decompositions(table))
+    if not isinstance(source, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        kind = type(source).__name__
+        raise InvalidIRError(
+            f"an IR or an exported program is lowered to Edge, got {kind}",
+            remedy="Extract a module with extract_ir first.",
+        )
+    return functionalize(source)
