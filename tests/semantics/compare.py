@@ -78,8 +78,8 @@ def check(op_type: str, *args: Any, ulp: float = 0, atol: float = 0, **kwargs: A
     """
     expected = operator(op_type)(*_cloned(args), **_cloned(kwargs))
     got = denoted(op_type, *args, **kwargs)
-    call = f"{op_type}{args} {kwargs}"
-    compare(got, expected, ulp=ulp, atol=atol, where=call)
+    call = ", ".join([*map(_text, args), *(f"{key}={_text(kwargs[key])}" for key in kwargs)])
+    compare(got, expected, ulp=ulp, atol=atol, where=f"{op_type}({call})")
 
 
 def compare(got: Any, expected: Any, *, ulp: float = 0, atol: float = 0, where: str = "") -> None:
@@ -97,6 +97,12 @@ def compare(got: Any, expected: Any, *, ulp: float = 0, atol: float = 0, where: 
         assert got != got, where
     else:
         assert (type(got), got) == (type(expected), expected), f"{where}: {got} != {expected}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else repr(value)
 
 
 def refused(op_type: str, *args: Any, **kwargs: Any) -> str:
@@ -123,16 +129,15 @@ def _compare_arrays(
     wide = "complex128" if is_complex(got.dtype) else "float64"
     with np.errstate(all="ignore"):
         mine, theirs = got.astype(wide), expected.astype(wide)
-        np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs), err_msg=where)
-        equal = (mine == theirs) | np.isnan(theirs)
-        error = np.abs(mine - theirs)
-        allowed = np.maximum(ulp * spacing(np.abs(theirs), expected.dtype), atol)
-    right = equal | (error <= allowed) if ulp or atol else equal
-    if not right.all():
-        worst = np.unravel_index(np.argmax(np.where(right, -1, _finite(error))), error.shape)
+        equal = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+        error = np.where(equal, 0.0, np.abs(mine - theirs))
+        unit = spacing(np.abs(theirs), expected.dtype)
+    wrong = ~(error <= np.maximum(ulp * unit, atol))  # true where one is NaN
+    if wrong.any():
+        worst = np.unravel_index(np.argmax(np.where(wrong, _finite(error), -1)), error.shape)
         raise AssertionError(
-            f"{where}: at {[int(i) for i in worst]} {got[worst]}, torch has {expected[worst]}: "
-            f"{error[worst] / spacing(np.abs(theirs), expected.dtype)[worst]:.3g} ulp"
+            f"{where}: {np.count_nonzero(wrong)} differ; at {[int(i) for i in worst]} "
+            f"{got[worst]}, torch has {expected[worst]}: {error[worst] / unit[worst]:.3g} ulp"
         )
     if not (ulp or atol):
         for part in ("real", "imag") if is_complex(got.dtype) else ("real",):

@@ -123,11 +123,11 @@ def floor_divide(self: Operand, other: Operand) -> Array:
 def _floor_of(a: Array, b: Array) -> Array:
     if is_integer(a.dtype):
         return np.floor_divide(a, b)
-    remainder = _python_remainder(a, b)
-    quotient = (a - remainder) / b
-    nearest = np.floor(quotient)
-    nearest = np.where(quotient - nearest > 0.5, nearest + 1, nearest)
-    return np.where(b == 0, a / b, np.where(quotient == 0, np.copysign(0.0, a / b), nearest))
+    rest = np.fmod(a, b)
+    quotient = (a - rest) / b - ((rest != 0) & ((rest < 0) != (b < 0)))
+    down = np.floor(quotient)
+    down = np.where(quotient - down > 0.5, down + 1, down)
+    return np.where(b == 0, a / b, np.where(quotient == 0, np.copysign(0.0, a / b), down))
 
 
 def _integer_trunc_of(a: Array, b: Array) -> Array:
@@ -168,16 +168,7 @@ def _python_remainder(a: Array, b: Array) -> Array:
 def _exactly(function: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
     """Pointwise with both operands rounded to the common type, numbers too."""
     dtype = result_dtype(self, other)
-    first, second = (
-        operand.astype(dtype) if isinstance(operand, np.ndarray) else operand
-        for operand in (self, other)
-    )
-    if is_float(dtype):
-        first, second = (
-            operand if isinstance(operand, np.ndarray) else number_as(operand, dtype)
-            for operand in (first, second)
-        )
-    return pointwise(function, np.asarray(first), np.asarray(second), dtype=dtype)
+    return pointwise(function, rounded(self, dtype), rounded(other, dtype), dtype=dtype)
 
 
 def _require_divisible(name: str, self: Operand, other: Operand) -> None:
@@ -196,9 +187,11 @@ def pow(self: Operand, exponent: Operand) -> Array:
     """``selfᵉˣᵖᵒⁿᵉⁿᵗ``, as C's ``pow``.
 
     ``x⁰ = 1`` and ``1ᵉ = 1`` also for NaN; a negative number to a power that is no integer is NaN.
-    An exponent that is the number ±0.5 means ``sqrt(x)`` and ``1/sqrt(x)``: they differ at −0 and
-    −inf. Powers of integers wrap; an integer to a negative power is cut off towards zero (0 for
-    0), and refused where the exponent is a number. It does not exist on two booleans.
+    An exponent that is the number ±0.5 means ``sqrt(x)`` and ``1/sqrt(x)``, but for float16: they
+    differ at −0 and −inf. Numbers are rounded to the type.
+
+    Powers of integers wrap; an integer to a negative power is cut off towards zero (0 for 0), and
+    refused where the exponent is a number. It does not exist on two booleans.
 
     Source: C99 F.9.4.4, and torch's documentation.
     """
@@ -209,11 +202,20 @@ def pow(self: Operand, exponent: Operand) -> Array:
         if not isinstance(exponent, np.ndarray) and exponent.real < 0:
             raise InvalidIRError("an integer is raised to a negative power")
         return pointwise(_integer_power, self, exponent)
-    if not isinstance(exponent, np.ndarray) and exponent in (0.5, -0.5):
-        return pointwise(
-            lambda a: np.sqrt(a) if exponent.real > 0 else 1 / np.sqrt(a), self, dtype=dtype
-        )
-    return pointwise(np.power, self, exponent)
+    is_root = not isinstance(exponent, np.ndarray) and exponent in (0.5, -0.5)
+    if is_root and dtype != np.float16:
+        root = np.sqrt if exponent.real > 0 else lambda a: 1 / np.sqrt(a)
+        return pointwise(root, self, dtype=dtype)
+    return _exactly(_power, self, exponent)
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    power = np.power(base, exponent)
+    if is_complex(base.dtype):
+        return power
+    # NumPy takes one exponent of 0.5 for a square root, which C's pow does not
+    ends = (exponent == 0.5) & ((base == 0) | np.isinf(base))
+    return np.where(ends, np.abs(base), power)
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:
