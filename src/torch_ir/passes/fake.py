@@ -14,13 +14,14 @@ from torch._guards import Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from torch_ir.errors import InvalidIRError, PassError
-from torch_ir.executor.operators import evaluate, resolve_operator, to_torch
+from torch_ir.executor.operators import resolve_operator, to_torch
 from torch_ir.executor.samples import samplings
 from torch_ir.frontend.scalars import expression
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.passes.dead_code import given_symbols
+from torch_ir.passes.symbolic import symbolic
 from torch_ir.torch_api import (
     FakeTensorMode,
     HigherOrderOperator,
@@ -99,6 +100,10 @@ class Fakes:
             self._declare(ir)
         self._known_guards = len(self.env.guards)
 
+    def settle(self) -> None:
+        """Forget the sizes that torch made up for results that depend on data."""
+        self.env.pending_fresh_unbacked_symbols.clear()
+
     def _declare(self, ir: IR) -> None:
         given = given_symbols(ir)
         found = samplings(ir)
@@ -121,7 +126,7 @@ class Fakes:
             if bounds.upper is not None:
                 assume(value <= bounds.upper)
         for guard in ir.guards:
-            assume(guard.evaluate(self.symbols))
+            assume(symbolic(guard, self.symbols))
 
     @contextmanager
     def tracing(self) -> Generator[None]:
@@ -133,8 +138,8 @@ class Fakes:
 
     def tensor(self, layout: Layout) -> torch.Tensor:
         """A fresh fake tensor of that layout."""
-        shape = [evaluate(dim, self.symbols) for dim in layout.shape]
-        strides = [evaluate(dim, self.symbols) for dim in layout.strides]
+        shape = [symbolic(dim, self.symbols) for dim in layout.shape]
+        strides = [symbolic(dim, self.symbols) for dim in layout.strides]
         return torch.empty_strided(shape, strides, dtype=getattr(torch, layout.dtype))
 
     def layout(self, meta: TensorMeta, tensor: torch.Tensor) -> Layout:
@@ -253,7 +258,7 @@ def _argument(
     slots = (node.operands or {}).get(name)
     if isinstance(slots, int):
         return tensors[slots]
-    constant = evaluate(to_torch(node.attrs.get(name), RUN_DEVICE, _no_function), symbols)
+    constant = symbolic(to_torch(node.attrs.get(name), RUN_DEVICE, _no_function), symbols)
     if slots is None:
         return constant
     rest = constant or [None] * len(slots)

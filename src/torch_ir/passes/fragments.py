@@ -93,6 +93,7 @@ class Tracer:
                 made = self.fakes.call(node, tensors, symbols, function)
             return pytree.tree_leaves(made, is_leaf=_is_none)
 
+        self.fakes.settle()
         table = {**self.table, **(more or {})}
         with without_mkldnn(), self.fakes.tracing():
             tensors = [self.fakes.tensor(layout) for layout in inputs]
