@@ -139,6 +139,9 @@ def test_variance(dtype: torch.dtype, correction: float | None) -> None:
     close("aten.std.dim", values, [1], False)
     close("aten.var.default", values)
     close("aten.std.default", values, False)
+    for name in ("var_mean", "std_mean"):
+        close(f"aten.{name}.dim", values, [0, 1], False, True)
+        close(f"aten.{name}.default", values)
 
 
 def test_variance_of_few_and_of_special_values() -> None:

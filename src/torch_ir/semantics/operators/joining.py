@@ -69,6 +69,18 @@ def vstack(tensors: Sequence[Array]) -> Array:
     return cat([np.atleast_2d(tensor) for tensor in tensors])
 
 
+@denotes("aten.column_stack.default")
+def column_stack(tensors: Sequence[Array]) -> Array:
+    """Side by side along dimension 1, vectors as columns."""
+    return cat([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors], 1)
+
+
+@denotes("aten.dstack.default")
+def dstack(tensors: Sequence[Array]) -> Array:
+    """One behind another along dimension 2, which matrices and vectors get."""
+    return cat([np.atleast_3d(tensor) for tensor in tensors], 2)
+
+
 @denotes("aten.block_diag.default")
 def block_diag(tensors: Sequence[Array]) -> Array:
     """Matrices along the diagonal of a larger one, 0 elsewhere; vectors count as rows."""

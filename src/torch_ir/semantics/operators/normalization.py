@@ -88,7 +88,8 @@ def native_layer_norm(
     """Normalised over the last dimensions, of ``normalized_shape``; weight and bias have it too.
 
     Returns:
-        The result, the mean and rstd; these with size 1 in the dimensions reduced.
+        The result, the mean (over no elements 0) and rstd (NaN); these with size 1 in the
+        dimensions reduced.
 
     Raises:
         InvalidIRError: The last sizes are not those, weight or bias has another shape, or the

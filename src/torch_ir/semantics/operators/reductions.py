@@ -192,7 +192,7 @@ def _require_elements(self: Array, axes: Sequence[int]) -> None:
         raise InvalidIRError(f"shape {list(self.shape)} has no extreme over a size of 0")
 
 
-def extreme_place(wide: Array, place: int, largest: bool) -> Array:
+def _extreme_place(wide: Array, place: int, largest: bool) -> Array:
     """The first index of a line's largest (smallest) element; a NaN is larger (smaller) than all.
 
     Returns:
@@ -241,7 +241,7 @@ def _value_and_place(self: Array, dim: int, keepdim: bool, largest: bool) -> tup
     values = np.atleast_1d(self)
     place = axis(dim, self.ndim)
     _require_elements(values, [place])
-    places = extreme_place(_ordered(values), place, largest)
+    places = _extreme_place(_ordered(values), place, largest)
     found = np.take_along_axis(values, places, place)
     shape = list(found.shape) if keepdim else [*found.shape[:place], *found.shape[place + 1 :]]
     shape = shape if self.ndim else []
@@ -299,7 +299,7 @@ def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
 # -- logarithm of sums ----------------------------------------------------------------------------
 
 
-def shifted(wide: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+def _shifted(wide: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """Values less their largest over axes, and that largest; 0 where it is infinite.
 
     ``exp`` of the first does not overflow.
@@ -319,7 +319,7 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     """
     dtype = DEFAULT_FLOAT if is_integer(self.dtype) or is_bool(self.dtype) else self.dtype
     axes = reduced_axes(dim, self.ndim)
-    below, peak = shifted(_wide(self, dtype), axes)
+    below, peak = _shifted(_wide(self, dtype), axes)
     with np.errstate(all="ignore"):
         result = np.log(np.sum(np.exp(below), axis=axes, keepdims=True)) + peak
     return rounded(result if keepdim else np.squeeze(result, axes), dtype)

@@ -102,3 +102,31 @@ def var_all(self: Array, unbiased: bool = True) -> Array:
 def std_all(self: Array, unbiased: bool = True) -> Array:
     """The standard deviation of all elements, with correction 1 where ``unbiased``, else 0."""
     return std(self, correction=int(unbiased))
+
+
+@denotes("aten.var_mean.dim")
+def var_mean_dim(
+    self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False
+) -> tuple[Array, Array]:
+    """The variance, with correction 1 where ``unbiased``, else 0, and the mean."""
+    return var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@denotes("aten.std_mean.dim")
+def std_mean_dim(
+    self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False
+) -> tuple[Array, Array]:
+    """The standard deviation, with correction 1 where ``unbiased``, else 0, and the mean."""
+    return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@denotes("aten.var_mean.default")
+def var_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
+    """The variance and the mean of all elements; see ``var_mean.dim``."""
+    return var_mean(self, correction=int(unbiased))
+
+
+@denotes("aten.std_mean.default")
+def std_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
+    """The standard deviation and the mean of all elements; see ``std_mean.dim``."""
+    return std_mean(self, correction=int(unbiased))
