@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance generate clean
+.PHONY: help demo test check format bench conformance agreement generate clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ bench: $(VENV)/demo.stamp  ## print how this compares with torch.export and eage
 
 conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself with; writes docs/conformance.md
 	$(OFFLINE) $(BIN)/python -W ignore tools/conformance.py --jobs $(WORKERS)
+
+agreement: $(VENV)/dev.stamp  ## compare every denotation with torch; writes a section of docs/conformance.md
+	$(OFFLINE) $(BIN)/python -W ignore tools/semantics_agreement.py --jobs $(WORKERS)
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis

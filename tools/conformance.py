@@ -33,6 +33,7 @@ import torch
 import conformance_case as conformance
 from conformance_case import Case, Result
 from conformance_page import page
+from semantics_page import START as DENOTATIONS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "out/conformance.jsonl"
@@ -91,7 +92,8 @@ def report(cases: list[Case], known: dict[Case, list[Result]], wanted: Iterable[
         print(f"{len(missing)} cases have no result: {PAGE.relative_to(ROOT)} is not written")
     else:
         text = page({case: known[case] for case in cases}, SAMPLES)
-        PAGE.write_text(text, encoding="utf-8")
+        _, start, section = PAGE.read_text(encoding="utf-8").partition(DENOTATIONS)
+        PAGE.write_text(text + (f"\n{start}{section}" if start else ""), encoding="utf-8")
     return 1 if any(map(is_failure, results)) else 0
 
 

@@ -1,0 +1,219 @@
+"""Compare every denotation with torch on the samples that PyTorch tests its operators with.
+
+Each entry of ``torch.testing._internal.common_methods_invocations.op_db`` is called on its first
+samples in eight dtypes; where the core set has backward operators, with gradients too. Every call
+that reaches an overload with a denotation is made again by the denotation, and the results are
+compared within ``torch_ir.semantics.tolerance``. The table goes to the end of
+``docs/conformance.md``. The exit status is 1 where something disagrees.
+
+Usage: ``python tools/semantics_agreement.py [--jobs 2] [--only SUBSTRING]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from semantics_calls import BACKWARD, DTYPES, OPERATORS, Call, recorded
+from semantics_page import write_section
+from torch_ir.errors import TorchIRError
+from torch_ir.semantics import denotation
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.tolerance import allowed_error
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/conformance.md"
+SAMPLES = 20
+VALUES_OPEN = {
+    f"aten.{name}"
+    for name in (
+        "empty.memory_format",
+        "empty_like.default",
+        "empty_permuted.default",
+        "empty_strided.default",
+        "new_empty.default",
+        "new_empty_strided.default",
+    )
+}
+"""Their values are whatever is in memory; only type and shape are defined."""
+
+TIES_OPEN = {
+    f"aten.{name}"
+    for name in (
+        "argsort.default",
+        "kthvalue.default",
+        "median.dim",
+        "mode.default",
+        "nanmedian.dim",
+        "sort.default",
+        "topk.default",
+    )
+}
+"""Which of several equal elements their indices name is open."""
+
+
+@dataclass
+class Agreement:
+    """What came of the calls of one overload.
+
+    Attributes:
+        calls: How many there were in each dtype.
+        refused: How many the denotation refuses, in each dtype.
+        worst: The greatest error, as a part of what is allowed.
+        exact: Whether all results were equal to the bit.
+        faults: What did not agree, and how often.
+    """
+
+    calls: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    worst: float = 0.0
+    exact: bool = True
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Agreement) -> None:
+        """Take in what came of more calls."""
+        self.calls += other.calls
+        self.refused += other.refused
+        self.worst = max(self.worst, other.worst)
+        self.exact &= other.exact
+        self.faults += other.faults
+
+
+def main() -> int:
+    options = arguments()
+    names = [i for i, operator in enumerate(OPERATORS) if options.only in operator.name]
+    known: dict[str, Agreement] = defaultdict(Agreement)
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
+        for found in pool.map(of_operator, names, chunksize=4):
+            for op_type, agreement in found.items():
+                known[op_type].add(agreement)
+    for op_type, agreement in sorted(known.items()):
+        for fault, count in agreement.faults.items():
+            print(f"{op_type}: {fault} ({count})", flush=True)
+    if not options.only:
+        write_section(PAGE, known, SAMPLES)
+    return 1 if any(agreement.faults for agreement in known.values()) else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--only", default="", help="operators whose name has this in it")
+    return parser.parse_args()
+
+
+def of_operator(index: int) -> dict[str, Agreement]:
+    """The agreement of all calls that one operator's samples make."""
+    warnings.simplefilter("ignore")
+    torch.set_warn_always(False)
+    torch.set_num_threads(1)
+    operator, found = OPERATORS[index], defaultdict[str, Agreement](Agreement)
+    for dtype in DTYPES:
+        if operator.supports_dtype(dtype, "cpu"):
+            for call in calls_of(operator, dtype):
+                found[call.op_type].add(agreement(call, str(dtype).removeprefix("torch.")))
+    return dict(found)
+
+
+def calls_of(operator: Any, dtype: torch.dtype) -> Iterator[Call]:
+    yield from recorded(operator, dtype, SAMPLES, backward=False)
+    if operator.name in BACKWARD and dtype.is_floating_point:
+        yield from recorded(operator, dtype, SAMPLES, backward=True)
+
+
+def agreement(call: Call, dtype: str) -> Agreement:
+    """Whether the denotation gives what torch gave."""
+    result = Agreement(Counter([dtype]))
+    try:
+        result.worst = worst_error(call)
+        result.exact = result.worst == 0
+    except TorchIRError:
+        return Agreement(refused=Counter([dtype]))
+    except AssertionError as error:
+        result.exact = False
+        result.faults[f"{dtype}: {str(error).splitlines()[0][:150]}"] += 1
+    except Exception as error:  # noqa: BLE001  # a denotation must raise nothing else: report it
+        result.exact = False
+        result.faults[f"{dtype}: {type(error).__name__}: {str(error)[:120]}"] += 1
+    return result
+
+
+def worst_error(call: Call) -> float:
+    """The greatest error of a call's results, as a part of what is allowed."""
+    with np.errstate(all="ignore"):
+        known = denotation(call.op_type)
+        draws = {"draws": Draws(0, "node")} if known.draws else {}
+        given = known.function(**call.arguments, **draws)
+        mine, theirs = as_list(given), as_list(call.result)
+        assert len(mine) == len(theirs), f"{len(mine)} results, torch has {len(theirs)}"
+        pairs = [pair for pair in zip(mine, theirs, strict=True) if required(*pair)]
+        if call.op_type in VALUES_OPEN or known.draws:
+            return 0.0
+        if call.op_type in TIES_OPEN:
+            pairs[-1] = pairs[-1][0], ties_resolved(call, *pairs[-1])
+        bounds = allowed_error(call.op_type, call.arguments, [first for first, _ in pairs])
+        errors = map(error_of, pairs, bounds)
+        return max(errors, default=0.0)
+
+
+def ties_resolved(call: Call, mine: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> Any:
+    """The denotation's indices where torch's choose an equal element, else torch's."""
+    values, dim = np.atleast_1d(call.arguments["self"]), call.arguments.get("dim", -1)
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        dim = -1
+    first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
+    if first.ndim < values.ndim:
+        first, second = np.expand_dims(first, dim), np.expand_dims(second, dim)
+    chosen = [np.take_along_axis(values, indices, dim) for indices in (first, second)]
+    same = (chosen[0] == chosen[1]) | ((chosen[0] != chosen[0]) & (chosen[1] != chosen[1]))
+    return np.where(same.reshape(mine.shape), mine, theirs)
+
+
+def as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def required(mine: Any, theirs: Any) -> bool:
+    """Whether the two are arrays to compare; what is not must be equal."""
+    if not isinstance(theirs, np.ndarray):
+        same = mine == theirs or (mine != mine and theirs != theirs)
+        assert same, f"{mine!r}, torch has {theirs!r}"
+        return False
+    assert isinstance(mine, np.ndarray), f"{type(mine).__name__}, torch has an array"
+    assert mine.dtype == theirs.dtype, f"{mine.dtype}, torch has {theirs.dtype}"
+    assert mine.shape == theirs.shape, f"{mine.shape}, torch has {theirs.shape}"
+    return True
+
+
+def error_of(pair: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]], bound: Any) -> float:
+    mine, theirs = pair
+    if mine.dtype.kind in "iub":
+        assert np.array_equal(mine, theirs), "other integers"
+        return 0.0
+    wide = "complex128" if mine.dtype.kind == "c" else "float64"
+    mine, theirs = mine.astype(wide), theirs.astype(wide)
+    assert np.array_equal(np.isnan(mine), np.isnan(theirs)), "NaN elsewhere"
+    different = (mine != theirs) & ~np.isnan(theirs)
+    if not different.any():
+        return 0.0
+    error, allowed = np.abs(mine - theirs)[different], bound[different]
+    worst = float((error / allowed).max()) if allowed.all() else float("inf")
+    assert worst <= 1, f"off by {worst:.3g} of what is allowed, absolutely {error.max():.3g}"
+    return worst
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())
