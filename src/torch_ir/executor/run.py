@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.dialects.edge.views import with_views
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
@@ -192,7 +193,8 @@ class IRExecutor:
         """The graph on a device, with the state of the one before."""
         device = device or torch.device("cpu")
         if self._graph is None or self._graph.device != device:
-            self._graph = compile_graph(self.ir, self._payload, device=device)
+            runs = with_views(self.ir) if self.ir.dialect in ("edge", "backend") else self.ir
+            self._graph = compile_graph(runs, self._payload, device=device)
         return self._graph
 
     def _prepare(self) -> None:

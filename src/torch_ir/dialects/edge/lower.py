@@ -55,7 +55,25 @@ def lower(ir: IR) -> IR:
         for node in scope.ir.nodes
         for value in node.attrs.values()
     )
-    return _Lowering(ir, is_contiguous=not has_formats).run()
+    return _without_unused(_Lowering(ir, is_contiguous=not has_formats).run())
+
+
+def _without_unused(ir: IR) -> IR:
+    """The program without the weights and constants that nothing uses."""
+    metas = [meta for node in ir.nodes for meta in node.inputs]
+    metas += [*ir.graph_outputs, *(mutation.value for mutation in ir.mutations)]
+    used = {meta.name for meta in metas} | {mutation.target for mutation in ir.mutations}
+    external = ir.external_values()
+    keys = {key for name, (key, _) in external.items() if name in used}
+    if len(keys) == len(ir.weights) + len(ir.constants):
+        return ir
+    mapping = {name: key for name, key in ir.weight_name_mapping.items() if name in used}
+    return ir.replace(
+        weights=[meta for meta in ir.weights if meta.name in keys],
+        constants={key: constant for key, constant in ir.constants.items() if key in keys},
+        weight_name_mapping=mapping,
+        weight_aliases={a: key for a, key in ir.weight_aliases.items() if key in keys},
+    )
 
 
 @dataclass(slots=True)

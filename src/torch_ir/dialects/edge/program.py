@@ -10,7 +10,7 @@ from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.ir.values import FrozenDict
-from torch_ir.passes.base import PassResult
+from torch_ir.passes import PassResult
 
 EdgePass: TypeAlias = Callable[[IR], IR | PassResult | None]
 """Takes a program and gives the changed one; None where nothing changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
 
-from torch.export import ExportedProgram, default_decompositions  # noqa: TID253  # needed to lower
+from torch.export import ExportedProgram  # noqa: TID253  # needed to lower
 
 from torch_ir.dialects.edge.lower import lower
 from torch_ir.dialects.edge.program import EdgeOptions, EdgeProgram
@@ -14,8 +14,7 @@ from torch_ir.dialects.spec import spec_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
 from torch_ir.ir import IR
-from torch_ir.passes.functionalize import functionalize
-from torch_ir.torch_api import overload
+from torch_ir.passes import decompose
 
 Source: TypeAlias = IR | ExportedProgram
 """What can be lowered to Edge."""
@@ -46,7 +45,7 @@ def to_edge(
 
     Raises:
         InvalidIRError: ``preserve`` names what cannot be preserved.
-        PassError: A program writes in a way that cannot be made functional.
+        PassError: A program cannot be made functional, or decomposed.
         DialectError: What was made is not Edge; the message lists all violations.
 
     Example:
@@ -87,14 +86,13 @@ def _require_preservable(op_type: str) -> None:
 def _core(source: Source, preserve: tuple[str, ...]) -> IR:
     """The program in core ATen."""
     if isinstance(source, ExportedProgram):
-        table = default_decompositions()
-        for op_type in preserve:
-            table.pop(overload(*op_type.split(".", 2)), None)  # pyright: ignore[reportArgumentType]  # the table is keyed by operators
-        return convert_exported_program(source.run_decompositions(table))
+        source = convert_exported_program(source)
     if not isinstance(source, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         kind = type(source).__name__
         raise InvalidIRError(
             f"an IR or an exported program is lowered to Edge, got {kind}",
             remedy="Extract a module with extract_ir first.",
         )
-    return functionalize(source)
+    if source.dialect == "core_aten":
+        return source
+    return decompose(source, "core_aten", preserve=preserve)
