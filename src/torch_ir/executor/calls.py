@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -79,6 +79,8 @@ class Call:
         kwargs: The keyword arguments.
         schema: The operator's schema, as the torch that runs says it; None if it has none.
         outputs: The slot of each of ``node.outputs``.
+        reads: Every slot that an argument reads, also inside lists.
+        functions: The functions of the graph that it is given.
     """
 
     node: OpNode
@@ -86,19 +88,14 @@ class Call:
     args: tuple[Operand, ...]
     kwargs: tuple[tuple[str, Operand], ...]
     schema: Schema | None
-    outputs: tuple[Idx, ...] = ()
+    outputs: tuple[Idx, ...]
+    reads: tuple[Read, ...]
+    functions: tuple[str, ...]
 
     @property
-    def operands(self) -> Iterator[Operand]:
+    def operands(self) -> tuple[Operand, ...]:
         """Every argument, positional ones first."""
-        yield from self.args
-        yield from (operand for _, operand in self.kwargs)
-
-    @property
-    def reads(self) -> Iterator[Read]:
-        """Every slot that an argument reads, also inside lists."""
-        for operand in self.operands:
-            yield from reads_of(operand)
+        return (*self.args, *[operand for _, operand in self.kwargs])
 
     @property
     def is_registered(self) -> bool:
@@ -106,23 +103,20 @@ class Call:
         return not isinstance(self.target, OpOverload | HigherOrderOperator)
 
 
-def reads_of(operand: Operand) -> Iterator[Read]:
-    """The slots that an argument reads."""
-    match operand:
-        case Read():
-            yield operand
-        case Listed(parts):
-            for part in parts:
-                yield from reads_of(part)
-        case Named(parts):
-            for _, part in parts:
-                yield from reads_of(part)
-        case _:
-            pass
+def _parts(operands: Iterable[Operand]) -> Iterator[Operand]:
+    """Arguments, and what is inside those that are lists and dicts."""
+    for operand in operands:
+        match operand:
+            case Listed(parts):
+                yield from _parts(parts)
+            case Named(parts):
+                yield from _parts([part for _, part in parts])
+            case _:
+                yield operand
 
 
 def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
-    """The node as a call.
+    """The node as a call, its outputs defined.
 
     Args:
         node: The node.
@@ -132,10 +126,31 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
     Raises:
         FaultError: ``unknown-operator``, or an argument is not what the operator takes.
     """
+    target, args, kwargs, schema = _bound(node, slots, device)
+    operands = [*args, *[operand for _, operand in kwargs]]
+    parts = operands
+    if any(isinstance(operand, Listed | Named) for operand in operands):
+        parts = list(_parts(operands))
+    return Call(
+        node,
+        target,
+        tuple(args),
+        tuple(kwargs),
+        schema,
+        outputs=tuple([slots.define(meta) for meta in node.outputs]),
+        reads=tuple([part for part in parts if isinstance(part, Read)]),
+        functions=tuple([part.name for part in parts if isinstance(part, Function)]),
+    )
+
+
+_Bound: TypeAlias = tuple[Target, list[Operand], list[tuple[str, Operand]], Schema | None]
+
+
+def _bound(node: OpNode, slots: Slots, device: torch.device) -> _Bound:
     kernel = registered_kernel(node.op_type)
     if kernel is not None:
         inputs = tuple([_read(node, index, slots) for index in range(len(node.inputs))])
-        return Call(node, kernel, (Listed(inputs), Literal(node.attrs)), (), None)
+        return kernel, [Listed(inputs), Literal(node.attrs)], [], None
     try:
         operator = resolve_operator(node.op_type)
     except ExecutionError as error:
@@ -146,7 +161,7 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
     return _higher_order(arguments, operator)
 
 
-def _overload(arguments: _Arguments, operator: OpOverload) -> Call:
+def _overload(arguments: _Arguments, operator: OpOverload) -> _Bound:
     schema = operator_schema(operator)
     arguments.require_operands(str(schema))
     args: list[Operand] = []
@@ -164,10 +179,10 @@ def _overload(arguments: _Arguments, operator: OpOverload) -> Call:
         else:
             args.append(value)
     arguments.refuse_unknown([a.name for a in schema.arguments])
-    return Call(arguments.node, operator, tuple(args), tuple(kwargs), schema)
+    return operator, args, kwargs, schema
 
 
-def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> Call:
+def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> _Bound:
     arguments.require_operands(str(operator))
     args: list[Operand] = []
     kwargs: list[tuple[str, Operand]] = []
@@ -186,7 +201,7 @@ def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> Call:
             case _:
                 args.append(value)
     arguments.refuse_unknown([p.name for p in parameters])
-    return Call(arguments.node, operator, tuple(args), tuple(kwargs), None)
+    return operator, args, kwargs, None
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

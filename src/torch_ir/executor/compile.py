@@ -8,20 +8,23 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.executor.calls import Call, Function, Listed, Operand, resolve
+from torch_ir.executor.calls import Call, resolve
 from torch_ir.executor.derive import Derivation
 from torch_ir.executor.faults import FaultError, compile_error
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.lines import given_symbols
+from torch_ir.executor.module import Module, compile_source
 from torch_ir.executor.plan import Plan, make_plan
 from torch_ir.executor.proofs import Proof, Type
+from torch_ir.executor.registry import registered_kernel
 from torch_ir.executor.samples import samplings
 from torch_ir.executor.slots import Slots
+from torch_ir.executor.source import write_source
 from torch_ir.executor.symbols import Bindings
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
-from torch_ir.ir.check import Finding
+from torch_ir.ir.check import KNOWN_NAMESPACES, Finding
 from torch_ir.ir.tensor import type_text
-from torch_ir.torch_api import constant_tensor
+from torch_ir.torch_api import constant_tensor, overload
 
 
 def compile_graph(
@@ -66,10 +69,39 @@ def compile_graph(
     run_device = torch.device(device) if device is not None else _device_of(tensors.values())
     compiler = _Compiler(run_device, collect, check_types, grad)
     values = compiler.payload(ir, tensors)
-    compiler.structure(ir)
-    plan = compiler.plan(ir, values)
-    compiler.raise_findings()
-    return ExecGraph(plan, values, run_device, grad=grad)
+
+    def compiled() -> tuple[Plan, Module]:
+        compiler.structure(ir)
+        plan = compiler.plan(ir, values)
+        compiler.raise_findings()
+        return plan, compile_source(write_source(plan, run_device), ir.model_name)
+
+    strides = tuple([tensor.stride() for tensor in values.values()])
+    operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
+    key = ("compiled", run_device, check_types, grad, strides, operators)
+    if compiler.findings:
+        compiled()
+    plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
+    return ExecGraph(plan, module, values, run_device, grad=grad)
+
+
+def _registered(op_type: str) -> object:
+    """What is registered under a name now; operators of torch itself never change."""
+    namespace, *rest = op_type.split(".")
+    found = registered_kernel(op_type)
+    if found is not None or namespace in KNOWN_NAMESPACES or len(rest) != 2:
+        return found
+    return overload(namespace, *rest)
+
+
+def _op_types(ir: IR) -> tuple[str, ...]:
+    """Every operator that the graph and its functions call."""
+
+    def found() -> tuple[str, ...]:
+        inner = [name for function in ir.functions.values() for name in _op_types(function)]
+        return tuple(dict.fromkeys([*(node.op_type for node in ir.nodes), *inner]))
+
+    return ir.view("op_types", found)
 
 
 def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
@@ -172,7 +204,7 @@ class _Compiler:
             )
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
-        reuse = not (self.grad or path)
+        reuse = not (self.grad or path) and self.device.type == "cpu"
         return make_plan(ir, calls, proofs, symbols, functions, reuse=reuse)
 
     def _function_plans(self, ir: IR, calls: list[Call], path: str) -> dict[str, Plan]:
@@ -182,7 +214,7 @@ class _Compiler:
             derives = self.derives
             # under autocast an operator gives other types than it says
             self.derives = derives and "autocast" not in call.node.op_type
-            for name in _functions_of([call]):
+            for name in call.functions:
                 if name in ir.functions and name not in plans:
                     plans[name] = self.plan(ir.functions[name], {}, f"{path}{name}/")
             self.derives = derives
@@ -197,19 +229,13 @@ class _Compiler:
         for node in ir.nodes:
             try:
                 call = resolve(node, slots, self.device)
-                outputs = tuple([slots.define(meta) for meta in node.outputs])
-                self._require_functions(ir, call)
-                yield replace(call, outputs=outputs)
+                _require_functions(ir, call)
+                yield call
             except FaultError as fault:
                 self.found(fault, node, path)
                 for meta in node.outputs:
                     if meta.name not in slots:
                         slots.define(meta)
-
-    def _require_functions(self, ir: IR, call: Call) -> None:
-        for name in _functions_of([call]):
-            if name not in ir.functions:
-                raise FaultError("undefined-function", f"the graph has no function {name!r}")
 
     # -- types ------------------------------------------------------------------------------------
 
@@ -259,7 +285,11 @@ def _common(proofs: list[Proof | None]) -> Proof | None:
     in_place = first.in_place if all(p.in_place == first.in_place for p in others) else None
     same = all(_shares(p) == _shares(first) for p in others)
     return replace(
-        first, binding=binding, in_place=in_place, results=first.results if same else None
+        first,
+        binding=binding,
+        in_place=in_place,
+        results=first.results if same else None,
+        takes_tensor=all(p.takes_tensor for p in others),
     )
 
 
@@ -269,23 +299,10 @@ def _shares(proof: Proof) -> list[tuple[int, ...]] | None:
     return [() if result is None else result.shares for result in proof.results]
 
 
-def _functions_of(calls: Iterable[Call]) -> list[str]:
-    found: dict[str, None] = {}
-
-    def visit(operand: Operand) -> None:
-        match operand:
-            case Function(name=name):
-                found[name] = None
-            case Listed(parts=parts):
-                for part in parts:
-                    visit(part)
-            case _:
-                pass
-
-    for call in calls:
-        for operand in call.operands:
-            visit(operand)
-    return list(found)
+def _require_functions(ir: IR, call: Call) -> None:
+    for name in call.functions:
+        if name not in ir.functions:
+            raise FaultError("undefined-function", f"the graph has no function {name!r}")
 
 
 def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:

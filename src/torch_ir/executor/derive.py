@@ -108,11 +108,8 @@ class Derivation:
         """
         for meta in call.node.outputs:
             self.believe(meta)
-        if not isinstance(call.target, OpOverload):
-            return None
-        try:
-            signature = self._signature(call, call.target)
-        except (InvalidIRError, _UntypedError):  # an expression without a value, or no plain value
+        signature = self.signature(call)
+        if signature is None:
             return None
         proof = prove(signature)
         if self._fault(call, proof) is not None:
@@ -166,10 +163,16 @@ class Derivation:
 
     # -- patterns ---------------------------------------------------------------------------------
 
-    def _signature(self, call: Call, operator: OpOverload) -> Signature:
-        args = tuple([self._pattern(operand) for operand in call.args])
-        kwargs = tuple([(name, self._pattern(operand)) for name, operand in call.kwargs])
-        return Signature(operator, args, kwargs)
+    def signature(self, call: Call) -> Signature | None:
+        """A call of an operator by its types; None if a type or number is not known."""
+        if not isinstance(call.target, OpOverload):
+            return None
+        try:
+            args = tuple([self._pattern(operand) for operand in call.args])
+            kwargs = tuple([(name, self._pattern(operand)) for name, operand in call.kwargs])
+        except (InvalidIRError, _UntypedError):  # an expression without a value, or no plain value
+            return None
+        return Signature(call.target, args, kwargs)
 
     def _pattern(self, operand: Operand) -> Pattern:
         match operand:

@@ -13,7 +13,7 @@ import torch
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
-from torch_ir.executor.module import Compiled, compile_source
+from torch_ir.executor.module import Compiled, Module, compile_source
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.source import write_source
 from torch_ir.executor.symbols import Symbols
@@ -65,7 +65,13 @@ class ExecGraph:
     """
 
     def __init__(
-        self, plan: Plan, payload: Mapping[str, torch.Tensor], device: torch.device, *, grad: bool
+        self,
+        plan: Plan,
+        module: Module,
+        payload: Mapping[str, torch.Tensor],
+        device: torch.device,
+        *,
+        grad: bool,
     ):
         self.ir: IR = plan.ir
         self.device = device
@@ -74,9 +80,8 @@ class ExecGraph:
         self._given = payload
         self._state = _first_state(plan.ir, payload)
         self._payload = {**payload, **self._state}
-        written = write_source(plan, device)
-        self.source = written.text
-        self._module = compile_source(written, plan.ir.model_name, self._payload)
+        self.source = module.source.text
+        self._module = module.bind(self._payload)
         self._accepts = self._module.accepts
         self._run = self._module.run
         self._below = BelowViewTracking if plan.is_private else BelowAutograd
@@ -239,7 +244,8 @@ class ExecGraph:
         """The same program, telling of every node."""
         if reuse not in self._observed:
             written = write_source(self._plan, self.device, observed=True, reuse=reuse)
-            self._observed[reuse] = compile_source(written, self.ir.model_name, self._payload)
+            module = compile_source(written, self.ir.model_name)
+            self._observed[reuse] = module.bind(self._payload)
         return self._observed[reuse]
 
     def _execute(

@@ -88,6 +88,12 @@ class Module:
             return self.made("operator", name, f"torch.ops.higher_order.{name}")
         return self.made("operator", str(operator), f"torch.ops.{operator}")
 
+    def scalar(self, value: float, dtype: torch.dtype) -> str:
+        """The identifier of a tensor without dimensions."""
+        kind = self.literal(dtype, frozen=True)
+        text = f"torch.tensor({self.literal(value, frozen=True)}, dtype={kind})"
+        return self.made("scalar", f"{kind}_{value!r}", text)
+
     # -- literals ---------------------------------------------------------------------------------
 
     def literal(self, value: Any, *, frozen: bool) -> str:
@@ -169,10 +175,14 @@ class FunctionWriter:
         self._indent = indent
         self._observed = observed
         self._reuse = reuse
+        self._values: dict[str, str] = {}
 
     def value(self, name: str) -> str:
         """The identifier of a value."""
-        return self.module.names.of(f"value of {self.path}", name)
+        given = self._values.get(name)
+        if given is None:
+            given = self._values[name] = self.module.names.of(f"value of {self.path}", name)
+        return given
 
     def symbol(self, name: str) -> str:
         """The identifier of a symbol."""
@@ -423,6 +433,8 @@ class FunctionWriter:
                 f"{self.module.called(call, binding)}({self._operand(call.args[0], frozen=False)})"
             )
         args = [self._operand(operand, frozen=frozen) for operand in call.args]
+        if step.scalar is not None and isinstance(call.args[1], Literal):
+            args[1] = self.module.scalar(call.args[1].value, step.scalar)
         if binding is not None and binding.is_spread:
             args = [*args[:-1], *self._spread(call.args[-1])]
         named = [f"{name}={self._operand(item, frozen=frozen)}" for name, item in call.kwargs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch
@@ -50,27 +50,40 @@ class Compiled:
 _NUMBER = count(1)  # tells the modules of a process apart in tracebacks
 
 
-def compile_source(source: Source, name: str, payload: Mapping[str, torch.Tensor]) -> Compiled:
-    """Compile generated source and bind it to weights.
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Generated source, compiled by Python.
 
-    Args:
+    Attributes:
         source: The source.
-        name: What the graph is called.
-        payload: The tensor behind each external name.
+        code: Its code.
+        filename: The name under which tracebacks know it.
     """
+
+    source: Source
+    code: CodeType
+    filename: str
+
+    def bind(self, payload: Mapping[str, torch.Tensor]) -> Compiled:
+        """The module with the tensor behind each external name."""
+        loader = _Loader(self.source.text)
+        namespace: dict[str, Any] = {"__name__": self.filename, "__loader__": loader}
+        exec(self.code, namespace)  # noqa: S102  # our own text: all names in it are made here
+        kernels = {key: _kernel(call) for key, call in self.source.kernels.items()}
+        return Compiled(
+            namespace["bind"](payload, kernels),
+            namespace["accepts"],
+            self.source.symbols,
+            self.source.returned_symbols,
+            self.filename,
+            self.source.nodes,
+        )
+
+
+def compile_source(source: Source, name: str) -> Module:
+    """Let Python compile the source of a graph of that name."""
     filename = f"<torch-ir {printable(name) or 'graph'} {next(_NUMBER)}>"
-    code = compile(source.text, filename, "exec", dont_inherit=True)
-    namespace: dict[str, Any] = {"__name__": filename, "__loader__": _Loader(source.text)}
-    exec(code, namespace)  # noqa: S102  # our own text: of the graph's there are only checked names
-    kernels = {key: _kernel(call) for key, call in source.kernels.items()}
-    return Compiled(
-        namespace["bind"](payload, kernels),
-        namespace["accepts"],
-        source.symbols,
-        source.returned_symbols,
-        filename,
-        source.nodes,
-    )
+    return Module(source, compile(source.text, filename, "exec", dont_inherit=True), filename)
 
 
 def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
+
 from torch_ir.executor.calls import Call
 from torch_ir.executor.proofs import Binding as PythonBinding
 from torch_ir.executor.proofs import Proof
@@ -30,6 +32,8 @@ class Step:
         binding: The Python binding that stands for the operator; None calls the operator itself.
         in_place: The binding by which the result takes the place of the first argument; None if
             it must not.
+        scalar: The element type of the tensor that stands for the second argument, a number; None
+            gives the number.
         dead: Names of the values that nothing reads any more after it.
         symbols: The symbols that take their value from its results.
     """
@@ -37,6 +41,7 @@ class Step:
     call: Call
     binding: PythonBinding | None
     in_place: PythonBinding | None
+    scalar: torch.dtype | None
     dead: tuple[str, ...]
     symbols: tuple[Binding, ...]
 
@@ -119,7 +124,8 @@ def make_plan(
         in_place = None
         if reuse and proof is not None and _may_reuse(call, proof, position, roots, groups, given):
             in_place = proof.in_place
-        steps.append(Step(call, binding, in_place, tuple(dead[position]), bound))
+        scalar = _scalar(proof) if reuse else None
+        steps.append(Step(call, binding, in_place, scalar, tuple(dead[position]), bound))
     writes = tuple(_writes(ir, roots))
     written = [_written(ir, call, roots) for call in calls]
     state = [i for i, names in enumerate(written) if names & external.keys()]
@@ -142,6 +148,12 @@ def make_plan(
         writes_inside=any(written),
         first_state_write=state[0] if state else None,
     )
+
+
+def _scalar(proof: Proof | None) -> torch.dtype | None:
+    made = proof.results[0] if proof is not None and proof.results else None
+    takes_tensor = proof is not None and proof.takes_tensor
+    return made.type.dtype if made is not None and takes_tensor else None
 
 
 # -- storage --------------------------------------------------------------------------------------

@@ -119,12 +119,15 @@ class Proof:
         refusal: Why torch refuses the call; empty if it does not.
         binding: A binding that reaches the operator; None if none is shown to.
         in_place: A binding that reaches the operator's in-place twin; None likewise.
+        takes_tensor: Whether the second argument, a number, may as well be a tensor without
+            dimensions of the result's type.
     """
 
     results: tuple[Result | None, ...] | None
     refusal: str = ""
     binding: Binding | None = None
     in_place: Binding | None = None
+    takes_tensor: bool = False
 
 
 @lru_cache(maxsize=16_384)
@@ -148,7 +151,7 @@ def prove(signature: Signature) -> Proof:
             return prove_fake(signature)
         binding = _first(_candidates(signature), signature.operator, args, kwargs, made)
         in_place = _in_place(signature, args, kwargs, results)
-    return Proof(results, binding=binding, in_place=in_place)
+    return Proof(results, "", binding, in_place, _takes_tensor(signature, results))
 
 
 @lru_cache(maxsize=16_384)
@@ -182,6 +185,38 @@ class no_gradients:  # noqa: N801  # a context, spelled as torch.no_grad is
     def __exit__(self, *error: object) -> None:
         self._guard.__exit__(None, None, None)
         torch.set_grad_enabled(self._before)
+
+
+_ARITHMETIC = (
+    torch.ops.aten.add.Tensor,
+    torch.ops.aten.sub.Tensor,
+    torch.ops.aten.mul.Tensor,
+    torch.ops.aten.div.Tensor,
+)
+_COMPUTED_AS_THEY_ARE = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+def _takes_tensor(signature: Signature, results: tuple[Result | None, ...]) -> bool:
+    """Whether a number may be given as a tensor, made once instead of at every call.
+
+    torch wraps a number into a tensor and converts that to the type in which it computes. Where
+    this is the first argument's own type, which weighs more than a number, the converted tensor
+    gives the same call of the same kernel. (Half types read the number itself, in more bits.)
+    """
+    if signature.operator not in _ARITHMETIC or signature.kwargs or len(signature.args) != 2:
+        return False
+    first, second = signature.args
+    made = results[0]
+    return (
+        isinstance(first, Type)
+        and isinstance(second, Exact)
+        and second.kind in (int, float)
+        and made is not None
+        and made.type.dtype == first.dtype
+        and first.dtype in _COMPUTED_AS_THEY_ARE
+        and (second.kind is int or first.dtype.is_floating_point)
+        and -(2**63) <= second.value < 2**63
+    )
 
 
 # -- arguments and results ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Schema, Slots
+from torch_ir.ir.schema import Slots
 from torch_ir.ir.values import FunctionRef
 
 Roots = frozenset[str]

@@ -120,8 +120,8 @@ class IR:
     guards: Sequence[SymExpr] = ()
     operators: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
     metadata: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
-    _views: dict[str, Any] = field(
-        default_factory=dict[str, Any], init=False, repr=False, compare=False
+    _views: dict[object, Any] = field(
+        default_factory=dict[object, Any], init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
@@ -142,7 +142,13 @@ class IR:
 
     # -- views ------------------------------------------------------------------------------------
 
-    def _view(self, name: str, make: Callable[[], T]) -> T:
+    def view(self, name: object, make: Callable[[], T]) -> T:
+        """What is derived from this graph: made when it is first asked for, and kept with it.
+
+        Args:
+            name: Tells it from everything else that is derived.
+            make: Makes it.
+        """
         if name not in self._views:
             self._views[name] = make()
         return cast(T, self._views[name])
@@ -150,12 +156,12 @@ class IR:
     @property
     def by_name(self) -> Mapping[str, OpNode]:
         """Each node by its name."""
-        return self._view("by_name", lambda: FrozenDict({node.name: node for node in self.nodes}))
+        return self.view("by_name", lambda: FrozenDict({node.name: node for node in self.nodes}))
 
     @property
     def producers(self) -> Mapping[str, OpNode]:
         """The node that makes each value, by the value's name."""
-        return self._view(
+        return self.view(
             "producers", lambda: FrozenDict({o.name: n for n in self.nodes for o in n.outputs})
         )
 
@@ -165,7 +171,7 @@ class IR:
 
         A value that nothing takes is absent.
         """
-        return self._view("users", self._find_users)
+        return self.view("users", self._find_users)
 
     def _find_users(self) -> Mapping[str, tuple[OpNode, ...]]:
         users: dict[str, dict[str, OpNode]] = {}
@@ -196,7 +202,7 @@ class IR:
 
         A weight or constant that the mapping does not name is used under its key.
         """
-        return self._view("external_values", self._find_external_values)
+        return self.view("external_values", self._find_external_values)
 
     def _find_external_values(self) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
         known: dict[str, TensorMeta | Constant] = {
