@@ -17,6 +17,7 @@ from torch_ir.semantics.dtypes import (
     is_complex,
     is_float,
     is_integer,
+    real_of,
     result_dtype,
     rounded,
     working,
@@ -72,39 +73,39 @@ def whole(tensor: Array) -> bool:
     return is_integer(tensor.dtype) or is_bool(tensor.dtype)
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def number_as(number: complex, dtype: np.dtype[Any]) -> Array:
     """A number as a tensor of a type, without dimensions.
 
-    A fraction is cut off towards zero for integers. For unsigned integers a negative number whose
-    absolute value fits wraps.
+    A fraction is cut off towards zero for integers. For unsigned integers a negative integer whose
+    absolute value fits wraps. As a boolean it is whether it differs from 0.
 
     Raises:
-        InvalidIRError: The type cannot hold it: it is too large, NaN or infinite for integers, or
-            complex for real types.
+        InvalidIRError: The type cannot hold it: it is too large for integers or float32 (for a
+            16-bit type it becomes infinite), no number for integers, or complex for real types.
     """
-    fits = True
-    if not is_complex(dtype) and isinstance(number, complex):
-        fits, number = number.imag == 0 and not is_bool(dtype), number.real
-    if is_integer(dtype):
-        fits = fits and number == number and abs(number) != np.inf
-        if fits:
-            number = int(number.real)
-            info = np.iinfo(dtype)
-            fits = (-info.max if dtype.kind == "u" else info.min) <= number <= info.max
-            number = number % 2**64 if dtype.kind == "u" else number
-    elif is_float(dtype) or is_complex(dtype):
-        fits = fits and (not np.isfinite(number) or abs(complex(number)) <= _largest(dtype))
-    if not fits:
-        raise InvalidIRError(f"{dtype} does not hold the number {number}")
     if is_bool(dtype):
         return np.asarray(bool(number))
+    if isinstance(number, complex) and not is_complex(dtype):
+        fits, number = number.imag == 0, number.real
+    else:
+        fits = True
+    if is_integer(dtype):
+        info = np.iinfo(dtype)
+        wraps = dtype.kind == "u" and isinstance(number, int)
+        fits = fits and (-info.max if wraps else info.min) <= number.real <= info.max
+        number = int(number.real) % 2**64 if fits and wraps else number
+    elif real_of(dtype) == np.float32:
+        fits = fits and not any(
+            _LARGEST < abs(part) < np.inf for part in (number.real, number.imag)
+        )
+    if not fits:
+        raise InvalidIRError(f"{dtype} does not hold the number {number}")
+    if is_integer(dtype):
+        number = int(number.real)
     return rounded(np.asarray(number), dtype)
-
-
-def _largest(dtype: np.dtype[Any]) -> float:
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype if is_float(dtype) else working(dtype)).max)
 
 
 def require_type(name: str, accepted: Callable[[np.dtype[Any]], bool], *tensors: Operand) -> None:

@@ -22,9 +22,9 @@ from torch_ir.semantics.registry import denotes
 
 def _compared(compare: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
     dtype = result_dtype(self, other)
-    return np.asarray(
-        compare(*broadcast_all(*(rounded(operand, dtype) for operand in (self, other))))
-    )
+    first, second = broadcast_all(rounded(self, dtype), rounded(other, dtype))
+    with np.errstate(invalid="ignore"):  # NaN compares as it is said to
+        return np.asarray(compare(first, second))
 
 
 def _ordered(

@@ -36,15 +36,17 @@ def converted(values: Array, dtype: DType) -> Array:
 
 
 @denotes(
-    "aten._to_copy.default",
-    "prims.convert_element_type.default",
-    "aten.to.device",
-    "aten.to.dtype",
-    "aten.to.dtype_layout",
+    *("aten._to_copy.default", "aten.to.device", "aten.to.dtype", "aten.to.dtype_layout"),
 )
 def to_dtype(self: Array, dtype: DType | None = None, copy: bool = False) -> Array:
     """The elements converted to ``dtype``, as :func:`converted`; without one, as they are."""
     return converted(self, dtype or self.dtype)
+
+
+@denotes("prims.convert_element_type.default")
+def convert_element_type(a: Array, dtype: DType) -> Array:
+    """The elements converted to ``dtype``, as :func:`converted`."""
+    return converted(a, dtype)
 
 
 @denotes("aten.to.other", "aten.type_as.default")

@@ -1,0 +1,97 @@
+"""Random tensors: shapes and types as torch's, distributions as they are said to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semantics.compare import denoted, operator, refused
+from semantics.samples import COMPLEX, FLOATS
+
+LIKE = torch.zeros(200, 500)
+
+CALLS: list[tuple[str, tuple[Any, ...]]] = [
+    ("aten.rand.default", ([200, 500],)),
+    ("aten.rand_like.default", (LIKE,)),
+    ("aten.randn.default", ([200, 500],)),
+    ("aten.randn_like.default", (LIKE,)),
+    ("aten.randint.default", (10, [200, 500])),
+    ("aten.randint.low", (-4, 6, [200, 500])),
+    ("aten.randint_like.default", (LIKE, 10)),
+    ("aten.randint_like.low_dtype", (LIKE, -4, 6)),
+    ("aten.bernoulli.default", (LIKE + 0.3,)),
+    ("aten.bernoulli.p", (LIKE, 0.3)),
+    ("aten.bernoulli.Tensor", (LIKE, torch.tensor(0.3))),
+    ("aten.normal_functional.default", (LIKE, 2.0, 3.0)),
+    ("aten.uniform.default", (LIKE, -1.0, 3.0)),
+    ("aten.native_dropout.default", (LIKE + 1, 0.3, True)),
+    ("aten.dropout.default", (LIKE + 1, 0.3, True)),
+]
+
+
+@pytest.mark.parametrize(("op_type", "args"), CALLS, ids=[name for name, _ in CALLS])
+def test_the_distribution_is_torchs(op_type: str, args: tuple[Any, ...]) -> None:
+    """Ranges, means and variances of 100,000 samples, and deciles."""
+    torch.manual_seed(0)
+    expected, got = operator(op_type)(*args), denoted(op_type, *args)
+    if isinstance(expected, tuple):
+        np.testing.assert_array_equal(got[1], got[0] != 0)
+        expected, got = expected[0], got[0]
+    assert got.shape == tuple(expected.shape)
+    assert got.dtype == expected.numpy().dtype
+    theirs = expected.double().numpy()
+    spread = max(theirs.std(), 0.1)
+    assert abs(got.mean() - theirs.mean()) < 0.02 * spread
+    assert abs(got.std() - theirs.std()) < 0.02 * spread
+    tenths = np.linspace(0.05, 0.95, 10)
+    gaps = np.quantile(got, tenths) - np.quantile(theirs, tenths)
+    assert np.abs(gaps).max() < 0.05 * spread
+    assert got.tolist() == denoted(op_type, *args)[0].tolist() if isinstance(got, tuple) else True
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *COMPLEX])
+def test_types(dtype: torch.dtype) -> None:
+    for name in ("rand", "randn"):
+        got = denoted(f"aten.{name}.default", [3, 4], dtype=dtype)
+        assert (got.shape, got.dtype.name) == ((3, 4), str(dtype).removeprefix("torch."))
+
+
+def test_parts_of_complex_numbers() -> None:
+    normal = denoted("aten.randn.default", [100_000], dtype=torch.complex64)
+    assert abs(np.mean(np.abs(normal) ** 2) - 1) < 0.02
+    uniform = denoted("aten.rand.default", [100_000], dtype=torch.complex64)
+    assert 0.49 < uniform.imag.mean() < 0.51
+    assert abs(np.corrcoef(uniform.real, uniform.imag)[0, 1]) < 0.02
+
+
+def test_permutations() -> None:
+    for dtype in (torch.int64, torch.int32, torch.float32):
+        got = denoted("aten.randperm.default", 100, dtype=dtype)
+        assert got.dtype.name == str(dtype).removeprefix("torch.")
+        assert sorted(got.tolist()) == list(range(100))
+        assert got.tolist() != list(range(100))
+
+
+def test_dropout_at_its_ends() -> None:
+    x = torch.tensor([1.0, -2.0, 3.0])
+    for train in (False, None, True):
+        kept, mask = denoted("aten.native_dropout.default", x, 0.0, train)
+        assert (kept.tolist(), mask.all()) == (x.tolist(), True)
+    gone, mask = denoted("aten.native_dropout.default", x, 1.0, True)
+    assert (gone.tolist(), mask.any()) == ([0, 0, 0], False)
+    same, mask = denoted("aten.native_dropout.default", x, 0.5, False)
+    assert (same.tolist(), mask.all()) == (x.tolist(), True)
+
+
+def test_what_is_refused() -> None:
+    assert refused("aten.randint.low", 3, 3, [2]) == "there is no integer from 3 below 3"
+    assert refused("aten.randn.default", [2], dtype=torch.int64) == "randn does not exist on int64"
+    assert refused("aten.randperm.default", -1) == "there are no -1 numbers to permute"
+    message = refused("aten.bernoulli.default", torch.tensor([2.0]))
+    assert message == "a probability is not between 0 and 1"
+    assert refused("aten.rand.default", [-2]) == "no tensor has the shape [-2]"
+    message = refused("aten.native_dropout.default", torch.ones(2), 1.5, True)
+    assert message == "1.5 is no probability"
