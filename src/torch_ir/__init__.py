@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     )
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.text import parse
+    from torch_ir.passes import decompose, functionalize
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
     from torch_ir.weights import (
@@ -98,6 +99,9 @@ __all__ = [
     "load_weights_pt",
     "load_weights_safetensors",
     "check_weights",
+    # lower
+    "functionalize",
+    "decompose",
     # run
     "IRExecutor",
     "TensorRegistry",
@@ -138,6 +142,7 @@ _HOME_OF_NAMES = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
+    "torch_ir.passes": ("functionalize", "decompose"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
     "torch_ir.errors": (
         "TorchIRError",
@@ -189,6 +194,7 @@ _SUBMODULES = (
     "executor",
     "frontend",
     "ir",
+    "passes",
     "serde",
     "viz",
     "weights",

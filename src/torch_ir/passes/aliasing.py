@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.schema import Schema
+
+if TYPE_CHECKING:
+    from torch_ir.passes.fake import Fakes
 
 SOMETIMES = frozenset(
     {
@@ -113,7 +118,6 @@ def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]
     import torch
 
     from torch_ir.passes.fake import Fakes, contiguous
-    from torch_ir.torch_api import pytree
 
     fakes, found = Fakes(ir), dict[str, tuple[str, ...]]()
     values: dict[str, torch.Tensor] = {}
@@ -124,15 +128,12 @@ def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]
             values[meta.name] = fakes.tensor(contiguous(meta))
         return values[meta.name]
 
-    with fakes.tracing():
+    with fakes.mode, torch.no_grad():
         for node in ir.nodes:
             if not pending:
                 break
             inputs = [value(meta) for meta in node.inputs]
-            try:
-                flat = pytree.tree_leaves(fakes.call(node, inputs))
-            except Exception:  # noqa: BLE001  # data decides the result, or torch has no fake kernel: its memory is taken to be its own
-                flat = []
+            flat = _results(fakes, node, inputs)
             for meta in node.outputs:
                 if meta.producer_output_idx < len(flat):
                     values[meta.name] = flat[meta.producer_output_idx]
@@ -140,6 +141,27 @@ def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]
                 pending.remove(node.name)
                 found[node.name] = tuple(_sharing(node, inputs, flat))
     return found
+
+
+def _results(fakes: Fakes, node: OpNode, inputs: Sequence[object]) -> Sequence[Any]:
+    """The results of a node; none where data decides them.
+
+    torch's Python implementations, which trace more, copy where its kernels do not: they come
+    second.
+    """
+    from torch_ir.torch_api import enable_python_dispatcher, pytree
+
+    for context in (nullcontext, enable_python_dispatcher):
+        try:
+            with context():
+                return pytree.tree_leaves(fakes.call(node, inputs), is_leaf=_is_none)
+        except Exception:  # noqa: BLE001, S112  # data decides the result, or torch has no fake kernel: its memory is taken to be its own
+            continue
+    return ()
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _sharing(node: OpNode, inputs: Sequence[object], results: Sequence[object]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.fake import RUN_DEVICE, Fakes, Layout
-from torch_ir.passes.functionalize import functionalize
+from torch_ir.passes.functionalization import functionalize
 from torch_ir.torch_api import pytree, without_mkldnn
 
 INPUT = "input:{}"
@@ -238,7 +238,16 @@ def _functional(fragment: Fragment, node: OpNode) -> Fragment:
         raise PassError("its decomposition writes to what it takes")
     given = iter(done.graph_outputs)
     results = tuple([None if meta is None else next(given) for meta in fragment.results])
-    return replace(fragment, nodes=tuple(done.nodes), results=results)
+    nodes = tuple([_core_reshape(item) for item in done.nodes])
+    return replace(fragment, nodes=nodes, results=results)
+
+
+def _core_reshape(node: OpNode) -> OpNode:
+    """The core operator for a reshape that may have to copy."""
+    if node.op_type != "aten.reshape.default":
+        return node
+    attrs = {"size": node.attrs["shape"]}
+    return node.replace(op_type="aten.view_copy.default", attrs=attrs)
 
 
 def _constants_as_inputs(traced: GraphModule) -> dict[str, Constant]:

@@ -7,7 +7,7 @@ the new whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from torch_ir.ir import DType, OpNode, TensorMeta
@@ -91,9 +91,16 @@ def _reshape(write: Write) -> TensorMeta | None:
 
 
 def _expand(write: Write) -> TensorMeta | None:
-    """An expansion that repeats something cannot be written through."""
-    ones = [dim for dim in write.output.shape if dim != 1]
-    return _reshape(write) if ones == [dim for dim in write.base.shape if dim != 1] else None
+    """What an expansion repeats is written alike everywhere, or torch refuses the write."""
+    value, added = write.value, len(write.value.shape) - len(write.base.shape)
+    for dim, size in enumerate(write.value.shape):
+        if size == 1 or (dim >= added and write.base.shape[dim - added] == size):
+            continue
+        shape = (*value.shape[:dim], 1, *value.shape[dim + 1 :])
+        attrs = {"dim": dim, "start": 0, "end": 1}
+        like = value.replace(shape=shape)
+        value = write.emit("aten.slice.Tensor", {"self": value}, attrs, like)
+    return _reshape(replace(write, value=value))
 
 
 def _permute(write: Write, dims: list[int]) -> TensorMeta:
@@ -103,8 +110,10 @@ def _permute(write: Write, dims: list[int]) -> TensorMeta:
 
 
 def _transpose(write: Write, first: int, second: int) -> TensorMeta:
-    attrs = {"dim0": first, "dim1": second}
-    return write.emit("aten.transpose.int", {"self": write.value}, attrs, write.base)
+    order = list(range(write.rank))
+    a, b = write.axis(first), write.axis(second)
+    order[a], order[b] = order[b], order[a]
+    return _permute(write, order) if a != b else write.value
 
 
 def _t(write: Write) -> TensorMeta:
@@ -112,9 +121,13 @@ def _t(write: Write) -> TensorMeta:
 
 
 def _movedim(write: Write) -> TensorMeta:
-    attrs = {"source": write.attr("destination"), "destination": write.attr("source")}
-    op_type = "aten.movedim.int" if isinstance(attrs["source"], int) else "aten.movedim.intlist"
-    return write.emit(op_type, {"self": write.value}, attrs, write.base)
+    given = [write.attr("source"), write.attr("destination")]
+    pairs = [[write.axis(dim) for dim in ([d] if isinstance(d, int) else d)] for d in given]
+    source, destination = pairs
+    order = [dim for dim in range(write.rank) if dim not in source]
+    for place, dim in sorted(zip(destination, source, strict=True)):
+        order.insert(place, dim)
+    return _permute(write, order)
 
 
 def _slice(write: Write) -> TensorMeta:

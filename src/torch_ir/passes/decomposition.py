@@ -14,7 +14,7 @@ from torch_ir.ir import IR
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.fake import Fakes
-from torch_ir.passes.functionalize import functionalize
+from torch_ir.passes.functionalization import functionalize
 from torch_ir.passes.lowering import Decomposition, Settings, Shared, is_core, lowered
 from torch_ir.torch_api import OpOverload
 

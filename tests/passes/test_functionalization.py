@@ -1,0 +1,348 @@
+"""Functional programs do what the original does, to its results, inputs and buffers."""
+
+import time
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from passes.equal import assert_same
+from small_models import CASES
+from torch_ir import IR, OpNode, TensorMeta, extract_ir, functionalize, parse
+from torch_ir.errors import PassError
+from torch_ir.ir import DType, Mutation
+from torch_ir.ir.effects import written_arguments, written_values
+from torch_ir.passes.fake import arguments
+from torch_ir.torch_api import overload
+
+
+def writes(ir):
+    return [n.name for n in ir.nodes if written_arguments(ir, n)] + [
+        name for body in ir.functions.values() for name in writes(body)
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_do_the_same(name):
+    case = CASES[name]
+    args, kwargs = case.inputs()
+    ir = extract_ir(case.model(), args, kwargs=kwargs)
+    done = functionalize(ir)
+    assert done.dialect == "aten"
+    assert done.check() == ()
+    assert writes(done) == []
+    assert functionalize(ir) == done
+    assert functionalize(done) is done
+    assert_same(ir, done, case.model().state_dict(), args, kwargs)
+
+
+class Module(nn.Module):
+    """A function as a module with a buffer of zeros."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.register_buffer("buffer", torch.zeros(4, 3))
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+def rows(m, x):
+    x[0] = 1.0
+    x[:, 1:] *= 2
+    return x.sum()
+
+
+def transposed(m, x):
+    x.T.add_(1)
+    return x * 2
+
+
+def diagonal(m, x):
+    x.diagonal().fill_(7.0)
+    x.fill_diagonal_(3.0)
+    return x
+
+
+def split(m, x):
+    first, second = x.split([1, 3])
+    one, two, three = second.unbind(1)
+    two.mul_(first.sum())
+    three.copy_(torch.arange(3))
+    return one + two, x
+
+
+def indexed(m, x):
+    x[torch.tensor([0, 2])] += 1.0
+    x.masked_fill_(x > 1, 0.5)
+    x.index_copy_(0, torch.tensor([1]), torch.ones(1, 3))
+    return x.view(-1)
+
+
+def cache(m, x):
+    m.buffer[1:3] = x[:2]
+    m.buffer.view(-1)[0:2].add_(1)
+    return m.buffer @ x.t()
+
+
+def swapped(m, x):
+    old = m.buffer.clone()
+    m.buffer.copy_(x)
+    return old
+
+
+def reshaped(m, x):
+    flat = x.reshape(-1)  # memory of x
+    copied = x.t().reshape(-1)  # a copy
+    x.add_(1)
+    flat.mul_(2)
+    copied.mul_(3)
+    return flat, copied, x.contiguous().relu_(), x
+
+
+def dropped(m, x):
+    same = nn.functional.dropout(x, 0.5, training=False)
+    same.add_(1)
+    return x
+
+
+def widened(m, x):
+    half = x.to(torch.bfloat16)
+    half.add_(x)
+    x.gt_(0.5)
+    count = torch.zeros(4, 3, dtype=torch.int64)
+    count.copy_(x * 3)
+    return half, x, count
+
+
+def given_out(m, x):
+    made = torch.empty(0)
+    torch.mul(x, 2, out=made)
+    torch.add(x, 1, out=m.buffer)
+    return made
+
+
+def strided(m, x):
+    x.as_strided((2, 2), (3, 1), 1).zero_()
+    return x + x.as_strided((3,), (4,))
+
+
+def drawn(m, x):
+    x.uniform_()
+    x[0].normal_(1.0, 2.0)
+    x.bernoulli_(0.5)
+    return x * 2
+
+
+def scoped(m, x):
+    with torch.no_grad():
+        x.add_(1)
+        m.buffer.mul_(0.5).add_(x)
+        row = x[1]
+    row.zero_()
+    return m.buffer * x
+
+
+def components(m, x):
+    z = torch.complex(x, x + 1)
+    z.real.zero_()
+    torch.view_as_real(z)[..., 1].mul_(2)
+    return z
+
+
+def branches(m, x):
+    def yes(v):
+        y = v.clone()
+        y[0].add_(1)
+        return y
+
+    return torch.cond(x.sum() > 0, yes, lambda v: v * 2, (x,)).add_(1)
+
+
+FUNCTIONS = [
+    *(rows, transposed, diagonal, split, indexed, cache, swapped, reshaped, dropped, widened),
+    *(given_out, strided, drawn, scoped, components, branches),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_writes_of_every_kind(function):
+    model, x = (
+        Module(function).eval(),
+        torch.randn(4, 3, generator=torch.Generator().manual_seed(1)),
+    )
+    ir = extract_ir(model, (x.clone(),))
+    done = functionalize(ir)
+    assert done.check() == ()
+    assert writes(done) == []
+    assert_same(ir, done, {"buffer": torch.zeros(4, 3)}, (x,), calls=3)
+
+
+def test_a_write_to_what_nothing_shares_stays_one_node_with_its_name_and_place():
+    ir = extract_ir(nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True)), (torch.ones(1, 2),))
+    done = functionalize(ir)
+    assert [(n.name, n.op_type) for n in done.nodes] == [
+        ("linear", "aten.linear.default"),
+        ("relu_", "aten.relu.default"),
+    ]
+    assert [n.location for n in done.nodes] == [n.location for n in ir.nodes]
+
+
+def test_a_view_is_derived_anew_where_it_is_used_after_a_write():
+    ir = parse("""
+ir "Row" {
+  input %x: f32[2, 3]
+  %row: f32[3] = aten.select.int(%x, dim=0, index=1)
+  %x_: f32[2, 3] = aten.add_.Tensor(%x, 1)
+  %y: f32[3] = aten.neg.default(%row)
+  return %y
+}
+""")
+    assert str(functionalize(ir)) == (
+        """ir "Row" {
+  dialect "aten"
+  mutate %x = %x_
+  input %x: f32[2, 3]
+  %x_: f32[2, 3] = aten.add.Tensor(%x, other=1)
+  %row_1: f32[3] = aten.select.int(%x_, dim=0, index=1)
+  %y: f32[3] = aten.neg.default(%row_1)
+  return %y
+}"""
+    )
+
+
+def test_everything_that_cannot_be_followed_is_listed():
+    ir = parse("""
+ir "Odd" {
+  input %x: f32[2, 3]
+  input %i: i64[2]
+  %r: f32[4] = aten.resize_.default(%x, [4])
+  %e: f32[2, 2, 3] = aten.expand.default(%i, [2, 2])
+  %u: f32[2, 2, 2] = aten.unfold.default(%x, 1, 2, 1)
+  %w: f32[2, 2, 2] = aten.zero_.default(%u)
+  return %w
+}
+""")
+    with pytest.raises(PassError) as caught:
+        functionalize(ir)
+    assert str(caught.value) == (
+        "2 nodes cannot be made functional\n"
+        "    - node 'r': aten.resize_.default: it gives %x another shape, and others show its "
+        "memory\n"
+        "    - node 'w': aten.zero_.default: it writes through node 'u' (aten.unfold.default)"
+    )
+
+
+def test_six_thousand_nodes_take_a_moment():
+    x = TensorMeta("x", (8, 8), "float32")
+    nodes = []
+    for i in range(2000):
+        row = TensorMeta(f"row{i}", (8,), "float32", f"row{i}")
+        written = TensorMeta(f"add{i}", (8,), "float32", f"add{i}")
+        used = TensorMeta(f"neg{i}", (8, 8), "float32", f"neg{i}")
+        nodes += [
+            OpNode(row.name, "aten.select.int", [x], [row], {"dim": 0, "index": i % 8}),
+            OpNode(written.name, "aten.add_.Tensor", [row], [written], {"other": 1}),
+            OpNode(used.name, "aten.neg.default", [x], [used]),
+        ]
+    ir = IR(nodes, [x], [used], [])
+    start = time.perf_counter()
+    functionalize(ir)
+    assert time.perf_counter() - start < 5
+
+
+# -- random programs ------------------------------------------------------------------------------
+
+VIEWS = [
+    ("aten.view.default", {"size": [-1]}),
+    ("aten.reshape.default", {"shape": [-1]}),
+    ("aten.t.default", {}),
+    ("aten.transpose.int", {"dim0": 0, "dim1": -1}),
+    ("aten.permute.default", {"dims": [1, 0]}),
+    ("aten.unsqueeze.default", {"dim": 0}),
+    ("aten.squeeze.default", {}),
+    ("aten.select.int", {"dim": 0, "index": -1}),
+    ("aten.slice.Tensor", {"dim": 0, "start": 1, "end": 3}),
+    ("aten.slice.Tensor", {"dim": -1, "start": 0, "step": 2}),
+    ("aten.narrow.default", {"dim": 0, "start": -1, "length": 1}),
+    ("aten.diagonal.default", {}),
+    ("aten.split.Tensor", {"split_size": 2, "dim": 0}),
+    ("aten.unbind.int", {"dim": 0}),
+    ("aten.chunk.default", {"chunks": 2, "dim": -1}),
+    ("aten.tensor_split.sections", {"sections": 2}),
+    ("aten.detach.default", {}),
+    ("aten.contiguous.default", {}),
+    ("aten.to.dtype", {"dtype": DType("float32")}),
+    ("aten.expand_as.default", None),
+    ("aten.movedim.int", {"source": 0, "destination": -1}),
+    ("aten.swapaxes.default", {"axis0": 0, "axis1": 1}),
+    ("aten.flatten.using_ints", {}),
+    ("aten.view.dtype", {"dtype": DType("int32")}),
+]
+WRITES = [
+    ("aten.add_.Tensor", {"other": 1}),
+    ("aten.mul_.Tensor", {"other": 3}),
+    ("aten.zero_.default", {}),
+    ("aten.fill_.Scalar", {"value": 2}),
+    ("aten.relu_.default", {}),
+    ("aten.ge_.Scalar", {"other": 1}),
+    ("aten.add_.Tensor", None),
+    ("aten.copy_.default", None),
+]
+FRESH = [("aten.neg.default", {}), ("aten.clone.default", {}), ("aten.add.Tensor", {"other": 5})]
+
+
+@st.composite
+def programs(draw):
+    """A random chain of views, writes and reads of an input and a buffer, as torch runs it."""
+    tensors = {"x": torch.arange(12.0).reshape(4, 3), "b": torch.arange(6.0).reshape(2, 3)}
+    metas = {k: TensorMeta(k, tuple(v.shape), "float32") for k, v in tensors.items()}
+    x, b = metas["x"], metas["b"]
+    nodes = []
+    for number in range(draw(st.integers(1, 12))):
+        op_type, attrs = draw(st.sampled_from([*VIEWS, *WRITES, *WRITES, *FRESH]))
+        inputs = [draw(st.sampled_from(sorted(metas)))]
+        if attrs is None:
+            inputs.append(draw(st.sampled_from(sorted(metas))))
+        taken = [metas[name] for name in inputs]
+        node = OpNode(f"n{number}", op_type, taken, [], attrs or {})
+        try:
+            made = _run(node, [tensors[name] for name in inputs])
+        except (RuntimeError, IndexError):
+            continue  # torch refuses it
+        is_list = isinstance(made, list | tuple)
+        outputs = []
+        for index, tensor in enumerate(made if is_list else [made]):
+            name = f"{node.name}.{index}" if is_list else node.name
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            metas[name] = TensorMeta(name, tuple(tensor.shape), dtype, node.name, index)
+            tensors[name] = tensor
+            outputs.append(metas[name])
+        nodes.append(node.replace(outputs=outputs))
+    names = draw(st.lists(st.sampled_from(sorted(metas)), min_size=1, max_size=4))
+    weights = [b]
+    ir = IR(nodes, [x], [metas[name] for name in names], weights, model_name="Random")
+    return ir.replace(mutations=[Mutation(n, metas[n]) for n in sorted(written_values(ir))])
+
+
+def _run(node, tensors):
+    args, kwargs = arguments(node, tensors, {})
+    return overload(*node.op_type.split("."))(*args, **kwargs)
+
+
+@settings(
+    max_examples=250,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(programs())
+def test_random_programs_do_the_same(ir):
+    x, b = torch.arange(12.0).reshape(4, 3) - 4, torch.arange(6.0).reshape(2, 3) * 0.5
+    done = functionalize(ir)
+    assert done.check() == ()
+    assert writes(done) == []
+    assert_same(ir, done, {"b": b}, (x,))
