@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.text import parse
     from torch_ir.passes import decompose, functionalize
+    from torch_ir.semantics import denote, denote_all
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
     from torch_ir.weights import (
@@ -113,6 +114,8 @@ __all__ = [
     # lower
     "to_edge",
     "EdgeProgram",
+    "denote",
+    "denote_all",
     # verify
     "verify",
     "verify_ir",
@@ -143,6 +146,7 @@ _HOME_OF_NAMES = {
     "torch_ir.ir.text": ("parse",),
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
     "torch_ir.passes": ("functionalize", "decompose"),
+    "torch_ir.semantics": ("denote", "denote_all"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
     "torch_ir.errors": (
         "TorchIRError",

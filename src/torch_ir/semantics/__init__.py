@@ -1,5 +1,7 @@
-"""What operators mean: plain NumPy, written from their definitions, without torch."""
+"""What operators and programs mean: plain NumPy, written from definitions, without torch."""
 
+from torch_ir.semantics.denote import Evaluation, denote, denote_all
+from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.registry import (
     Denotation,
     denotation,
@@ -8,4 +10,14 @@ from torch_ir.semantics.registry import (
     has_denotation,
 )
 
-__all__ = ["Denotation", "denotation", "denoted_operators", "denotes", "has_denotation"]
+__all__ = [
+    "Denotation",
+    "Draws",
+    "Evaluation",
+    "denotation",
+    "denote",
+    "denote_all",
+    "denoted_operators",
+    "denotes",
+    "has_denotation",
+]

@@ -51,10 +51,10 @@ def denote(
         >>> denote(ir, {}, [np.array([1, -2], "float32")])
         (array([-1.,  2.], dtype=float32),)
     """
-    program = Program(ir, payload, inputs, seed=seed, symbols=symbols)
-    for _ in program.run(keep=False):
+    evaluation = Evaluation(ir, payload, inputs, seed=seed, symbols=symbols)
+    for _ in evaluation.run(keep=False):
         pass
-    return tuple([program.tensor(meta.name).copy() for meta in ir.graph_outputs])
+    return tuple([evaluation.tensor(meta.name).copy() for meta in ir.graph_outputs])
 
 
 def denote_all(
@@ -88,9 +88,9 @@ def denote_all(
         ExecutionError: A node's operator has no denotation, its arguments are refused, or what it
             gives has another shape or type than is declared; the message shows the node.
     """
-    program = Program(ir, payload, inputs, seed=seed, symbols=symbols)
+    evaluation = Evaluation(ir, payload, inputs, seed=seed, symbols=symbols)
     made: dict[str, Value] = {}
-    for node, results in program.run():
+    for node, results in evaluation.run():
         for meta in node.outputs:
             made[meta.name] = results[meta.producer_output_idx]
         numbers = {i: r for i, r in enumerate(results) if not isinstance(r, np.ndarray)}
@@ -129,7 +129,7 @@ def _all_nodes(ir: IR) -> Iterator[OpNode]:
         yield from _all_nodes(function)
 
 
-class Program:
+class Evaluation:
     """A program with its weights and the inputs of one call, ready to be evaluated node by node.
 
     Args: as those of :func:`denote_all`.
