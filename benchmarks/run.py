@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup", "storage", "extraction", "execution", "llama")
+BENCHMARKS = ("startup", "storage", "extraction", "execution", "lowering", "llama")
 
 
 def main() -> int:

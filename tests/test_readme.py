@@ -1,4 +1,4 @@
-"""README and the page on extraction are run, block by block, and must show what comes out.
+"""README and the pages on extraction and dialects are run and must show what comes out.
 
 Each in a folder of its own.
 
@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-EXECUTED = [README, ROOT / "docs/extraction.md"]
+EXECUTED = [README, ROOT / "docs/dialects.md", ROOT / "docs/extraction.md"]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ PROMOTING: dict[str, tuple[str, ...]] = {
             *("hypot.default", "xlogy.Tensor", "gcd.default", "lcm.default", "nextafter.default"),
             *("logical_and.default", "logical_or.default", "logical_xor.default"),
             *("rsub.Tensor", "where.self", "logaddexp.default", "logaddexp2.default"),
-            "heaviside.default",
         )
     },
     "aten.pow.Tensor_Tensor": ("self", "exponent"),
