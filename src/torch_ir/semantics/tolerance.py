@@ -183,7 +183,7 @@ def allowed_error(
         if allowed.share:
             sizes = magnitudes(op_type, arguments, arrays) if sizes is None else sizes
             bound = bound + allowed.share * sizes[index]
-        elif allowed.ulp and arguments.get("alpha", 1) != 1:  # alpha · other is rounded by itself
+        elif allowed.ulp and _rounds_an_operand(arguments, result.dtype):
             bound = bound + _epsilon(result.dtype) * _scaled_operand(arguments)
         bounds.append(bound)
     return bounds
@@ -245,10 +245,16 @@ def _largest(values: Sequence[Any]) -> float:
     return greatest
 
 
+def _rounds_an_operand(arguments: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
+    """Whether kernels round ``alpha · other`` by itself, or a number to half precision."""
+    number = isinstance(arguments.get("other"), float) and dtype.itemsize == 2
+    return number or arguments.get("alpha", 1) != 1
+
+
 def _scaled_operand(arguments: Mapping[str, Any]) -> float:
     """The greatest modulus of ``alpha · other``, or of ``alpha · self`` where that is scaled."""
     operands = [np.asarray(arguments[name]) for name in ("self", "other") if name in arguments]
-    return _largest(operands) * max(abs(arguments["alpha"]), 1)
+    return _largest(operands) * max(abs(arguments.get("alpha", 1)), 1)
 
 
 def _absolute(value: Any) -> Any:

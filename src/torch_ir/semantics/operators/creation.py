@@ -206,9 +206,12 @@ def arange(end: float, dtype: DType | None = None) -> Array:
 def linspace(start: complex, end: complex, steps: int, dtype: DType | None = None) -> Array:
     """``start + i · (end − start) / (steps − 1)`` for ``i = 0 … steps − 1``, from the nearer end.
 
-    Of one step: ``start``. Integers are cut off towards zero. complex64 if a number is complex.
+    Of one step: ``start``. Of integers, the ends and then the values are cut off towards zero.
+    complex64 if a number is complex.
     """
     dtype = dtype or result_dtype(start, end, 0.0)
+    if is_integer(dtype):
+        start, end = int(start.real), int(end.real)
     if steps < 0:
         raise InvalidIRError(f"linspace makes no {steps} values")
     places = np.arange(steps, dtype=np.float64)

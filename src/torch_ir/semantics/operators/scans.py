@@ -48,9 +48,12 @@ def cumprod(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Arr
 
 @denotes("aten.logcumsumexp.default")
 def logcumsumexp(self: Array, dim: int) -> Array:
-    """``result[…, i, …] = log Σ exp(self[…, j, …])`` for j ≤ i, without overflow between."""
+    """``result[…, i, …] = log Σ exp(self[…, j, …])`` for j ≤ i, without overflow between.
+
+    Of real numbers: of complex ones torch's logarithm is on no branch in particular.
+    """
     place = axis(dim, self.ndim)
-    if not (is_float(self.dtype) or is_complex(self.dtype)):
+    if not is_float(self.dtype):
         raise InvalidIRError(f"a running sum of exponentials of {self.dtype} is not defined")
     result = np.moveaxis(np.atleast_1d(self), place, 0).astype(working(self.dtype))
     for i in range(1, len(result)):

@@ -305,7 +305,7 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Distinct:
     """The first of each run of equal elements (or parts along ``dim``); as ``_unique2``."""
-    if dim is None:
+    if dim is None or (dim == 0 and self.ndim == 1):
         values, inverse, counts = _distinct(self.reshape(-1), ordered=False)
         return _asked(values, inverse.reshape(self.shape), counts, return_inverse, return_counts)
     place = axis(dim, self.ndim)
