@@ -1,4 +1,4 @@
-"""Arithmetic operations by formula: as torch counts those that it counts, and unknown if unknown."""
+"""Arithmetic operations by formula: as torch counts products, and unknown where unknown."""
 
 import pytest
 import torch

@@ -1,7 +1,10 @@
-"""Comparing what runs with what was meant."""
+"""Watching what runs: comparing it with what was meant, measuring it, keeping its values."""
 
+from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.compare import Difference, compare_tensors
 from torch_ir.debug.nodes import NodeDifference, NodeReport
+from torch_ir.debug.profile import profile
+from torch_ir.debug.report import Group, NodeProfile, Profile
 from torch_ir.debug.verify import (
     VerificationReport,
     verify,
@@ -10,11 +13,17 @@ from torch_ir.debug.verify import (
 )
 
 __all__ = [
+    "Captured",
     "Difference",
+    "Group",
     "NodeDifference",
+    "NodeProfile",
     "NodeReport",
+    "Profile",
     "VerificationReport",
+    "capture",
     "compare_tensors",
+    "profile",
     "verify",
     "verify_ir",
     "verify_ir_with_state_dict",

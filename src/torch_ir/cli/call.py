@@ -1,0 +1,158 @@
+"""What a program is run on: the options of the commands that run one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from torch_ir.cli.files import STDIO, has_weights, read_ir
+from torch_ir.errors import MissingWeightsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from torch_ir.executor import IRExecutor
+    from torch_ir.ir import IR
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def symbol_of(value: str) -> tuple[str, int]:
+    """``NAME=VALUE``, taken apart.
+
+    Raises:
+        BadParameter: It has another form.
+    """
+    name, _, size = value.partition("=")
+    if not name or not size.isdecimal():
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as s0=16")
+    return name, int(size)
+
+
+_OPTIONS = (
+    click.option("--inputs", metavar="PATH", help="Inputs by name, from .safetensors or .npz."),
+    click.option("--random", "random", is_flag=True, help="Random inputs; integers are 0 or 1."),
+    click.option(
+        "--symbol",
+        "symbols",
+        type=symbol_of,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Size of a symbolic dimension, for --random [2]; may be repeated.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers."),
+    click.option(
+        "--weights",
+        metavar="PATH",
+        help="Weights, from .safetensors, .pt, .pt2, .tir, ... [FILE].",
+    ),
+    click.option("--random-weights", is_flag=True, help="Random weights, for a quick try."),
+    click.option(
+        "--constants",
+        metavar="PATH",
+        help="Values that no state_dict has, by key, from .safetensors or .npz.",
+    ),
+    click.option(
+        "--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds."
+    ),
+)
+
+
+def call_options(command: Command) -> Command:
+    """Give a command the options that make a :class:`Call`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to run a program on; the fields are the options."""
+
+    inputs: str | None
+    random: bool
+    symbols: tuple[tuple[str, int], ...]
+    seed: int
+    weights: str | None
+    random_weights: bool
+    constants: str | None
+    trust: bool
+
+    def check_usage(self) -> None:
+        """Refuse options that exclude each other.
+
+        Raises:
+            UsageError: Two of them do.
+        """
+        if self.inputs and self.random:
+            raise click.UsageError("--inputs and --random exclude each other")
+        if self.weights and self.random_weights:
+            raise click.UsageError("--weights and --random-weights exclude each other")
+
+    def read(self, file: str) -> IR:
+        """The program.
+
+        Raises:
+            UsageError: It takes inputs, and nothing says which.
+            SerializationError: It cannot be read.
+            ParseError: It is text that is no IR text.
+        """
+        ir = read_ir(file)
+        if ir.graph_inputs and not self.inputs and not self.random:
+            names = ", ".join(str(meta) for meta in ir.graph_inputs)
+            raise click.UsageError(f"give --inputs or --random; the inputs are {names}")
+        return ir
+
+    def weights_of(self, file: str) -> str | None:
+        """The file that the weights come from: that of the program, if it has them."""
+        given = self.weights is not None or self.random_weights
+        return file if not given and file != STDIO and has_weights(file) else self.weights
+
+    def tensors(self, ir: IR) -> tuple[torch.Tensor, ...]:
+        """The inputs.
+
+        Raises:
+            InputError: They cannot be read, or are not those of the program.
+        """
+        from torch_ir.cli.tensors import random_inputs, read_inputs
+
+        if self.inputs:
+            return tuple(read_inputs(ir, self.inputs))
+        return tuple(random_inputs(ir, self.seed, dict(self.symbols)))
+
+    def executor(self, ir: IR, file: str) -> IRExecutor:
+        """The program with its weights.
+
+        Raises:
+            WeightLoadError: They cannot be read, or are not those of the program.
+            InputError: The file of constants cannot be read.
+        """
+        from torch_ir.cli.tensors import read_tensors
+        from torch_ir.executor import IRExecutor
+
+        values = read_tensors(self.constants) if self.constants else None
+        return IRExecutor(ir, self._weights(ir, file), values)
+
+    def _weights(self, ir: IR, file: str) -> Any:
+        from torch_ir.cli.tensors import random_weights
+        from torch_ir.weights import load_weights
+
+        path = self.weights_of(file)
+        if self.random_weights:
+            return random_weights(ir, self.seed)
+        return None if path is None else load_weights(path, trust=self.trust)
+
+
+@contextmanager
+def weights_wanted() -> Generator[None]:
+    """Say on the command line's terms that weights are missing."""
+    try:
+        yield
+    except MissingWeightsError as error:
+        raise MissingWeightsError(
+            error.message, remedy="Give --weights PATH, or --random-weights for a quick try."
+        ) from None

@@ -1,0 +1,72 @@
+"""``torch-ir profile``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from torch_ir.cli.call import Call, call_options, weights_wanted
+from torch_ir.cli.files import write, write_json
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+
+
+@click.command
+@click.argument("file")
+@call_options
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Number of runs to take the medians of.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["node", "operator", "module"]),
+    default="operator",
+    show_default=True,
+    help="What a row of the table is.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", help="Only the N rows that take longest."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, not the table.")
+@click.option("--chrome", metavar="PATH", help="Write a trace for chrome://tracing or Perfetto.")
+def command(
+    file: str,
+    repeat: int,
+    by: str,
+    top: int | None,
+    as_json: bool,
+    chrome: str | None,
+    **options: Any,
+) -> None:
+    """Run the IR in FILE and show where its time goes.
+
+    Each node's wall time is the median over the runs. Bytes are those of its operands and results;
+    FLOPs are counted by formula, and unknown where there is none.
+
+    \b
+    torch-ir profile m.tir --random
+    torch-ir profile m.json --weights m.safetensors --inputs x.npz --by module
+    torch-ir profile m.json --random-weights --random --by node --top 10 --chrome trace.json
+    """  # noqa: D301  # \b is a character that click reads
+    call = Call(**options)
+    call.check_usage()
+    require_torch()
+    ir = call.read(file)
+    from torch_ir.debug import profile
+
+    inputs = call.tensors(ir)
+    executor = call.executor(ir, file)
+    with weights_wanted(), progress("measuring"):
+        report = profile(executor.graph, inputs, repeat=repeat)
+    if chrome:
+        write(json.dumps(report.to_chrome_trace()).encode(), chrome)
+    if as_json:
+        write_json(report.to_dict())
+    else:
+        click.echo(report.table(by, top))

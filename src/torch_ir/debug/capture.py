@@ -1,0 +1,159 @@
+"""Keeping what a program computes on its way: golden values for the tests of a backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from os import PathLike
+
+import torch
+
+from torch_ir.errors import InvalidIRError, SerializationError, did_you_mean
+from torch_ir.executor import ExecGraph
+from torch_ir.ir import IR, OpNode
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The values of one run.
+
+    Attributes:
+        model_name: Name of the program.
+        outputs: One tensor for each of its outputs.
+        values: Copies of its inputs, and of the chosen values as they were when they were made,
+            by name, in program order; contiguous, on the CPU.
+        operators: The operator that made each of them; inputs are not in it.
+    """
+
+    model_name: str
+    outputs: tuple[torch.Tensor, ...]
+    values: Mapping[str, torch.Tensor]
+    operators: Mapping[str, str]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the values to a safetensors file.
+
+        Its metadata have ``model_name``, and ``operators``: a JSON object, in program order.
+
+        Raises:
+            SerializationError: The format has no such element type, or the file cannot be written;
+                an old one stays as it was.
+        """
+        from safetensors.torch import save
+
+        from torch_ir.serde import write_atomically
+
+        operators = json.dumps(dict(self.operators))
+        metadata = {"model_name": self.model_name, "operators": operators}
+        for name, tensor in self.values.items():
+            _require_storable(name, str(tensor.dtype))
+        write_atomically(path, save(dict(self.values), metadata))
+
+
+def capture(
+    graph: ExecGraph, inputs: Sequence[torch.Tensor], patterns: Iterable[str] = ()
+) -> Captured:
+    """Run a graph and keep its inputs and the values that its nodes make.
+
+    Args:
+        graph: The graph; :func:`compile_graph` makes it.
+        inputs: One tensor for each of its inputs.
+        patterns: Which values to keep: names of values or nodes, or operators, with ``*``, ``?``
+            and ``[...]`` as in file names. None keeps all.
+
+    Raises:
+        InvalidIRError: A pattern matches nothing; nothing has run then.
+        ExecutionError: The program cannot be run.
+
+    Example:
+        >>> from torch_ir import compile_graph, parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.neg.default(%x)
+        ...   return %y
+        ... }''')
+        >>> capture(compile_graph(ir), (torch.ones(2),), ["aten.neg.*"]).values
+        {'x': tensor([1., 1.]), 'y': tensor([-1., -1.])}
+    """
+    keeper = _Keeper(chosen_values(graph.ir, patterns))
+    given = {
+        meta.name: _copied(tensor)
+        for meta, tensor in zip(graph.ir.graph_inputs, inputs, strict=False)
+    }
+    outputs = graph.eval(inputs, listener=keeper)
+    values = {**given, **keeper.values}
+    return Captured(graph.ir.model_name, outputs, values, keeper.operators)
+
+
+def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:
+    """The values that patterns match by name, by their node's name or by its operator.
+
+    All of them if there are no patterns.
+
+    Raises:
+        InvalidIRError: A pattern matches nothing.
+    """
+    names_of = {
+        meta.name: (meta.name, node.name, node.op_type)
+        for node in ir.nodes
+        for meta in node.outputs
+    }
+    chosen: set[str] = set()
+    wanted = tuple(patterns)
+    for pattern in wanted:
+        found = [
+            value
+            for value, names in names_of.items()
+            if any(fnmatchcase(name, pattern) for name in names)
+        ]
+        if not found:
+            known = {name for names in names_of.values() for name in names}
+            raise InvalidIRError(
+                f"no value, node or operator matches {pattern!r}",
+                remedy=did_you_mean(pattern, sorted(known)) or None,
+            )
+        chosen.update(found)
+    return frozenset(chosen if wanted else names_of)
+
+
+class _Keeper:
+    """Listener that keeps copies of values: a later node may write to the tensors themselves."""
+
+    def __init__(self, names: frozenset[str]):
+        self.values: dict[str, torch.Tensor] = {}
+        self.operators: dict[str, str] = {}
+        self._names = names
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        """Nothing is kept before a node runs."""
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Keep what is wanted."""
+        for meta, tensor in zip(node.outputs, outputs, strict=True):
+            if meta.name in self._names:
+                self.values[meta.name] = _copied(tensor)
+                self.operators[meta.name] = node.op_type
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that shares nothing, on the CPU, with its elements in order."""
+    plain = tensor.detach()
+    if plain.layout is not torch.strided or plain.is_quantized:
+        return plain.clone()
+    dense = plain.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return dense.cpu()
+
+
+_UNSTORABLE = frozenset({"complex32", "complex128", "qint8", "quint8", "qint32"})
+"""Element types that the format lacks."""
+
+
+def _require_storable(name: str, dtype: str) -> None:
+    plain = dtype.removeprefix("torch.")
+    if plain in _UNSTORABLE:
+        raise SerializationError(
+            f"the value {name!r} is {plain}, which a safetensors file cannot hold",
+            remedy="Choose other values.",
+        )

@@ -1,0 +1,281 @@
+"""What a profile says: per node, per operator and per module, as a table and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch_ir.debug.trace import chrome_trace
+from torch_ir.errors import InvalidIRError, counted, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    """One node as it ran.
+
+    Attributes:
+        node: Its name.
+        operator: The exact overload.
+        module: Path of the module that made the call; empty for the root.
+        location: The user's source line, or the empty string.
+        inputs: Types of the tensors that it took, such as ``f32[2, 3]``.
+        outputs: Types of the tensors that it made.
+        seconds: Median wall time of a call.
+        bytes_read: Bytes of the elements that it reads.
+        bytes_written: Bytes of the elements that it writes; a view reads and writes none.
+        flops: Arithmetic operations, or None if nobody knows.
+    """
+
+    node: str
+    operator: str
+    module: str
+    location: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    bytes_read: int
+    bytes_written: int
+    flops: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some nodes together.
+
+    Attributes:
+        name: What they have in common.
+        nodes: How many they are.
+        seconds: Their time.
+        share: Its part of the time of all nodes, from 0 to 1.
+        bytes_read: Bytes that they read.
+        bytes_written: Bytes that they write.
+        flops: Arithmetic operations of those whose number is known.
+        unknown: How many have no known number of operations.
+    """
+
+    name: str
+    nodes: int
+    seconds: float
+    share: float
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of a program goes.
+
+    Attributes:
+        model_name: Name of the program.
+        nodes: Every node, in program order.
+        repeat: Number of runs whose medians these are.
+        threads: Threads that torch computes with.
+        device: Where it ran.
+        plain_seconds: Median wall time of a whole run that nobody watches.
+        watched_seconds: The same with the watch on every node: how much watching costs.
+    """
+
+    model_name: str
+    nodes: tuple[NodeProfile, ...]
+    repeat: int
+    threads: int
+    device: str
+    plain_seconds: float
+    watched_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The sum over all nodes."""
+        return sum(node.seconds for node in self.nodes)
+
+    def by_node(self) -> tuple[Group, ...]:
+        """One group for each node, the slowest first."""
+        return _slowest_first(self._group(node.node, [node]) for node in self.nodes)
+
+    def by_operator(self) -> tuple[Group, ...]:
+        """The nodes by operator, the slowest first."""
+        members: dict[str, list[NodeProfile]] = {}
+        for node in self.nodes:
+            members.setdefault(node.operator, []).append(node)
+        return _slowest_first(self._group(name, nodes) for name, nodes in members.items())
+
+    def by_module(self) -> tuple[Group, ...]:
+        """The nodes by module, each with all that is inside it.
+
+        The root, whose name is empty, comes first, and each module before those inside it.
+        """
+        members: dict[str, list[NodeProfile]] = {"": []}
+        for node in self.nodes:
+            for path in module_paths(node.module):
+                members.setdefault(path, []).append(node)
+        first = {path: position for position, path in enumerate(members)}
+        ordered = sorted(members, key=lambda path: [first[p] for p in module_paths(path)])
+        return tuple([self._group(path, members[path]) for path in ordered])
+
+    def groups(self, by: str) -> tuple[Group, ...]:
+        """The groups by ``"node"``, ``"operator"`` or ``"module"``.
+
+        Raises:
+            InvalidIRError: It is none of these.
+        """
+        kinds: dict[str, Callable[[], tuple[Group, ...]]] = {
+            "node": self.by_node,
+            "operator": self.by_operator,
+            "module": self.by_module,
+        }
+        if by not in kinds:
+            hint = did_you_mean(by, kinds)
+            raise InvalidIRError(f"a profile has no groups by {by!r}", remedy=hint)
+        return kinds[by]()
+
+    def _group(self, name: str, nodes: Sequence[NodeProfile]) -> Group:
+        seconds = sum(node.seconds for node in nodes)
+        return Group(
+            name,
+            len(nodes),
+            seconds,
+            seconds / (self.seconds or 1.0),
+            sum(node.bytes_read for node in nodes),
+            sum(node.bytes_written for node in nodes),
+            sum(node.flops or 0 for node in nodes),
+            sum(node.flops is None for node in nodes),
+        )
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self, by: str = "operator", top: int | None = None) -> str:
+        """The groups as a table, under two lines on the whole.
+
+        Args:
+            by: ``"node"``, ``"operator"`` or ``"module"``.
+            top: Show only so many, those that take the most time; None for all.
+
+        Raises:
+            InvalidIRError: There are no such groups.
+        """
+        groups = self.groups(by)
+        shown = _top(groups, top)
+        labels = {group.name: group.name for group in shown}
+        if by == "node":
+            labels = {node.node: f"{node.node}  {node.operator}" for node in self.nodes}
+        elif by == "module":
+            labels = {path: _indented(path) for path in labels}
+        rows = [("time", "share", "nodes", "read", "written", "FLOPs", by)]
+        rows += [(*_cells(group), labels[group.name]) for group in shown]
+        lines = [*self._headline(), "", *_aligned(rows)]
+        if len(shown) < len(groups):
+            lines.append(f"and {len(groups) - len(shown)} more")
+        return "\n".join(lines)
+
+    def _headline(self) -> list[str]:
+        return [
+            f"{self.model_name or '(no name)'}: {counted(len(self.nodes), 'node')} in "
+            f"{time_text(self.seconds)}, on {self.device} with "
+            f"{counted(self.threads, 'thread')}; medians of {counted(self.repeat, 'run')}",
+            f"a whole run takes {time_text(self.plain_seconds)}, "
+            f"{time_text(self.watched_seconds)} when watched",
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The profile as plain data, with the groups."""
+        return {
+            **asdict(self),
+            "seconds": self.seconds,
+            "operators": [asdict(group) for group in self.by_operator()],
+            "modules": [asdict(group) for group in self.by_module()],
+        }
+
+    def to_chrome_trace(self) -> dict[str, Any]:
+        """The profile in the trace event format of chrome://tracing and Perfetto.
+
+        The nodes stand end to end, each for its median time, inside slices for the modules.
+        """
+        return chrome_trace(self.model_name, self.nodes)
+
+
+def module_paths(path: str) -> list[str]:
+    """A module's path and those of all around it, from the root.
+
+    Example:
+        >>> module_paths("layers.3.fc")
+        ['', 'layers', 'layers.3', 'layers.3.fc']
+    """
+    parts = path.split(".") if path else []
+    return ["", *(".".join(parts[: end + 1]) for end in range(len(parts)))]
+
+
+def _slowest_first(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda group: -group.seconds))
+
+
+def _top(groups: Sequence[Group], top: int | None) -> Sequence[Group]:
+    """Those that take the most time, in the order that they have."""
+    if top is None or top >= len(groups):
+        return groups
+    kept = {group.name for group in _slowest_first(groups)[:top]}
+    return [group for group in groups if group.name in kept]
+
+
+def _indented(path: str) -> str:
+    return "  " * (len(module_paths(path)) - 1) + path.rpartition(".")[2] if path else "(root)"
+
+
+def _cells(group: Group) -> tuple[str, ...]:
+    known = group.unknown < group.nodes
+    flops = f"{'>=' if group.unknown else ''}{number_text(group.flops)}" if known else "unknown"
+    return (
+        time_text(group.seconds),
+        f"{group.share:.1%}",
+        str(group.nodes),
+        bytes_text(group.bytes_read),
+        bytes_text(group.bytes_written),
+        flops,
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """All columns to the right, but for the last."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [
+        "  ".join([*(cell.rjust(w) for cell, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+
+
+def time_text(seconds: float) -> str:
+    """A time for people: always in the same unit, so that columns compare."""
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> bytes_text(1000), bytes_text(1536)
+        ('1000 B', '1.5 KiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def number_text(count: int) -> str:
+    """A large number for people.
+
+    Example:
+        >>> number_text(999), number_text(2_500_000)
+        ('999', '2.50 M')
+    """
+    size = float(count)
+    for unit in ("", " k", " M", " G", " T"):
+        if size < 1000:
+            return str(count) if not unit else f"{size:.2f}{unit}"
+        size /= 1000
+    return f"{size:.2f} P"
