@@ -36,7 +36,9 @@ _FAMILIES: dict[Class, str] = {
     ("sum", "terms"): "embeddings matmul reductions scans",
     ("steps", "terms"): "adaptive_pooling convolution folding pooling",
     ("steps", "largest"): "attention distance softmax",
-    ("steps", "spread"): "grid_sampling normalization normalization_backward resampling",
+    ("steps", "spread"): (
+        "control_flow grid_sampling normalization normalization_backward resampling"
+    ),
     ("sum", "squares"): "statistics",
     ("sum", "peak"): "spectral",
 }
@@ -190,12 +192,18 @@ def allowed_error(
 
 
 def spacing(values: Array) -> Array:
-    """One unit in the last place of each value's modulus, in float64; of no number, 0."""
+    """One unit in the last place of each value's modulus, in float64.
+
+    Of 0, and of what is not finite, the least positive number of the type.
+    """
     info: Any = ml_dtypes.finfo(_real(values.dtype))
+    least = float(info.smallest_subnormal)
     sizes = _moduli(values)
     _, exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 0))
-    least = float(info.smallest_subnormal)
-    return np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), least)
+    return np.maximum(
+        np.where(np.isfinite(sizes) & (sizes > 0), np.ldexp(1.0, exponents - 1 - info.nmant), 0),
+        least,
+    )
 
 
 def _moduli(values: Array) -> Array:
