@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.executor.calls import Call, resolve
 from torch_ir.executor.derive import Derivation
+from torch_ir.executor.differentiable import require_gradients
 from torch_ir.executor.faults import FaultError, compile_error
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.lines import given_symbols
@@ -52,16 +53,15 @@ def compile_graph(
         collect: Find everything that is wrong, not the first thing only.
         check_types: Derive types. Without it the graph is believed, calls cost more, and results
             never take the place of values that are dead.
-        grad: Record gradients through the run: results may require them.
+        grad: Record gradients through the run, where an input requires them or a weight does.
 
     Raises:
         CompileError: A node is malformed, lies about its types or is unsupported, or the payload
             lacks what the graph needs. The message is about the first; ``findings`` has all.
 
     Example:
-        >>> from torch_ir import parse
-        >>> ir = parse("ir { input %x: f32[2] %y: f32[2] = aten.relu.default(%x) return %y }")
-        >>> graph = compile_graph(ir)
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> graph = compile_graph(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], []))
         >>> graph.eval((torch.tensor([-1.0, 2.0]),))
         (tensor([0., 2.]),)
     """
@@ -82,7 +82,15 @@ def compile_graph(
     if compiler.findings:
         compiled()
     plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
+    if grad:
+        require_gradients(plan, values, _leaves(ir, values), collect=collect)
     return ExecGraph(plan, module, values, run_device, grad=grad)
+
+
+def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
+    """What may require gradients: the inputs of a call, and weights that do already."""
+    weights = [name for name, tensor in payload.items() if tensor.requires_grad]
+    return [*(meta.name for meta in ir.graph_inputs), *weights]
 
 
 def _registered(op_type: str) -> object:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
+from torch_ir.executor.gradients import Differentiator, Pullback, Tangents
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
 from torch_ir.executor.module import Compiled, Module, compile_source
@@ -86,6 +87,7 @@ class ExecGraph:
         self._run = self._module.run
         self._below = BelowViewTracking if plan.is_private else BelowAutograd
         self._observed: dict[bool, Compiled] = {}
+        self._differentiator = Differentiator(plan, self._payload, device)
         self._turn = threading.RLock() if self._state else None
         self._is_torn = False
         self._count = len(plan.ir.graph_inputs)
@@ -233,6 +235,77 @@ class ExecGraph:
         self._fill(table, inputs)
         return table.values
 
+    # -- gradients --------------------------------------------------------------------------------
+
+    def vjp(
+        self, inputs: Sequence[torch.Tensor], *, weights: Iterable[str] = ()
+    ) -> tuple[tuple[torch.Tensor, ...], Pullback]:
+        """The graph's outputs, and a function that gives gradients for cotangents of them.
+
+        They are the gradients of this call: buffers as an earlier call left them are constants.
+
+        Args:
+            inputs: One tensor for each of ``ir.graph_inputs``; gradients end there.
+            weights: The keys of weights whose gradients are wanted too.
+
+        Raises:
+            CompileError: ``no-gradient``: an operator has no formula, ``written-input``: the
+                program writes to an input. Nothing has run then.
+            InputError: An input does not fit, or a weight can have no gradient.
+            ExecutionError: As :meth:`eval`.
+
+        Example:
+            >>> from torch_ir import TensorMeta, compile_graph
+            >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+            >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [])
+            >>> graph = compile_graph(ir)
+            >>> outputs, pullback = graph.vjp((torch.tensor([-1.0, 2.0]),))
+            >>> pullback((torch.tensor([1.0, 10.0]),))
+            (tensor([ 0., 10.]),)
+        """
+        return self._differentiator.vjp(self._record, inputs, weights)
+
+    def jvp(
+        self, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
+    ) -> tuple[tuple[torch.Tensor, ...], Tangents]:
+        """The graph's outputs, and the tangent of each for tangents of the inputs.
+
+        Args:
+            inputs: One tensor for each of ``ir.graph_inputs``.
+            tangents: One of the same type for each of them; None stands for zeros.
+
+        Returns:
+            The outputs, and for each its tangent: None for one that can have none, as integers.
+
+        Raises:
+            CompileError: As :meth:`vjp`; fewer operators have a formula for this.
+            InputError: An input or tangent does not fit.
+            ExecutionError: As :meth:`eval`.
+        """
+        return self._differentiator.jvp(self._record, inputs, tangents)
+
+    def _record(
+        self, module: Compiled, inputs: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        """Run a module of this graph above autograd."""
+        symbols = check_inputs(self.ir, inputs, self.device, {})
+        values = [symbols[name] for name in module.symbols]
+        with self._in_turn(), torch.autocast(self.device.type, enabled=False):
+            self._require_whole_state()
+            return self._call_recording(module.run, (*inputs, *values), module)[: self._outputs]
+
+    def _call_recording(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
+    ) -> tuple[Any, ...]:
+        try:
+            return run(*args)
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+            raise self._explained(error, module) from _cause(error)
+        finally:
+            for tensor in self._state.values():  # gradients are those of one call
+                if tensor.requires_grad:
+                    tensor.detach_()
+
     def _fill(self, table: Table, inputs: Sequence[torch.Tensor]) -> None:
         try:
             self.run(inputs, {}, table, reuse=False)
@@ -264,10 +337,7 @@ class ExecGraph:
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
     ) -> tuple[Any, ...]:
         if self.grad:
-            try:
-                return run(*args)
-            except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
-                raise self._explained(error, module) from _cause(error)
+            return self._call_recording(run, args, module)
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
         try:
