@@ -116,6 +116,10 @@ def _same_as(op_type: str) -> Decomposition:
 
 _OURS: dict[str, Decomposition] = {
     "aten._embedding_bag_forward_only.default": _same_as("aten._embedding_bag.default"),
+    "aten._conj.default": _same_as("aten._conj_physical.default"),
+    "aten._neg_view.default": _same_as("aten.neg.default"),
+    "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
+    "aten.view_as_complex.default": _same_as("aten.view_as_complex_copy.default"),
 }
 """Decompositions that torch does not have."""
 
@@ -128,6 +132,7 @@ def _table(own: Mapping[str, Decomposition], preserve: frozenset[str]) -> dict[A
         if not (isinstance(operator, OpOverload) and is_core(str(operator)))
         and str(operator) not in preserve
     }
-    for op_type, function in {**_OURS, **own}.items():
+    added = {name: f for name, f in _OURS.items() if name not in preserve}
+    for op_type, function in {**added, **own}.items():
         table[resolve_operator(op_type)] = function
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
@@ -236,11 +236,35 @@ class _Walk:
             others = {n.op_type for n in fragment.nodes if not self.shared.settings.stays(n)}
             if not others:
                 return fragment
+            known = self.shared.settings.decompositions
+            if node.op_type not in others and all(resolve_operator(o) in known for o in others):
+                return self._lowered_again(fragment, node, inputs)
             found = {op: f for op, f in spare_decompositions().items() if str(op) in others}
             if not found.keys() - more.keys():
                 raise PassError(f"there is no decomposition of {', '.join(sorted(others))}")
             more |= found
             function = function or found.get(resolve_operator(node.op_type))
+
+    def _lowered_again(
+        self, fragment: Fragment, node: OpNode, layouts: Sequence[Layout]
+    ) -> Fragment:
+        """A fragment that was made functional after it was traced, its nodes decomposed."""
+        inputs = [
+            TensorMeta(INPUT.format(i), meta.shape, meta.dtype)
+            for i, meta in enumerate(node.inputs)
+        ]
+        outputs = [meta for meta in fragment.results if meta is not None]
+        ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
+        walk = _Walk(ir, self.shared, self.path)
+        walk.layouts = {meta.name: layout for meta, layout in zip(inputs, layouts, strict=True)}
+        for item in fragment.nodes:
+            walk.node(item, ())
+        if walk.reasons or walk.constants:
+            raise PassError("; ".join(walk.reasons) or "its decomposition holds a tensor")
+        done = walk.result()
+        given = iter(done.graph_outputs)
+        results = tuple([None if meta is None else next(given) for meta in fragment.results])
+        return replace(fragment, nodes=tuple(done.nodes), results=results)
 
     def _splice(self, node: OpNode, fragment: Fragment) -> None:
         """Add the nodes of a fragment, and note what the results of the node are now."""

@@ -1,0 +1,166 @@
+"""Programs in the core set do what torch's own decomposition of them does, bit for bit."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.utils._pytree import tree_leaves
+
+from passes.equal import assert_same, operators
+from small_models import CASES
+from torch_ir import IRExecutor, convert_exported_program, decompose, extract_ir, parse
+from torch_ir.errors import PassError
+from torch_ir.passes.lowering import is_core
+from torch_ir.torch_api import bytes_of
+
+
+def same(one, other):
+    if not isinstance(one, torch.Tensor):
+        return one == other
+    return one.dtype == other.dtype and torch.equal(bytes_of(one), bytes_of(other))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_give_what_torch_gives_after_its_decompositions(name):
+    case = CASES[name]
+    args, kwargs = case.inputs()
+    exported = torch.export.export(case.model(), args, kwargs, strict=False)
+    done = decompose(convert_exported_program(exported))
+    assert done.dialect == "core_aten"
+    assert done.check() == ()
+    assert {op for op in operators(done) if not is_core(op)} == set()
+    weights = case.model().state_dict()
+    expected = exported.run_decompositions().module()(*case.inputs()[0], **case.inputs()[1])
+    got = IRExecutor(done, weights)(*case.inputs()[0], **case.inputs()[1])
+    for one, other in zip(tree_leaves(expected), tree_leaves(got), strict=True):
+        assert same(one, other)
+
+
+def test_each_node_has_the_place_of_the_one_that_it_stands_for_and_the_last_its_name():
+    ir = extract_ir(nn.Sequential(nn.Linear(2, 3), nn.SiLU()), (torch.ones(1, 2),))
+    done = decompose(ir)
+    assert [node.name for node in done.nodes] == [
+        "linear_permute",
+        "linear",
+        "silu_sigmoid",
+        "silu",
+    ]
+    places = [ir.by_name["linear"].location] * 2 + [ir.by_name["silu"].location] * 2
+    assert [node.location for node in done.nodes] == places
+    assert decompose(ir) == done
+
+
+def test_operators_are_kept_whole_on_request():
+    ir = extract_ir(nn.Sequential(nn.Linear(2, 3), nn.SiLU()), (torch.ones(1, 2),))
+    done = decompose(ir, preserve=["aten.linear.default"])
+    assert [node.op_type for node in done.nodes] == [
+        "aten.linear.default",
+        "aten.sigmoid.default",
+        "aten.mul.Tensor",
+    ]
+
+
+def test_a_table_of_ones_own_comes_first():
+    ir = parse("""
+ir "Relu" {
+  input %x: f32[2]
+  %y: f32[2] = aten.relu.default(%x)
+  return %y
+}
+""")
+    done = decompose(ir, table={"aten.relu.default": lambda x: torch.clamp(x, min=0)})
+    assert [node.op_type for node in done.nodes] == ["aten.clamp.default"]
+
+
+def test_everything_that_cannot_be_decomposed_is_listed():
+    ir = parse("""
+ir "Odd" {
+  input %x: f32[4]
+  %a: f32[4] = aten.relu.default(%x)
+  %b: f32[4] = aten.silu.default(%a)
+  %c: f32[4] = aten.neg.default(%b)
+  return %c
+}
+""")
+
+    def refuse(x):
+        raise NotImplementedError("not on this device")
+
+    def shorten(x):
+        return x.sum()
+
+    table = {"aten.relu.default": refuse, "aten.silu.default": shorten}
+    with pytest.raises(PassError) as caught:
+        decompose(ir, table=table)
+    assert str(caught.value) == (
+        "2 nodes cannot be decomposed into core_aten\n"
+        "    - node 'a': aten.relu.default: torch cannot decompose it: not on this device\n"
+        "    - node 'b': aten.silu.default: its decomposition makes %b: f32[], not %b: f32[4]\n"
+        "Keep operators whole with preserve=, or give their decomposition in table=."
+    )
+
+
+def test_an_operator_that_does_not_exist_is_refused():
+    ir = parse('ir "X" {\n  input %x: f32[2]\n  return %x\n}')
+    with pytest.raises(PassError) as caught:
+        decompose(ir, preserve=["aten.linear"])
+    assert str(caught.value) == (
+        "there is no operator 'aten.linear'\nName the exact overload, such as aten.linear.default."
+    )
+    with pytest.raises(PassError, match="there is no operator set 'core'"):
+        decompose(ir, "core")
+
+
+class Flatten(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x):
+        y = self.fc(x.transpose(0, 1).reshape(x.shape[1], x.shape[0], 6))
+        y[0] = x.shape[0] * 2.0
+        return nn.functional.gelu(y).flatten().softmax(0)
+
+
+@pytest.mark.parametrize("sizes", [(3, 5), (4, 2), (7, 7)])
+def test_sizes_may_vary(sizes):
+    model = Flatten()
+    shapes = {"x": {0: Dim("a", min=2, max=64), 1: Dim("b", min=2, max=64)}}
+    ir = extract_ir(model, (torch.randn(3, 5, 6),), dynamic_shapes=shapes)
+    done = decompose(ir)
+    assert done.guards == ir.guards
+    assert_same(ir, done, model.state_dict(), (torch.randn(*sizes, 6),))
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return torch.cond(
+            x.sum() > 0, lambda v: nn.functional.silu(v), lambda v: v.t().t() * 2, (x,)
+        )
+
+
+def test_branches_are_decomposed_too():
+    ir = extract_ir(Branch(), (torch.ones(2, 3),))
+    done = decompose(ir)
+    assert all(is_core(op) or op.startswith("higher_order.") for op in operators(done))
+    for sign in (1, -1):
+        assert_same(ir, done, {}, (torch.full((2, 3), 0.5) * sign,))
+
+
+class Lowered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.fc(x).relu()
+
+
+def test_regions_under_autocast_are_written_out_with_their_conversions():
+    model = Lowered()
+    ir = extract_ir(model, (torch.randn(2, 3),))
+    done = decompose(ir)
+    assert "aten._to_copy.default" in operators(done)
+    assert "higher_order.wrap_with_autocast" not in operators(done)
+    assert_same(ir, done, model.state_dict(), (torch.randn(2, 3),))
