@@ -204,9 +204,13 @@ def pow(self: Operand, exponent: Operand) -> Array:
         return pointwise(_integer_power, self, exponent)
     is_root = not isinstance(exponent, np.ndarray) and exponent in (0.5, -0.5)
     if is_root and dtype != np.float16:
-        root = np.sqrt if exponent.real > 0 else lambda a: 1 / np.sqrt(a)
+        root = np.sqrt if exponent.real > 0 else _inverse_root
         return pointwise(root, self, dtype=dtype)
     return _exactly(_power, self, exponent)
+
+
+def _inverse_root(values: Array) -> Array:
+    return 1 / np.sqrt(values)
 
 
 def _power(base: Array, exponent: Array) -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, real_of, rounded
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, real_of
 from torch_ir.semantics.pointwise import (
     floating,
     is_number,
@@ -369,87 +369,3 @@ def sinc(self: Array) -> Array:
     return _floating(
         lambda x: np.where(x == 0, 1, np.sin(np.pi * x) / np.where(x == 0, 1, np.pi * x)), self
     )
-
-
-# -- complex numbers ------------------------------------------------------------------------------
-
-
-@denotes("aten.real.default")
-def real(self: Array) -> Array:
-    """The real part; a real number itself."""
-    return self.real.copy() if is_complex(self.dtype) else self.copy()
-
-
-@denotes("aten.imag.default")
-def imag(self: Array) -> Array:
-    """The imaginary part; of complex numbers alone."""
-    require_type("imag", is_complex, self)
-    return self.imag.copy()
-
-
-@denotes(
-    "aten.conj.default",
-    "aten._conj.default",
-    "aten.conj_physical.default",
-    "aten._conj_physical.default",
-)
-def conj(self: Array) -> Array:
-    """The complex conjugate; a real number itself."""
-    return np.asarray(np.conjugate(self)) if is_complex(self.dtype) else self.copy()
-
-
-@denotes("aten.resolve_conj.default", "aten.resolve_neg.default")
-def resolve(self: Array) -> Array:
-    """The operand itself: conjugation and negation that torch puts off are done here at once."""
-    return self.copy()
-
-
-@denotes("aten.angle.default")
-def angle(self: Array) -> Array:
-    """The argument in [−π, π]; of a real number 0 or π, NaN for NaN."""
-    if is_complex(self.dtype):
-        return pointwise(lambda z: np.arctan2(z.imag, z.real), self, result=real_of(self.dtype))
-    return _floating(lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0.0)), self)
-
-
-@denotes("aten.complex.default")
-def complex(real: Array, imag: Array) -> Array:
-    """``real + i · imag``; both of one real type, float32 or float64."""
-    if real.dtype != imag.dtype or real.dtype not in (np.float32, np.float64):
-        raise InvalidIRError(
-            f"complex takes two float32 or two float64 tensors, not {real.dtype} and {imag.dtype}"
-        )
-    result = np.dtype("complex64" if real.dtype == np.float32 else "complex128")
-    return pointwise(_joined, real, imag, result=result)
-
-
-@denotes("aten.polar.default")
-def polar(abs: Array, angle: Array) -> Array:
-    """``abs · (cos angle + i · sin angle)``; both of one real type."""
-    require_type("polar", is_real_number, abs, angle)
-    result = np.dtype("complex64" if abs.dtype == np.float32 else "complex128")
-    return pointwise(lambda r, t: _joined(r * np.cos(t), r * np.sin(t)), abs, angle, result=result)
-
-
-def _joined(real: Array, imag: Array) -> Array:
-    values = np.empty(real.shape, np.complex128)
-    values.real, values.imag = real, imag
-    return values
-
-
-@denotes("aten.view_as_real.default")
-def view_as_real(self: Array) -> Array:
-    """Shape ``[…, 2]``: the real and the imaginary part side by side."""
-    require_type("view_as_real", is_complex, self)
-    return np.stack([self.real, self.imag], axis=-1)
-
-
-@denotes("aten.view_as_complex.default")
-def view_as_complex(self: Array) -> Array:
-    """Complex numbers of the pairs along the last dimension, whose size is 2."""
-    if self.ndim == 0 or self.shape[-1] != 2:
-        raise InvalidIRError(
-            f"view_as_complex takes a last dimension of size 2, not shape {list(self.shape)}"
-        )
-    result = np.dtype("complex64" if self.dtype == np.float32 else "complex128")
-    return rounded(_joined(self[..., 0], self[..., 1]), result)
