@@ -1,4 +1,4 @@
-"""README and the pages on extraction and dialects are run and must show what comes out.
+"""README and pages of the documentation are run and must show what comes out.
 
 Each in a folder of its own.
 
@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 EXECUTED = [
     README,
-    *(ROOT / "docs" / f"{name}.md" for name in ("dialects", "extraction", "semantics")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("dialects", "extraction", "profiling", "semantics")
+    ),
 ]
 
 

@@ -21,8 +21,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch_ir.backends import compile, register_backend
     from torch_ir.debug import (
         VerificationReport,
+        capture,
+        profile,
         verify,
         verify_ir,
         verify_ir_with_state_dict,
@@ -121,6 +124,9 @@ __all__ = [
     "verify_ir",
     "verify_ir_with_state_dict",
     "VerificationReport",
+    # measure
+    "profile",
+    "capture",
     # show
     "ir_to_mermaid",
     "generate_op_distribution_pie",
@@ -185,12 +191,21 @@ _HOME_OF_NAMES = {
         "compile_graph",
         "ExecGraph",
     ),
+    "torch_ir.backends": ("compile", "register_backend"),
     "torch_ir.dialects.edge.program": ("EdgeProgram",),
     "torch_ir.dialects.edge.to_edge": ("to_edge",),
-    "torch_ir.debug": ("verify", "verify_ir", "verify_ir_with_state_dict", "VerificationReport"),
+    "torch_ir.debug": (
+        "capture",
+        "profile",
+        "verify",
+        "verify_ir",
+        "verify_ir_with_state_dict",
+        "VerificationReport",
+    ),
 }
 _HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}
 _SUBMODULES = (
+    "backends",
     "cli",
     "debug",
     "dialects",
