@@ -85,13 +85,11 @@ def decompose(
             remedy=did_you_mean(str(target), TARGETS) or f"There is {', '.join(TARGETS)}.",
         )
     kept = frozenset(preserve)
-    for op_type in sorted(kept | set(table or {})):
-        if ir.schema_of(op_type) is None:
-            raise PassError(
-                f"there is no operator {op_type!r}",
-                remedy="Name the exact overload, such as aten.linear.default.",
-            )
-    settings = Settings(kept, _table(table or {}, kept), dict(table or {}))
+    _require_operators(ir, kept | set(table or {}))
+    return _decomposed(ir, target, Settings(kept, _table(table or {}, kept), dict(table or {})))
+
+
+def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
     reasons: list[str] = []
     functional = functionalize(ir)
     shared = Shared(settings, Fakes(functional))
@@ -105,6 +103,15 @@ def decompose(
     known = set(result.guards)
     new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
     return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))
+
+
+def _require_operators(ir: IR, op_types: Iterable[str]) -> None:
+    for op_type in sorted(op_types):
+        if ir.schema_of(op_type) is None:
+            raise PassError(
+                f"there is no operator {op_type!r}",
+                remedy="Name the exact overload, such as aten.linear.default.",
+            )
 
 
 def _same_as(op_type: str) -> Decomposition:

@@ -49,8 +49,8 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.And: torch.sym_and if hasattr(torch, "sym_and") else operator.and_,
-    ast.Or: torch.sym_or if hasattr(torch, "sym_or") else operator.or_,
+    ast.And: operator.and_,
+    ast.Or: operator.or_,
 }
 
 

@@ -1,0 +1,44 @@
+"""lower: to functional and to core ATen."""
+
+from torch_ir import serde
+
+
+def test_core_aten_is_written_and_counted(run, ir):
+    result = run("lower", "m.json", "-o", "low.tir")
+    assert (result.code, result.out) == (0, "")
+    assert result.err == "note: 2 nodes of export became 3 nodes of core_aten\n"
+    low = serde.load("low.tir")
+    assert [node.op_type for node in low.nodes] == [
+        "aten.permute.default",
+        "aten.mm.default",
+        "aten.relu.default",
+    ]
+
+
+def test_text_goes_to_stdout_and_operators_stay_on_request(run, ir):
+    result = run("lower", "m.json", "--preserve", "aten.linear.default")
+    assert result.code == 0
+    assert "aten.linear.default(%x, @fc.weight)" in result.out
+
+
+def test_functional_programs_keep_their_operators(run, ir):
+    assert run("lower", "m.json", "--to", "aten", "-o", "low.json").code == 0
+    low = serde.load("low.json")
+    assert low.dialect == "aten"
+    assert low.nodes == ir.nodes
+
+
+def test_wrong_usage_is_told(run, ir):
+    result = run("lower", "m.json", "-o", "low.xyz")
+    assert result.code == 2
+    assert "the name 'low.xyz' does not say which format to write" in result.err
+    assert run("lower", "m.json", "--to", "aten", "--preserve", "aten.mm.default").code == 2
+
+
+def test_an_unknown_operator_is_an_error(run, ir):
+    result = run("lower", "m.json", "--preserve", "aten.linear")
+    assert (result.code, result.err) == (
+        1,
+        "error: there is no operator 'aten.linear'\n"
+        "Name the exact overload, such as aten.linear.default.\n",
+    )
