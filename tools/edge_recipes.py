@@ -308,7 +308,7 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
     "scatter_reduce.two": [
         {"reduce": reduce} for reduce in ("sum", "prod", "mean", "amax", "amin")
     ],
-    "searchsorted.Tensor": [{"sorted_sequence": t(3)}],
+    "searchsorted.Tensor": [{"sorted_sequence": t(3), "sorter": t(3)}],
     "select_copy.int": [{"index": 0}],
     "select_scatter.default": [{"src": t(3), "index": 0}],
     "slice_scatter.default": [{"src": t(2, 3)}],

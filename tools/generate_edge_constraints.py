@@ -130,7 +130,8 @@ class Prober:
         for recipe in self.recipes:
             arguments: dict[str, Any] = {}
             for argument, dtype in zip(self.inputs, dtypes, strict=True):
-                arguments[argument.name] = self.given(argument, dtype, recipe)
+                if dtype is not None or argument.default in (None, "None"):
+                    arguments[argument.name] = self.given(argument, dtype, recipe)
             for argument in self.schema.arguments:
                 if argument.name not in arguments and (
                     argument.default is None or argument.name in recipe

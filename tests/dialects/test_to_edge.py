@@ -101,6 +101,17 @@ def test_e11_a_number_costs_no_node(function):
     assert [constant.dtype for constant in ir.constants.values()] == ["float32"]
 
 
+@pytest.mark.parametrize("first", [torch.bool, torch.int64, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("second", [torch.bool, torch.uint8, torch.float16, torch.float32])
+def test_conversions_are_said_with_their_order_of_dimensions(first, second):
+    x = torch.tensor([[0, 1, 2], [3, 0, 5]]).to(first)
+    ir = lowered(lambda x: x.t().to(second).clone(), x)
+    cast = ir.nodes[1]
+    if first is not second:
+        assert cast.op_type == "dim_order_ops._to_dim_order_copy.default"
+        assert cast.attrs["dim_order"] == (1, 0)
+
+
 def test_e12_a_size_becomes_a_scalar_tensor():
     def mean(x):
         return x.sum() / x.shape[0]

@@ -234,8 +234,8 @@ def _table(
     )
 
 
-_SCALAR_TYPES = {"4": "int64", "6": "float32", "11": "bool"}
-"""Dtypes by the number that torch's schemas write for them."""
+_SCALAR_TYPES = {"4": "int64", "6": "float32", "11": "bool", "long": "int64"}
+"""Dtypes by the number or word that torch's schemas write for them."""
 
 
 def default_kind(argument: Argument) -> str | None:
@@ -244,7 +244,7 @@ def default_kind(argument: Argument) -> str | None:
     match argument.type, default:
         case _, None | "None":
             return None
-        case "ScalarType", str(number):
+        case "ScalarType" | "ScalarType?", str(number):
             return _SCALAR_TYPES.get(number)
         case "Scalar", "True" | "False":
             return "bool"

@@ -56,6 +56,35 @@ def _empty_dim_order(
     return torch.empty_strided(list(size), strides_of(size, order), **options)
 
 
+def _same_strides(given: torch.Tensor, order: Sequence[int] | None, dtype: Any) -> torch.Tensor:
+    """What a copy lays out, without values."""
+    like = torch.empty_like(given, dtype=dtype or given.dtype)
+    strides = like.stride() if order is None else strides_of(given.shape, order)
+    return like.new_empty_strided(like.shape, strides)
+
+
+def _to_dim_order_copy_meta(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    dim_order: Sequence[int] | None = None,
+    **options: Any,
+) -> torch.Tensor:
+    del options  # where it lies and how it is pinned are no part of its type
+    return _same_strides(self, dim_order, dtype)
+
+
+def _clone_dim_order_meta(
+    self: torch.Tensor, *, non_blocking: bool = False, dim_order: Sequence[int] | None = None
+) -> torch.Tensor:
+    del non_blocking
+    return _same_strides(self, dim_order, None)
+
+
+_META = {
+    "_to_dim_order_copy": _to_dim_order_copy_meta,
+    "_clone_dim_order": _clone_dim_order_meta,
+}
 _KERNELS = {
     "_to_dim_order_copy": _to_dim_order_copy,
     "_clone_dim_order": _clone_dim_order,
@@ -70,6 +99,8 @@ def _register() -> None:
             continue  # executorch, whose operators these are, registered them
         LIBRARY.define(schema.partition("::")[2])
         LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
+        if name in _META:
+            LIBRARY.impl(name, _META[name], "Meta")
 
 
 _register()
