@@ -150,16 +150,18 @@ def _finite(error: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def spacing(magnitudes: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """One unit in the last place of each magnitude (float64), were it of the element type."""
-    info: Any = ml_dtypes.finfo(
-        np.dtype(
-            "float64" if dtype == "complex128" else "float32" if dtype == "complex64" else dtype
-        )
-    )
+    """One unit in the last place of each magnitude (float64), were it of the element type.
+
+    Of what is less than twice the least normal number (of float32, for half precision), all of
+    that: vector kernels may make it 0.
+    """
+    real = {"complex128": "float64", "complex64": "float32"}.get(dtype.name, dtype)
+    info: Any = ml_dtypes.finfo(np.dtype(real))
+    least = float(info.smallest_subnormal)
     _, exponents = np.frexp(np.minimum(magnitudes, float(info.max)))
-    return np.asarray(
-        np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), float(info.smallest_subnormal))
-    )
+    units = np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), least)
+    normal = float(np.finfo("float64" if info.bits == 64 else "float32").smallest_normal)
+    return np.asarray(np.where(magnitudes < 2 * normal, max(2 * normal, least), units))
 
 
 def _cloned(value: Any) -> Any:

@@ -32,7 +32,7 @@ _FAMILIES: dict[Class, str] = {
         "random scattering slicing sorting"
     ),
     ("rounded", "none"): "arithmetic creation",
-    ("function", "none"): "activations elementwise",
+    ("function", "none"): "activations complex_numbers elementwise",
     ("sum", "terms"): "embeddings matmul reductions scans",
     ("steps", "terms"): "adaptive_pooling convolution folding pooling",
     ("steps", "largest"): "attention distance softmax",
@@ -194,16 +194,15 @@ def allowed_error(
 def spacing(values: Array) -> Array:
     """One unit in the last place of each value's modulus, in float64.
 
-    Of 0, and of what is not finite, the least positive number of the type.
+    Of what is less than twice the least normal number (of float32, for half precision), all of
+    that: vector kernels may make it 0.
     """
     info: Any = ml_dtypes.finfo(_real(values.dtype))
-    least = float(info.smallest_subnormal)
+    normal = float(ml_dtypes.finfo(_accumulated_in(_real(values.dtype))).smallest_normal)
     sizes = _moduli(values)
     _, exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 0))
-    return np.maximum(
-        np.where(np.isfinite(sizes) & (sizes > 0), np.ldexp(1.0, exponents - 1 - info.nmant), 0),
-        least,
-    )
+    units = np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), float(info.smallest_subnormal))
+    return np.where(sizes < 2 * normal, max(2 * normal, float(info.smallest_subnormal)), units)
 
 
 def _moduli(values: Array) -> Array:
