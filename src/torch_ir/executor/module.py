@@ -82,7 +82,8 @@ class Module:
 
 def compile_source(source: Source, name: str) -> Module:
     """Let Python compile the source of a graph of that name."""
-    filename = f"<torch-ir {printable(name) or 'graph'} {next(_NUMBER)}>"
+    # no brackets around it: then tracebacks would not ask the loader for the lines
+    filename = f"torch-ir: {printable(name) or 'graph'} {next(_NUMBER)}"
     return Module(source, compile(source.text, filename, "exec", dont_inherit=True), filename)
 
 
