@@ -114,6 +114,8 @@ __all__ = [
     "check_types",
     "compile_graph",
     "ExecGraph",
+    "compile",
+    "register_backend",
     # lower
     "to_edge",
     "EdgeProgram",

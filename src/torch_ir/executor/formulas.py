@@ -80,6 +80,8 @@ def prove_formula(
         try:
             with trial, torch.inference_mode(False), region():
                 return _forward(signature, wanted) if forward else _backward(signature, wanted)
+        except ExecutionError:  # it is not the call that is at fault
+            raise
         except Exception as error:  # noqa: BLE001  # kernels and formulas raise anything; it is told
             first = first or error
     return Formula((), (str(first).strip() or type(first).__name__).splitlines()[0])

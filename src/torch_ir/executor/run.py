@@ -37,6 +37,8 @@ class IRExecutor:
         constants: Values that are in no state dict, by key: they take the place of
             ``ir.constants`` and supply what a model on the meta device could not tell
             (non-persistent buffers, plain tensor attributes).
+        grad: Let torch's autograd differentiate results: by the inputs, and by weights that
+            require gradients (parameters).
 
     Raises:
         WeightLoadError: The weights are not those that the program needs; all faults in one
@@ -58,11 +60,14 @@ class IRExecutor:
         ir: IR,
         weights: Mapping[str, torch.Tensor] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
+        *,
+        grad: bool = False,
     ):
         if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
         self.ir = ir
         self.constants = constants
+        self.grad = grad
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
@@ -125,7 +130,9 @@ class IRExecutor:
             WeightLoadError: They do not fit; the weights given before stay in force.
         """
         payload = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
-        self._payload = {key: tensor.detach() for key, tensor in payload.items()}
+        self._payload = {
+            key: tensor if self.grad else tensor.detach() for key, tensor in payload.items()
+        }
         self._weights = state_dict
         self._graph = None
 
@@ -186,7 +193,7 @@ class IRExecutor:
             self._prepare()
             graph = self._compiled(_device((*self._payload.values(), *inputs)))
         outputs, symbols = graph.run(inputs, given, listener)
-        self._last = inputs, outputs
+        self._last = inputs, tuple([t.detach() for t in outputs]) if self.grad else outputs
         return outputs, symbols
 
     def _compiled(self, device: torch.device | None) -> ExecGraph:
@@ -194,7 +201,7 @@ class IRExecutor:
         device = device or torch.device("cpu")
         if self._graph is None or self._graph.device != device:
             runs = with_views(self.ir) if self.ir.dialect in ("edge", "backend") else self.ir
-            self._graph = compile_graph(runs, self._payload, device=device)
+            self._graph = compile_graph(runs, self._payload, device=device, grad=self.grad)
         return self._graph
 
     def _prepare(self) -> None:

@@ -1,0 +1,88 @@
+"""The one door to every way of running a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import torch
+
+from torch_ir.backends.registry import Options, Runner, find_backend
+from torch_ir.errors import ExecutionError
+from torch_ir.ir import IR, SymExpr
+from torch_ir.serde import load_ir
+from torch_ir.weights import load_weights
+
+
+def compile(
+    ir: IR | str | PathLike[str],
+    weights: Mapping[str, torch.Tensor] | str | PathLike[str] | None = None,
+    *,
+    backend: str = "aten",
+    dynamic: bool | None = None,
+    grad: bool = False,
+) -> Runner:
+    """A program with its weights as a function, which takes and gives what the model does.
+
+    Args:
+        ir: The program, or the path of a file that has it.
+        weights: Tensors by ``state_dict`` key, or the path of a weight file. A parameter gets
+            gradients where ``grad`` asks for them.
+        backend: What runs it: ``"aten"`` is torch's own kernels, bitwise as eager, and what it
+            returns has the compiled graph as its ``graph``; ``"reference"`` is the denotation.
+        dynamic: What is required of the sizes of inputs: True that some are symbolic, False that
+            none are, None neither. How a program was extracted decides which are.
+        grad: Let torch's autograd differentiate the results.
+
+    Raises:
+        ExecutionError: There is no such backend, it does not have what is asked for, or the
+            program does not have the sizes that ``dynamic`` requires.
+        CompileError: The program cannot be compiled.
+        MissingWeightsError: It has weights and none were given.
+        WeightLoadError: The weights are not those that it needs.
+        SerializationError: The file of the program cannot be read.
+
+    Example:
+        >>> from torch_ir import extract_ir
+        >>> model = torch.nn.Linear(3, 2)
+        >>> run = compile(extract_ir(model, (torch.ones(1, 3),)), model.state_dict())
+        >>> torch.equal(run(torch.ones(1, 3)), model(torch.ones(1, 3)))
+        True
+    """
+    make = find_backend(backend)
+    program = ir if isinstance(ir, IR) else _loaded(ir)
+    _require_sizes(program, dynamic)
+    given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)
+    return make(program, given, Options(grad=grad))
+
+
+def _loaded(path: Any) -> IR:
+    if not isinstance(path, str | PathLike):
+        raise ExecutionError(
+            f"what is compiled is an IR or the path of one, got {type(path).__name__}",
+            remedy="Make one with torch_ir.extract_ir(model, example_inputs).",
+        )
+    return load_ir(path)
+
+
+def _require_sizes(ir: IR, dynamic: bool | None) -> None:
+    """Refuse a program whose inputs have sizes of the kind that is not wanted."""
+    if dynamic not in (None, True, False):
+        raise ExecutionError(f"dynamic is None, True or False, got {dynamic!r}")
+    symbolic = [
+        f"{dim} (dimension {axis} of {meta})"
+        for meta in ir.graph_inputs
+        for axis, dim in enumerate(meta.shape)
+        if isinstance(dim, SymExpr)
+    ]
+    if dynamic is True and not symbolic:
+        raise ExecutionError(
+            "dynamic=True, but no input of the program has a symbolic size",
+            remedy="Extract the model with dynamic_shapes.",
+        )
+    if dynamic is False and symbolic:
+        raise ExecutionError(
+            f"dynamic=False, but the program has the symbolic size {symbolic[0]}",
+            remedy="Extract the model without dynamic_shapes.",
+        )

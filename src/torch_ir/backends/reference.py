@@ -1,0 +1,83 @@
+"""The denotation as a backend: what operators mean, on NumPy arrays, slowly."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from torch_ir.backends.registry import Options
+from torch_ir.errors import ExecutionError
+from torch_ir.executor.inputs import flatten_arguments, results_of
+from torch_ir.ir import IR, Constant
+from torch_ir.semantics.denote import Evaluation
+from torch_ir.semantics.dtypes import Array
+from torch_ir.torch_api import constant_tensor
+from torch_ir.weights import check_weights
+
+
+class ReferenceExecutor:
+    """Runs an IR by the meaning of its operators, without torch's kernels.
+
+    Takes and gives torch tensors on the CPU. Buffers that the program writes are kept from call
+    to call, inputs that it writes are written, and random numbers are those of seed 0.
+
+    Args:
+        ir: The program; every operator has a denotation.
+        weights: Tensors by ``state_dict`` key; never changed.
+    """
+
+    def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor]):
+        self.ir = ir
+        self._payload: dict[str, Any] = dict(check_weights(ir, weights, strict=False))
+        self._turn = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run with the model's own arguments; the result has the model's own structure.
+
+        Raises:
+            InputError: The arguments do not fit.
+            ExecutionError: A node cannot be evaluated; the message names it.
+        """
+        inputs, given = flatten_arguments(self.ir, args, kwargs)
+        with self._turn:
+            program = Evaluation(self.ir, self._payload, inputs, symbols=given)
+            for _ in program.run(keep=False):
+                pass
+            outputs = tuple([_tensor(program.tensor(m.name)) for m in self.ir.graph_outputs])
+            self._write(program, inputs)
+        return results_of(self.ir, outputs, program.symbols)
+
+    def _write(self, program: Evaluation, inputs: tuple[torch.Tensor, ...]) -> None:
+        """Keep what the program leaves in buffers and inputs."""
+        external = self.ir.external_values()
+        given = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
+        for mutation in self.ir.mutations:
+            value = _tensor(program.tensor(mutation.value.name))
+            if mutation.target in external:
+                self._payload[external[mutation.target][0]] = value
+            elif mutation.target in given:
+                with torch.no_grad():
+                    given[mutation.target].copy_(value)
+
+
+def compile_reference(
+    ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
+) -> ReferenceExecutor:
+    """The program as its denotation.
+
+    Raises:
+        ExecutionError: Gradients are asked for: the denotation has none.
+        WeightLoadError: The weights are not those that it needs.
+    """
+    if options.grad:
+        raise ExecutionError(
+            "the backend 'reference' has no gradients", remedy="Use the backend 'aten'."
+        )
+    return ReferenceExecutor(ir, weights or {})
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    return constant_tensor(Constant.from_numpy(array))

@@ -1,0 +1,126 @@
+"""Backends by name: our own, those that a program registers, and those of installed packages.
+
+A package offers a backend by an entry point of the group ``torch_ir.backends``, whose name is that
+of the backend and whose value is the function that :func:`register_backend` would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, TypeAlias
+
+import torch
+
+from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.ir import IR
+
+GROUP = "torch_ir.backends"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of a compiled program.
+
+    Attributes:
+        grad: That results can be differentiated by torch's autograd.
+    """
+
+    grad: bool = False
+
+
+Runner: TypeAlias = Callable[..., Any]
+"""Takes the model's own arguments and gives results in its own structure."""
+
+
+class Backend(Protocol):
+    """Makes a program ready to run.
+
+    It raises :class:`~torch_ir.errors.CompileError` for a program that it cannot run, and
+    :class:`~torch_ir.errors.ExecutionError` for an option that it does not have.
+    """
+
+    def __call__(
+        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
+    ) -> Runner:
+        """The program with its weights, by ``state_dict`` key, as a function."""
+        ...
+
+
+_OWN = {
+    "aten": ("torch_ir.backends.aten", "compile_aten"),
+    "reference": ("torch_ir.backends.reference", "compile_reference"),
+}
+_REGISTERED: dict[str, Backend] = {}
+
+
+def register_backend(name: str) -> Callable[[Backend], Backend]:
+    """Decorator: let :func:`torch_ir.compile` find a backend under a name.
+
+    Raises:
+        ExecutionError: There is a backend of that name.
+
+    Example:
+        >>> @register_backend("constant")
+        ... def constant(ir, weights, options):
+        ...     return lambda *args: 42
+        >>> known_backends()
+        ('aten', 'constant', 'reference')
+        >>> unregister_backend("constant")
+    """
+
+    def decorate(backend: Backend) -> Backend:
+        if name in known_backends():
+            raise ExecutionError(
+                f"there is a backend {name!r} already",
+                remedy=f"Remove it with unregister_backend({name!r}) first."
+                if name in _REGISTERED
+                else "Choose another name.",
+            )
+        _REGISTERED[name] = backend
+        return backend
+
+    return decorate
+
+
+def unregister_backend(name: str) -> None:
+    """Remove a backend that was registered; nothing happens if there is none."""
+    _REGISTERED.pop(name, None)
+
+
+def known_backends() -> tuple[str, ...]:
+    """The names of all backends, in order."""
+    return tuple(sorted({*_OWN, *_REGISTERED, *_installed()}))
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of a name.
+
+    Raises:
+        ExecutionError: There is none, or the package that offers it cannot be imported.
+    """
+    if name in _OWN:
+        module, function = _OWN[name]
+        return getattr(import_module(module), function)
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    installed = _installed().get(name)
+    if installed is None:
+        known = known_backends()
+        hint = did_you_mean(str(name), known)
+        raise ExecutionError(
+            f"there is no backend {name!r}",
+            remedy=f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}",
+        )
+    try:
+        return installed.load()
+    except Exception as error:  # a package may raise anything when it is imported
+        raise ExecutionError(
+            f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
+        ) from error
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
