@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import traceback
+import warnings
 
 import pytest
 import torch
@@ -291,6 +292,23 @@ def test_a_chain_holds_two_activations_at_once():
     with Biggest() as biggest:
         graph.eval((x,))
     assert biggest.most == 2
+
+
+def test_a_weight_that_is_not_strided():
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("matrix", torch.eye(3).to_sparse_csr())
+
+        def forward(self, x):
+            return self.matrix @ x + 1
+
+    x = torch.ones(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says once in a process that these are new
+        model = Sparse().eval()
+    graph = compile_graph(torch_ir.extract_ir(model, (x,)), model.state_dict())
+    assert torch.equal(graph.eval((x,))[0], model(x))
 
 
 # -- errors ---------------------------------------------------------------------------------------

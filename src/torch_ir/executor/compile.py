@@ -76,7 +76,7 @@ def compile_graph(
         compiler.raise_findings()
         return plan, compile_source(write_source(plan, run_device), ir.model_name)
 
-    strides = tuple([tensor.stride() for tensor in values.values()])
+    strides = tuple([_strides(tensor) for tensor in values.values()])
     operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
     key = ("compiled", run_device, check_types, grad, strides, operators)
     if compiler.findings:
@@ -91,6 +91,10 @@ def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
     """What may require gradients: the inputs of a call, and weights that do already."""
     weights = [name for name, tensor in payload.items() if tensor.requires_grad]
     return [*(meta.name for meta in ir.graph_inputs), *weights]
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...] | torch.layout:
+    return tensor.stride() if tensor.layout == torch.strided else tensor.layout
 
 
 def _registered(op_type: str) -> object:
@@ -258,7 +262,8 @@ class _Compiler:
                 for meta in ir.graph_inputs:
                     derivation.believe(meta)
                 for name, tensor in payload.items():
-                    derivation.take(name, Type.of(tensor))
+                    if tensor.layout == torch.strided:
+                        derivation.take(name, Type.of(tensor))
             except FaultError as fault:
                 self.found(fault, None, path)
                 return []

@@ -176,7 +176,7 @@ class Derivation:
 
     def _pattern(self, operand: Operand) -> Pattern:
         match operand:
-            case Read(name=name):
+            case Read(name=name) if name in self._types:
                 return self._types[name]
             case Literal(value=value):
                 return _literal(value)
@@ -185,7 +185,7 @@ class Derivation:
                 return Exact(type(number), number)
             case Listed(parts=parts):
                 return tuple([self._pattern(part) for part in parts])
-            case Function() | Named():
+            case Read() | Function() | Named():  # a value that is not strided has no type here
                 raise _UntypedError
 
 
