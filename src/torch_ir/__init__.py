@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch_ir.backends import compile, register_backend
     from torch_ir.debug import (
+        ValidationReport,
         VerificationReport,
         capture,
         profile,
+        validate,
         verify,
         verify_ir,
         verify_ir_with_state_dict,
@@ -126,6 +128,8 @@ __all__ = [
     "verify_ir",
     "verify_ir_with_state_dict",
     "VerificationReport",
+    "validate",
+    "ValidationReport",
     # measure
     "profile",
     "capture",
@@ -203,6 +207,8 @@ _HOME_OF_NAMES = {
         "verify_ir",
         "verify_ir_with_state_dict",
         "VerificationReport",
+        "validate",
+        "ValidationReport",
     ),
 }
 _HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}

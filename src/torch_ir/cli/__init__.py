@@ -1,6 +1,6 @@
 """The command ``torch-ir``: one module per command, loaded when it is called.
 
-Exit status: 0 done, 1 an error (or, for check, diff and verify, a finding), 2 wrong usage. Results
+Exit status: 0 done, 1 an error (or, for check, diff, verify and validate, a finding), 2 wrong usage. Results
 go to stdout, everything else to stderr.
 """
 
@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
     "verify": "Compare an IR with the model that it was extracted from.",
+    "validate": "Compare every node with its meaning and with eager PyTorch.",
     "convert": "Write an IR in another format.",
     "completion": "Print the line that turns on shell completion.",
 }

@@ -5,6 +5,8 @@ from torch_ir.debug.compare import Difference, compare_tensors
 from torch_ir.debug.nodes import NodeDifference, NodeReport
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
+from torch_ir.debug.validate import validate
+from torch_ir.debug.validation import Divergence, NodeError, ValidationReport
 from torch_ir.debug.verify import (
     VerificationReport,
     verify,
@@ -15,15 +17,19 @@ from torch_ir.debug.verify import (
 __all__ = [
     "Captured",
     "Difference",
+    "Divergence",
     "Group",
     "NodeDifference",
+    "NodeError",
     "NodeProfile",
     "NodeReport",
     "Profile",
+    "ValidationReport",
     "VerificationReport",
     "capture",
     "compare_tensors",
     "profile",
+    "validate",
     "verify",
     "verify_ir",
     "verify_ir_with_state_dict",

@@ -1,0 +1,68 @@
+"""``torch-ir validate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torch_ir.cli.call import Call, call_options, weights_wanted
+from torch_ir.cli.files import write_json
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+
+
+@click.command
+@click.argument("file")
+@call_options
+@click.option(
+    "--against",
+    metavar="READERS",
+    default="denotation,eager",
+    show_default=True,
+    help="What to compare every node with, separated by commas.",
+)
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N worst operators.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--repro",
+    metavar="DIR",
+    help="Where to write the inputs of the first node that diverges, and a script that runs it "
+    "alone.",
+)
+def command(
+    file: str, against: str, top: int | None, as_json: bool, repro: str | None, **options: Any
+) -> None:
+    """Compare every node of FILE with its meaning and eager; exit status 1 if they disagree.
+
+    The compiled graph runs, and each node is read again on the inputs that it had: by its
+    denotation in NumPy, within a tolerance for rounding, and by torch's operator, to the bit.
+
+    \b
+    torch-ir validate m.tir --random
+    torch-ir validate m.json --weights m.safetensors --inputs x.npz --repro out
+    torch-ir validate m.json --random-weights --random --against eager
+    """  # noqa: D301  # \b is a character that click reads
+    call = Call(**options)
+    call.check_usage()
+    require_torch()
+    ir = call.read(file)
+    from torch_ir.debug import validate
+
+    inputs = call.tensors(ir)
+    executor = call.executor(ir, file)
+    with weights_wanted(), progress("comparing"):
+        report = validate(
+            ir,
+            None,
+            inputs,
+            against=[name.strip() for name in against.split(",")],
+            graph=executor.graph,
+            repro=repro,
+        )
+    if as_json:
+        write_json(report.to_dict())
+    else:
+        click.echo(f"{report}\n\n{report.table(top)}")
+    if not report.is_valid:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,165 @@
+"""Whether two values of one node agree: within what is allowed, or to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch_ir.debug.compare import compare_tensors
+from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.tolerance import spacing
+
+VALUES_OPEN = frozenset(
+    f"aten.{name}"
+    for name in (
+        "empty.memory_format",
+        "empty_like.default",
+        "empty_permuted.default",
+        "empty_strided.default",
+        "new_empty.default",
+        "new_empty_strided.default",
+        "resize_.default",
+    )
+)
+"""Operators whose values are whatever is in memory; only type and shape are defined."""
+
+TIES_OPEN = frozenset(
+    f"aten.{name}"
+    for name in (
+        "argsort.default",
+        "kthvalue.default",
+        "median.dim",
+        "mode.default",
+        "nanmedian.dim",
+        "sort.default",
+        "topk.default",
+    )
+)
+"""Operators whose last result, indices, may name any of several equal elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """How far a value is from what it is compared with.
+
+    Attributes:
+        ulp: Greatest error, in units in the last place of the expected value; 0 for integers.
+        absolute: Greatest absolute error.
+        relative: Greatest error relative to the expected value, where that is not 0.
+        part: Greatest error as a part of what is allowed: more than 1 where it is too much.
+        reason: Why the two disagree; empty if they do not.
+    """
+
+    ulp: float = 0.0
+    absolute: float = 0.0
+    relative: float = 0.0
+    part: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the two are equal."""
+        return not self.reason and self.absolute == 0 and self.part == 0
+
+
+def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
+    """How far a tensor is from one that it must be equal to; NaN equals NaN.
+
+    Example:
+        >>> same_bits(torch.ones(2), torch.tensor([1.0, 1.5])).reason
+        '1 of 2 values differ by up to 0.5'
+    """
+    difference = compare_tensors(expected, got)
+    if difference.is_close:
+        return Error()
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return Error(part=np.inf, reason=difference.reason)
+    first = as_array(expected.to_dense())
+    error = within(first, as_array(got.to_dense()), np.zeros(first.shape))
+    return Error(error.ulp, error.absolute, error.relative, np.inf, difference.reason)
+
+
+def within(meaning: Array, got: Array, allowed: Array) -> Error:
+    """How far a kernel's result is from the meaning.
+
+    Args:
+        meaning: What the denotation gives.
+        got: What the kernel gave.
+        allowed: How far each element may be off.
+
+    Example:
+        >>> within(np.float32([1, 2]), np.float32([1, 2.5]), np.float64([0.1, 0.1])).reason
+        '1 of 2 values are off by up to 0.5, which is 5 times what is allowed'
+    """
+    if meaning.shape != got.shape or meaning.dtype != got.dtype:
+        told, wanted = (f"{a.dtype} of shape {list(a.shape)}" for a in (got, meaning))
+        return Error(part=np.inf, reason=f"it is {told}, and means {wanted}")
+    if not (is_float(meaning.dtype) or is_complex(meaning.dtype)):
+        return _exactly(meaning, got)
+    wide = np.complex128 if is_complex(meaning.dtype) else np.float64
+    first, second = meaning.astype(wide), got.astype(wide)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    if same.all():
+        return Error()
+    with np.errstate(all="ignore"):
+        off = np.abs(first - second)[~same]
+        off = np.where(np.isnan(off), np.inf, off)
+        size = np.abs(first[~same])
+        parts = np.where(allowed[~same] > 0, off / allowed[~same], np.inf)
+        relative = np.where(size > 0, off / size, np.inf)
+        ulp = off / spacing(meaning)[~same]
+    return Error(
+        float(ulp.max()),
+        float(off.max()),
+        float(np.nan_to_num(relative, nan=np.inf, posinf=0).max()),
+        float(parts.max()),
+        _too_much(parts, off, meaning.size),
+    )
+
+
+def _too_much(parts: Array, off: Array, count: int) -> str:
+    wrong = int((parts > 1).sum())
+    if not wrong:
+        return ""
+    worst, size = float(parts.max()), float(off.max())
+    if not np.isfinite(size):
+        return f"{wrong} of {count} values differ: NaN or infinity is where the other has none"
+    how = f"which is {worst:.3g} times what is allowed" if np.isfinite(worst) else "and must not"
+    return f"{wrong} of {count} values are off by up to {size:.3g}, {how}"
+
+
+def _exactly(meaning: Array, got: Array) -> Error:
+    wrong = meaning != got
+    if not wrong.any():
+        return Error()
+    off = float(np.abs(meaning[wrong].astype(np.float64) - got[wrong].astype(np.float64)).max())
+    text = f"{int(wrong.sum())} of {meaning.size} values differ"
+    return Error(absolute=max(off, 1.0), part=np.inf, reason=text)
+
+
+def ties_resolved(arguments: Mapping[str, Any], mine: Array, theirs: Array) -> Array:
+    """The kernel's indices where they choose an element equal to the one of the meaning's.
+
+    Args:
+        arguments: What the operator took, by name.
+        mine: The indices of the meaning.
+        theirs: The indices of the kernel.
+    """
+    if mine.shape != theirs.shape or not mine.size:
+        return mine
+    values, dim = np.atleast_1d(arguments["self"]), arguments.get("dim", -1)
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        dim = -1
+    first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
+    if first.ndim < values.ndim:
+        first, second = np.expand_dims(first, dim), np.expand_dims(second, dim)
+    size = values.shape[dim]
+    inside = (second >= 0) & (second < size)
+    chosen = [np.take_along_axis(values, np.clip(i, 0, size - 1), dim) for i in (first, second)]
+    same = (chosen[0] == chosen[1]) | ((chosen[0] != chosen[0]) & (chosen[1] != chosen[1]))
+    return np.where((same & inside).reshape(mine.shape), theirs, mine)

@@ -1,0 +1,82 @@
+"""One node as a Python file that runs it alone and compares it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch_ir.debug.meanings import alone
+from torch_ir.debug.validation import Divergence
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.expressions import Number
+
+_TEXT = '''\
+"""{title}
+
+{reason}
+"""
+
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+from torch_ir import parse, validate
+
+ir = parse({text})
+values = load_file(Path(__file__).with_name("inputs.safetensors"))
+report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs])
+print(report)
+print(report.table())
+raise SystemExit(not report.is_valid)
+'''
+
+
+def repro_text(ir: IR, node: OpNode, symbols: Mapping[str, Number], divergence: Divergence) -> str:
+    """A script that reads the node's inputs from ``inputs.safetensors`` beside it.
+
+    Args:
+        ir: The program.
+        node: The node.
+        symbols: The value of each symbol in it.
+        divergence: What is to be seen.
+    """
+    text = str(_without_symbols(alone(ir, node), symbols))
+    title = f"{node.op_type} as node {node.name!r} of {ir.model_name or 'a program'}."
+    quoted = f'r"""\n{text}\n"""' if '"""' not in text and "\\" not in text else repr(text)
+    return _TEXT.format(title=_plain(title), reason=_plain(divergence.reason), text=quoted)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\", "/").replace('"""', "'''")
+
+
+def _without_symbols(ir: IR, symbols: Mapping[str, Number]) -> IR:
+    """The program of one node with the sizes that it has in one run."""
+
+    def sized(meta: TensorMeta) -> TensorMeta:
+        shape = [
+            dim.evaluate(symbols)
+            if isinstance(dim, SymExpr) and set(dim.symbols) <= set(symbols)
+            else dim
+            for dim in meta.shape
+        ]
+        return meta.replace(shape=tuple(shape))
+
+    def valued(value: object) -> object:
+        if isinstance(value, SymExpr):
+            return value.evaluate(symbols)
+        return tuple([valued(item) for item in value]) if isinstance(value, tuple) else value
+
+    nodes = [
+        node.replace(
+            inputs=[sized(meta) for meta in node.inputs],
+            outputs=[sized(meta) for meta in node.outputs],
+            attrs={name: valued(value) for name, value in node.attrs.items()},
+        )
+        for node in ir.nodes
+    ]
+    return ir.replace(
+        nodes=nodes,
+        graph_inputs=[sized(meta) for meta in ir.graph_inputs],
+        graph_outputs=[sized(meta) for meta in ir.graph_outputs],
+        symbols={n: r for n, r in ir.symbols.items() if n not in symbols or ir.functions},
+    )

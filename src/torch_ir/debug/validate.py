@@ -1,0 +1,329 @@
+"""Three readers of one IR, compared on every node: the compiled graph, denotation and eager.
+
+The compiled graph runs as it does in earnest, in-place reuse included. Each node is then read
+again on copies of the inputs that it had, so that errors do not add up: by its denotation, which
+has no part of torch, and by torch's plain operator. That no value changes between the node that
+makes it and those that read it is checked too, by its hash: nothing else shows a result that took
+the place of a value which is still needed. Only hashes and one node's inputs are held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from torch_ir.debug.agreement import VALUES_OPEN, Error, same_bits
+from torch_ir.debug.capture import Captured
+from torch_ir.debug.copies import copied
+from torch_ir.debug.eager import fresh, same_random_numbers
+from torch_ir.debug.meanings import Meaning, Meanings, errors_of, written_inputs
+from torch_ir.debug.memory import Memory
+from torch_ir.debug.operators import Symbols, bind, call_plainly
+from torch_ir.debug.repro import repro_text
+from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
+from torch_ir.errors import InvalidIRError, TorchIRError, did_you_mean
+from torch_ir.executor import ExecGraph, IRExecutor
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.registry import registered_kernel
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.expressions import Number
+from torch_ir.serde import write_atomically
+from torch_ir.torch_api import overload
+
+READERS: tuple[Reader, ...] = ("denotation", "eager")
+
+
+def validate(
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None,
+    inputs: Sequence[torch.Tensor],
+    *,
+    against: Sequence[str] = READERS,
+    constants: Mapping[str, torch.Tensor] | None = None,
+    symbols: Mapping[str, Number] | None = None,
+    graph: ExecGraph | None = None,
+    save_inputs: str | PathLike[str] | None = None,
+    repro: str | PathLike[str] | None = None,
+) -> ValidationReport:
+    """Run a program and compare every node with what it means and with eager torch.
+
+    The denotation must be within what ``torch_ir.semantics.tolerance`` allows for the operator,
+    the element type and the length of its sums; eager must be equal to the bit. Nodes without a
+    denotation are denoted by what they are made of; those of which that is not possible are
+    listed. Of random nodes the denotation has shapes and types only.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key; never changed.
+        inputs: One tensor for each of ``ir.graph_inputs``; never changed.
+        against: ``"denotation"``, ``"eager"`` or both.
+        constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
+        symbols: The value of each symbol that is a number among the program's arguments.
+        graph: The compiled graph of the program, if there is one; else it is compiled.
+        save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
+        repro: A folder for the same, ``inputs.safetensors``, and ``repro.py``, which runs that
+            node alone and compares it again.
+
+    Returns:
+        What differs, and the first divergence; memory stays that of the run.
+
+    Raises:
+        InvalidIRError: There is no such reader.
+        ExecutionError: The program cannot be run.
+        SerializationError: The inputs cannot be written.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir "Exp" {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.exp.default(%x)
+        ...   return %y
+        ... }''')
+        >>> print(validate(ir, {}, (torch.tensor([0.0, 1.0]),)))
+        all readers agree on Exp: 1 node
+          denotation: 1 compared
+          eager: 1 compared
+    """
+    for name in against:
+        if name not in READERS:
+            remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
+            raise InvalidIRError(f"nothing reads an IR that is called {name!r:.60}", remedy=remedy)
+    runs = graph or IRExecutor(ir, weights, constants).graph
+    given = cast(tuple[torch.Tensor, ...], fresh(tuple(inputs)))
+    known = check_inputs(runs.ir, given, runs.device, dict(symbols or {}))
+    watch = _Watch(runs, given, cast(tuple[Reader, ...], tuple(against)), known)
+    with same_random_numbers():
+        outputs = runs.run(given, dict(symbols or {}), watch)[0]
+    watch.finish(outputs)
+    if watch.first_inputs is not None and (save_inputs or repro):
+        _save(runs.ir, watch, save_inputs, repro)
+    return watch.report()
+
+
+def _save(
+    ir: IR,
+    watch: _Watch,
+    save_inputs: str | PathLike[str] | None,
+    repro: str | PathLike[str] | None,
+) -> None:
+    first = watch.divergences[0]
+    captured = Captured(ir.model_name, (), watch.first_inputs or {}, {})
+    if save_inputs is not None:
+        captured.save(save_inputs)
+    if repro is not None:
+        folder = Path(repro)
+        folder.mkdir(parents=True, exist_ok=True)
+        captured.save(folder / "inputs.safetensors")
+        text = repro_text(ir, ir.node(first.node), watch.first_symbols, first)
+        write_atomically(folder / "repro.py", text.encode())
+
+
+class _Watch:
+    """Listener that reads every node again."""
+
+    def __init__(
+        self,
+        graph: ExecGraph,
+        inputs: Sequence[torch.Tensor],
+        against: tuple[Reader, ...],
+        symbols: Symbols,
+    ):
+        self.ir = graph.ir
+        self.device = graph.device
+        self.against = against
+        self.symbols = dict(symbols)
+        self.errors: list[NodeError] = []
+        self.divergences: list[Divergence] = []
+        self.first_inputs: dict[str, torch.Tensor] | None = None
+        self.first_symbols: Symbols = {}
+        self.compared: Counter[str] = Counter()
+        self.undenoted: dict[str, str] = {}
+        self.random: list[str] = []
+        self.decomposed = 0
+        self._meanings = Meanings(graph.ir) if "denotation" in against else None
+        self._before: list[torch.Tensor] = []
+        self._state: torch.Tensor | None = None
+        self._inputs: list[torch.Tensor] = []
+        named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
+        self._memory = Memory(graph.ir, {**graph.payload, **named})
+
+    # -- the listener -----------------------------------------------------------------------------
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        """Copy the inputs, and see that they are what was made."""
+        for meta, tensor in zip(node.inputs, inputs, strict=True):
+            self._remember(node, meta, tensor)
+        self._inputs = list(inputs)
+        self._before = copied(inputs)
+        self._state = torch.get_rng_state() if _may_draw(node) else None
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Read the node again on the copies."""
+        inputs, self._inputs = self._inputs, []
+        before, self._before = self._before, []
+        written = {meta.name for meta in written_inputs(self.ir, node)}
+        after = {
+            meta.name: tensor
+            for meta, tensor in zip(node.inputs, inputs, strict=True)
+            if meta.name in written
+        }
+        if self._meanings is not None:
+            self._denote(self._meanings.of(node), node, before, outputs, after)
+        if "eager" in self.against or node.binds:
+            self._call(node, before, outputs, after)
+        else:
+            bind(node, _placed(node, outputs), self.symbols)
+        self._memory.made(node, inputs, outputs, after)
+
+    def finish(self, outputs: Sequence[torch.Tensor]) -> None:
+        """See that what is returned and left is what was made."""
+        for meta, tensor in zip(self.ir.graph_outputs, outputs, strict=True):
+            node = self.ir.producers.get(meta.name)
+            if node is not None:
+                self._remember(node, meta, tensor, "when the program returns it")
+        for name, tensor in self._memory.constant():
+            node = self._memory.last_reader.get(name)
+            if node is not None:
+                meta = TensorMeta(name, tuple(tensor.shape), str(tensor.dtype)[6:])
+                self._remember(node, meta, tensor, "when the program ends")
+
+    def report(self) -> ValidationReport:
+        """What was found."""
+        return ValidationReport(
+            self.ir.model_name,
+            self.against,
+            len(self.ir.nodes),
+            dict(self.compared),
+            self.decomposed,
+            tuple(self.random),
+            dict(self.undenoted),
+            tuple(self.errors),
+            tuple(self.divergences),
+        )
+
+    # -- readers ----------------------------------------------------------------------------------
+
+    def _remember(
+        self, node: OpNode, meta: TensorMeta, tensor: torch.Tensor, when: str = ""
+    ) -> None:
+        changed = self._memory.changed(meta.name, tensor)
+        if changed:
+            when = when or f"when {node.name!r} reads it"
+            error = Error(part=float("inf"), reason=f"it has changed {when}: {changed}")
+            self._note(self._memory.culprit(tensor) or node, meta.name, "memory", error, [])
+
+    def _denote(
+        self,
+        meaning: Meaning | str,
+        node: OpNode,
+        before: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        after: Mapping[str, torch.Tensor],
+    ) -> None:
+        if isinstance(meaning, str):
+            self.undenoted[node.name] = meaning
+            return
+        if node.op_type == "aten.as_strided.default" and not _is_whole(before[0]):
+            self.undenoted[node.name] = "aten.as_strided.default reads memory, not a value"
+            return
+        if meaning.draws:
+            self.random.append(node.name)
+        self.compared["denotation"] += 1
+        self.decomposed += meaning.is_decomposed
+        try:
+            for name, error in errors_of(meaning, node, before, self.symbols, outputs, after):
+                self._note(node, name, "denotation", error, before)
+        except TorchIRError as error:
+            if self._state is not None:  # such as attention with dropout
+                self.random.append(node.name)
+                return
+            message = error.message.removeprefix("node 'node': ")
+            reason = f"the denotation refuses it: {message}"
+            wrong = Error(part=float("inf"), reason=reason)
+            self._note(node, node.name, "denotation", wrong, before)
+
+    def _call(
+        self,
+        node: OpNode,
+        before: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        after: Mapping[str, torch.Tensor],
+    ) -> None:
+        if _is_foreign(node):
+            bind(node, _placed(node, outputs), self.symbols)
+            return
+        drawn = None if self._state is None else torch.get_rng_state()
+        if self._state is not None:
+            torch.set_rng_state(self._state)
+        given = copied(before)
+        made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
+        if drawn is not None:
+            torch.set_rng_state(drawn)
+        bind(node, made, self.symbols)
+        if "eager" not in self.against:
+            return
+        self.compared["eager"] += 1
+        if node.op_type in VALUES_OPEN:
+            return
+        pairs = [
+            (meta.name, made[meta.producer_output_idx], tensor)
+            for meta, tensor in zip(node.outputs, outputs, strict=True)
+        ]
+        left = dict(zip([meta.name for meta in node.inputs], given, strict=True))
+        pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
+        for name, expected, got in pairs:
+            self._note(node, name, "eager", same_bits(expected, got), before)
+
+    def _note(
+        self,
+        node: OpNode,
+        value: str,
+        reader: Reader,
+        error: Error,
+        before: Sequence[torch.Tensor],
+    ) -> None:
+        if error.is_none:
+            return
+        numbers = (error.ulp, error.absolute, error.relative, error.part)
+        self.errors.append(NodeError(node.name, node.op_type, value, reader, *numbers))
+        if not error.reason:
+            return
+        if not self.divergences:
+            names = [meta.name for meta in node.inputs]
+            self.first_inputs = dict(zip(names, copied(before), strict=False))
+            self.first_symbols = dict(self.symbols)
+        place = str(node.location or "")
+        self.divergences.append(
+            Divergence(node.name, str(node), place, value, reader, error.reason)
+        )
+
+
+def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """The outputs by their position among the operator's results."""
+    positions = [meta.producer_output_idx for meta in node.outputs]
+    return dict(zip(positions, outputs, strict=True))
+
+
+def _is_foreign(node: OpNode) -> bool:
+    """Whether torch has no operator of that name, but a kernel that a user registered."""
+    namespace, *rest = node.op_type.split(".")
+    if registered_kernel(node.op_type) is None or namespace == "higher_order":
+        return False
+    return len(rest) != 2 or overload(namespace, *rest) is None
+
+
+def _may_draw(node: OpNode) -> bool:
+    """Whether random numbers may be drawn."""
+    namespace, *rest = node.op_type.split(".")
+    found = overload(namespace, *rest) if len(rest) == 2 else None
+    return found is None or torch.Tag.nondeterministic_seeded in found.tags
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether its elements are all of its storage, in order."""
+    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()

@@ -1,0 +1,167 @@
+"""What came out when every node of a run was compared with what it means and with eager."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, Literal
+
+from torch_ir.errors import counted
+
+Reader = Literal["memory", "denotation", "eager"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeError:
+    """A value of a node that is not exactly what another reader of the IR gives.
+
+    Attributes:
+        node: Name of the node.
+        operator: Its operator.
+        value: Name of the value; ``written x`` for what the node left in its input ``x``.
+        reader: What it was compared with: ``"denotation"``, ``"eager"``, or ``"memory"`` (itself,
+            as it was when it was made).
+        ulp: Greatest error, in units in the last place of the expected value; 0 for integers.
+        absolute: Greatest absolute error.
+        relative: Greatest error relative to the expected value, where that is not 0.
+        part: Greatest error as a part of what is allowed.
+    """
+
+    node: str
+    operator: str
+    value: str
+    reader: Reader
+    ulp: float
+    absolute: float
+    relative: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A node on which two readers of the IR disagree.
+
+    Attributes:
+        node: Name of the node.
+        text: Its IR text.
+        location: The user's source line and module; empty if unknown.
+        value: Name of the value that differs.
+        reader: What disagrees with the compiled graph.
+        reason: How.
+    """
+
+    node: str
+    text: str
+    location: str
+    value: str
+    reader: Reader
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"\n    at {self.location}" if self.location else ""
+        readers = {"memory": "a later read", "denotation": "the denotation", "eager": "eager"}
+        return (
+            f"node {self.node!r}: %{self.value} and {readers[self.reader]} disagree: "
+            f"{self.reason}\n    {self.text}{place}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Every node of a run, compared.
+
+    Attributes:
+        model_name: Name of the program.
+        against: What the nodes were compared with.
+        nodes: How many there are.
+        compared: How many were compared with each reader.
+        decomposed: How many were denoted by what they are made of.
+        random: Names of those of which only shapes and types could be compared, as they draw
+            random numbers.
+        undenoted: Why nodes could not be denoted, by name.
+        errors: Every value that is not exactly what a reader gives, in program order.
+        divergences: Those that differ by more than is allowed, in program order.
+    """
+
+    model_name: str
+    against: tuple[Reader, ...]
+    nodes: int
+    compared: Mapping[str, int]
+    decomposed: int
+    random: tuple[str, ...]
+    undenoted: Mapping[str, str]
+    errors: tuple[NodeError, ...]
+    divergences: tuple[Divergence, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no two readers disagree."""
+        return not self.divergences
+
+    @property
+    def first(self) -> Divergence | None:
+        """The first divergence, or None."""
+        return self.divergences[0] if self.divergences else None
+
+    def worst(self, reader: Reader = "denotation") -> dict[str, NodeError]:
+        """For each operator the value that uses up most of what is allowed; the worst first."""
+        found: dict[str, NodeError] = {}
+        for error in self.errors:
+            known = found.get(error.operator)
+            if error.reader == reader and (known is None or error.part > known.part):
+                found[error.operator] = error
+        return dict(sorted(found.items(), key=lambda item: -item[1].part))
+
+    def table(self, top: int | None = None) -> str:
+        """The worst value of each operator against its denotation, as a table."""
+        rows: list[tuple[str, ...]] = [
+            ("operator", "value", "ulp", "absolute", "relative", "of allowed")
+        ]
+        for operator, error in list(self.worst().items())[:top]:
+            numbers = (error.ulp, error.absolute, error.relative, error.part)
+            rows.append((operator, f"%{error.value}", *[f"{number:.3g}" for number in numbers]))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join(lines) if len(rows) > 1 else "all values are exactly what they mean"
+
+    def __str__(self) -> str:
+        verdict = "all readers agree" if self.is_valid else "readers DISAGREE"
+        lines = [f"{verdict} on {self.model_name or 'the program'}: {counted(self.nodes, 'node')}"]
+        for reader in self.against:
+            extra = f", {self.decomposed} by decomposition" if reader == "denotation" else ""
+            lines.append(f"  {reader}: {self.compared[reader]} compared{extra}")
+        if self.random:
+            lines.append(f"  random, shapes and types only: {', '.join(self.random)}")
+        if self.undenoted:
+            lines.append(f"  without denotation: {self._undenoted()}")
+        if self.divergences:
+            count = len({divergence.node for divergence in self.divergences})
+            lines.append(f"  {counted(count, 'node')} diverge{'s' if count == 1 else ''}; first:")
+            lines.append(f"  {self.divergences[0]}")
+        return "\n".join(lines)
+
+    def _undenoted(self) -> str:
+        reasons = Counter(self.undenoted.values())
+        return "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; what is not finite as text."""
+        return {**_plain(asdict(self)), "is_valid": self.is_valid}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value
