@@ -87,6 +87,11 @@ def compile_graph(
     return ExecGraph(plan, module, values, run_device, grad=grad)
 
 
+def _key(finding: Finding) -> tuple[str, str]:
+    """What two findings about one thing have in common."""
+    return finding.code, finding.node or finding.message
+
+
 def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
     """What may require gradients: the inputs of a call, and weights that do already."""
     weights = [name for name, tensor in payload.items() if tensor.requires_grad]
@@ -129,7 +134,7 @@ def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
 
 def _device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
     """The device of the weights; the first that is not the CPU where they differ."""
-    devices = {tensor.device: None for tensor in tensors}
+    devices = {t.device: None for t in tensors if isinstance(t, torch.Tensor)}  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
     others = [device for device in devices if device.type not in ("cpu", "meta")]
     return next(iter(others or devices), torch.device("cpu"))
 
@@ -153,12 +158,12 @@ class _Compiler:
             CompileError: Only the first was asked for.
         """
         finding = fault.at(node, path)
-        if (finding.code, finding.node) in self._known:
+        if _key(finding) in self._known:
             return
         self._record(finding, node)
 
     def _record(self, finding: Finding, node: OpNode | None) -> None:
-        self._known.add((finding.code, finding.node))
+        self._known.add(_key(finding))
         self.findings.append(finding)
         self.first = self.first or node
         if not self.collect:
