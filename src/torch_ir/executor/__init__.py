@@ -2,6 +2,7 @@
 
 from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.compile import compile_graph
+from torch_ir.executor.gradients import Gradients, Pullback
 from torch_ir.executor.graph import ExecGraph, RunStats
 from torch_ir.executor.listeners import Listener
 from torch_ir.executor.registry import TensorRegistry, register_executor, unregister_executor
@@ -13,11 +14,13 @@ __all__ = [
     "CompileError",
     "ExecGraph",
     "ExecutionError",
+    "Gradients",
     "IRExecutor",
     "Idx",
     "InputError",
     "Listener",
     "MissingWeightsError",
+    "Pullback",
     "RunStats",
     "TensorRegistry",
     "check_types",
