@@ -45,11 +45,26 @@ def test_state_goes_on_from_call_to_call():
         assert same(run(x * scale), model(x * scale))
 
 
-@pytest.mark.parametrize("name", ["linear", "passing"])
-def test_the_denotation_takes_and_gives_tensors_too(name):
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("name", ["linear", "conv", "nested", "passing", "counting", "in place"])
+def test_the_denotation_takes_and_gives_what_the_model_does(name):
     model, args, kwargs, ir = extracted(name)
-    run = torch_ir.compile(ir, model.state_dict(), backend="reference")
-    torch.testing.assert_close(run(*args, **kwargs), model(*args, **kwargs))
+    run = torch_ir.compile(ir, CASES[name].model().state_dict(), backend="reference")
+    mine = torch.utils._pytree.tree_map(_copied, (args, kwargs))
+    for _ in range(2):  # state goes on, and inputs are written
+        result, expected = run(*mine[0], **mine[1]), model(*args, **kwargs)
+        assert _spec(result) == _spec(expected)
+        torch.testing.assert_close(_tensors(result), _tensors(expected))
+        torch.testing.assert_close(_tensors(mine), _tensors((args, kwargs)))
+
+
+def _spec(tree):
+    return torch.utils._pytree.tree_structure(tree)
+
+
+def _tensors(tree):
+    leaves = torch.utils._pytree.tree_leaves(tree)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 DELAY = """

@@ -12,7 +12,9 @@ from torch_ir.backends.registry import Options
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.inputs import flatten_arguments, results_of
 from torch_ir.ir import IR, Constant
-from torch_ir.semantics.denote import Evaluation
+from torch_ir.passes.decomposition import decompose
+from torch_ir.semantics import has_denotation
+from torch_ir.semantics.denote import Evaluation, require_denotations
 from torch_ir.semantics.dtypes import Array
 from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights
@@ -21,17 +23,27 @@ from torch_ir.weights import check_weights
 class ReferenceExecutor:
     """Runs an IR by the meaning of its operators, without torch's kernels.
 
-    Takes and gives torch tensors on the CPU. Buffers that the program writes are kept from call
+    An operator outside core ATen means what it decomposes to. Takes and gives torch tensors on the
+    CPU. Buffers that the program writes are kept from call
     to call, inputs that it writes are written, and random numbers are those of seed 0.
 
     Args:
-        ir: The program; every operator has a denotation.
+        ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
+
+    Raises:
+        ExecutionError: An operator has no denotation, and is not made of others.
+        PassError: The program writes in a way that cannot be followed.
+        WeightLoadError: The weights are not those that it needs.
+
+    Attributes:
+        ir: The program that is evaluated.
     """
 
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor]):
-        self.ir = ir
         self._payload: dict[str, Any] = dict(check_weights(ir, weights, strict=False))
+        self.ir = ir if all(has_denotation(node.op_type) for node in ir.nodes) else decompose(ir)
+        require_denotations(self.ir)
         self._turn = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,8 +81,8 @@ def compile_reference(
     """The program as its denotation.
 
     Raises:
-        ExecutionError: Gradients are asked for: the denotation has none.
-        WeightLoadError: The weights are not those that it needs.
+        ExecutionError: Gradients are asked for, which the denotation has none of, or as
+            :class:`ReferenceExecutor`.
     """
     if options.grad:
         raise ExecutionError(
