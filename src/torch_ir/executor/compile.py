@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -35,7 +35,7 @@ def compile_graph(
     device: torch.device | str | None = None,
     collect: bool = False,
     check_types: bool = True,
-    grad: bool = False,
+    grad: bool | Collection[str] = False,
 ) -> ExecGraph:
     """Compile a graph with its weights into straight-line Python.
 
@@ -54,6 +54,7 @@ def compile_graph(
         check_types: Derive types. Without it the graph is believed, calls cost more, and results
             never take the place of values that are dead.
         grad: Record gradients through the run, where an input requires them or a weight does.
+            Names of inputs say that these alone will require them; the program may write others.
 
     Raises:
         CompileError: A node is malformed, lies about its types or is unsupported, or the payload
@@ -67,7 +68,8 @@ def compile_graph(
     """
     tensors = dict(payload or {})
     run_device = torch.device(device) if device is not None else _device_of(tensors.values())
-    compiler = _Compiler(run_device, collect, check_types, grad)
+    recorded = grad is not False
+    compiler = _Compiler(run_device, collect, check_types, recorded)
     values = compiler.payload(ir, tensors)
 
     def compiled() -> tuple[Plan, Module]:
@@ -78,13 +80,14 @@ def compile_graph(
 
     strides = tuple([_strides(tensor) for tensor in values.values()])
     operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
-    key = ("compiled", run_device, check_types, grad, strides, operators)
+    key = ("compiled", run_device, check_types, recorded, strides, operators)
     if compiler.findings:
         compiled()
     plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
-    if grad:
-        require_gradients(plan, values, _leaves(ir, values), collect=collect)
-    return ExecGraph(plan, module, values, run_device, grad=grad)
+    if grad is not False:
+        inputs = [meta.name for meta in ir.graph_inputs] if grad is True else grad
+        require_gradients(plan, values, _leaves(inputs, values), collect=collect)
+    return ExecGraph(plan, module, values, run_device, grad=recorded)
 
 
 def _key(finding: Finding) -> tuple[str, str]:
@@ -92,10 +95,9 @@ def _key(finding: Finding) -> tuple[str, str]:
     return finding.code, finding.node or finding.message
 
 
-def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
-    """What may require gradients: the inputs of a call, and weights that do already."""
-    weights = [name for name, tensor in payload.items() if tensor.requires_grad]
-    return [*(meta.name for meta in ir.graph_inputs), *weights]
+def _leaves(inputs: Iterable[str], payload: Mapping[str, torch.Tensor]) -> list[str]:
+    """What may require gradients: inputs of a call, and weights that do already."""
+    return [*inputs, *(name for name, tensor in payload.items() if tensor.requires_grad)]
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...] | torch.layout:

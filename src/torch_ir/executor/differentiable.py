@@ -43,8 +43,9 @@ def require_gradients(
             writes to an input.
     """
     search = _Search(payload, forward, collect)
-    search.refuse_written_inputs(plan.ir)
-    search.walk(plan, frozenset(wanted))
+    names = frozenset(wanted)
+    search.refuse_written_inputs(plan.ir, names)
+    search.walk(plan, names)
     search.raise_findings()
 
 
@@ -89,8 +90,8 @@ class _Search:
         if self.findings:
             raise compile_error(self.findings, self.first)
 
-    def refuse_written_inputs(self, ir: IR) -> None:
-        inputs = {meta.name for meta in ir.graph_inputs}
+    def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
+        inputs = wanted & {meta.name for meta in ir.graph_inputs}
         for mutation in ir.mutations:
             if mutation.target in inputs:
                 self.found(

@@ -389,6 +389,8 @@ class FunctionWriter:
                 return [f"{values[0]} = {made}"]
             if positions == list(range(len(returns))):
                 return [f"{', '.join(values)} = {made}"]
+        if values and returns == ["Tensor[]"] and positions == list(range(step.count or 0)):
+            return [f"{', '.join(values)}{',' if len(values) == 1 else ''} = {made}"]
         if any(binding.axis is None for binding in step.symbols):
             result = self.module.names.of(f"result in {self.path}", f"{node.name}_result")
             return [f"{result} = {made}", *self._picked(result, values, positions)]

@@ -34,6 +34,7 @@ class Step:
             it must not.
         scalar: The element type of the tensor that stands for the second argument, a number; None
             gives the number.
+        count: How many results the operator gives, flattened; None if only the run can tell.
         dead: Names of the values that nothing reads any more after it.
         symbols: The symbols that take their value from its results.
     """
@@ -42,6 +43,7 @@ class Step:
     binding: PythonBinding | None
     in_place: PythonBinding | None
     scalar: torch.dtype | None
+    count: int | None
     dead: tuple[str, ...]
     symbols: tuple[Binding, ...]
 
@@ -125,7 +127,8 @@ def make_plan(
         if reuse and proof is not None and _may_reuse(call, proof, position, roots, groups, given):
             in_place = proof.in_place
         scalar = _scalar(proof) if reuse else None
-        steps.append(Step(call, binding, in_place, scalar, tuple(dead[position]), bound))
+        count = None if proof is None or proof.results is None else len(proof.results)
+        steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
     writes = tuple(_writes(ir, roots))
     written = [_written(ir, call, roots) for call in calls]
     state = [i for i, names in enumerate(written) if names & external.keys()]
