@@ -32,7 +32,7 @@ from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import HigherOrderOperator, OpOverload
 
 NODES_PER_FUNCTION = 5_000
-"""From 100 to 100,000 lines Python takes equally long for each; parts bound the size of a frame."""
+"""Python takes equally long for each of 100 to 100,000 lines; parts bound the size of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
