@@ -54,10 +54,10 @@ def command(
     with weights_wanted(), progress("comparing"):
         report = validate(
             ir,
-            None,
+            executor.weights,
             inputs,
             against=[name.strip() for name in against.split(",")],
-            graph=executor.graph,
+            constants=executor.constants,
             repro=repro,
         )
     if as_json:

@@ -29,6 +29,10 @@ class Memory:
     def _note(self, name: str, tensor: torch.Tensor) -> None:
         self._known[name] = digest(tensor), self._versions[_place(tensor)]
 
+    def is_same(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether a value is that of a tensor."""
+        return name not in self._known or self._known[name][0] == digest(tensor)
+
     def changed(self, name: str, tensor: torch.Tensor) -> str:
         """How a value is not what was made, though no node may have written to it; else empty."""
         place = _place(tensor)

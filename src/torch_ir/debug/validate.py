@@ -30,10 +30,11 @@ from torch_ir.errors import InvalidIRError, TorchIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.registry import registered_kernel
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
+from torch_ir.passes.inline import inline_scopes
 from torch_ir.serde import write_atomically
-from torch_ir.torch_api import overload
+from torch_ir.torch_api import constant_tensor, overload
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")
 
@@ -55,7 +56,9 @@ def validate(
     The denotation must be within what ``torch_ir.semantics.tolerance`` allows for the operator,
     the element type and the length of its sums; eager must be equal to the bit. Nodes without a
     denotation are denoted by what they are made of; those of which that is not possible are
-    listed. Of random nodes the denotation has shapes and types only.
+    listed. Of random nodes the denotation has shapes and types only. Scopes that switch the
+    recording of gradients are written out first, so that the nodes in them are compared too;
+    control flow is compared as a whole.
 
     Args:
         ir: The program.
@@ -64,7 +67,8 @@ def validate(
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
         symbols: The value of each symbol that is a number among the program's arguments.
-        graph: The compiled graph of the program, if there is one; else it is compiled.
+        graph: A compiled graph to compare, as it is; else the program is compiled. If it holds
+            state, that is afterwards what this run has made of it.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
         repro: A folder for the same, ``inputs.safetensors``, and ``repro.py``, which runs that
             node alone and compares it again.
@@ -93,10 +97,11 @@ def validate(
         if name not in READERS:
             remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
             raise InvalidIRError(f"nothing reads an IR that is called {name!r:.60}", remedy=remedy)
-    runs = graph or IRExecutor(ir, weights, constants).graph
+    runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
     given = cast(tuple[torch.Tensor, ...], fresh(tuple(inputs)))
     known = check_inputs(runs.ir, given, runs.device, dict(symbols or {}))
     watch = _Watch(runs, given, cast(tuple[Reader, ...], tuple(against)), known)
+    watch.see_payload({**(weights or {}), **(constants or {})})
     with same_random_numbers():
         outputs = runs.run(given, dict(symbols or {}), watch)[0]
     watch.finish(outputs)
@@ -151,6 +156,25 @@ class _Watch:
         self._inputs: list[torch.Tensor] = []
         named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
         self._memory = Memory(graph.ir, {**graph.payload, **named})
+
+    def see_payload(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """See that the graph runs with the weights and constants of the program.
+
+        Args:
+            tensors: Weights and constants by key, as far as they are given.
+        """
+        written = {mutation.target for mutation in self.ir.mutations}
+        for name, (key, declared) in self.ir.external_values().items():
+            node = self._memory.last_reader.get(name)
+            if node is None or name in written:
+                continue
+            wanted = tensors.get(key)
+            if wanted is None and isinstance(declared, Constant):
+                wanted = constant_tensor(declared)
+            if wanted is not None and not self._memory.is_same(name, wanted):
+                reason = "the graph was compiled with another value"
+                error = Error(part=float("inf"), reason=reason)
+                self._note(node, name, "memory", error, [])
 
     # -- the listener -----------------------------------------------------------------------------
 
