@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator
+import logging
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._device import DeviceContext
 
 from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
@@ -38,13 +40,18 @@ __all__ = [
     "OpOverload",
     "ShapeEnv",
     "constant_tensor",
+    "dispatch_keys",
     "enable_python_dispatcher",
+    "fake_tensor_log",
     "guards_of",
+    "has_modes",
     "higher_order_operator",
+    "is_transforming",
     "operator_schema",
     "overload",
     "parameters_of",
     "pytree",
+    "tensor_guard",
     "without_mkldnn",
 ]
 
@@ -55,6 +62,9 @@ NO_FAKE_RESULT = (
     NotImplementedError,
 )
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
+
+fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
+"""Where torch writes what a fake tensor refuses, besides raising it."""
 
 BelowAutograd = torch._C._AutoDispatchBelowAutograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """A context in which calls go past autograd: no graph is recorded, results are plain tensors."""
@@ -148,3 +158,53 @@ def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...
 
 # What operators take that are declared as taking anything.
 _VARIADIC = {"map_impl": ("f", "xs", "pos_args")}
+
+
+def dispatch_keys(tensor: torch.Tensor) -> int:
+    """The dispatch keys of a tensor: backend, layout, conjugate and negative views, and so on."""
+    return torch._C._dispatch_keys(tensor).raw_repr()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def is_transforming() -> bool:
+    """Whether a transform of ``torch.func`` is under way in this thread."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def has_modes() -> bool:
+    """Whether modes watch the operators or functions that are called in this thread.
+
+    One that only says on which device new tensors lie does not count.
+    """
+    if torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        return True
+    count: int = torch._C._len_torch_function_stack()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+    return any(
+        not isinstance(torch._C._get_function_stack_at(i), DeviceContext)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+        for i in range(count)
+    )
+
+
+def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
+    """A function that says whether distinct tensors still have their classes, types and layouts.
+
+    Example:
+        >>> tensor = torch.ones(2)
+        >>> unchanged = tensor_guard([tensor])
+        >>> unchanged(), tensor.requires_grad_() is tensor, unchanged()
+        (True, True, False)
+    """
+    dense = [t for t in tensors if t.layout is torch.strided]
+    others = [(t, (t.layout, t.shape)) for t in tensors if t.layout is not torch.strided]
+    sizes = [list(tensor.shape) for tensor in dense]
+    strides = [list(tensor.stride()) for tensor in dense]
+    guards = torch._C._dynamo.guards.TensorGuards(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        *dense, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
+    )
+    check = guards.check
+
+    def unchanged() -> bool:
+        return bool(check(*dense)) and all(
+            (tensor.layout, tensor.shape) == known for tensor, known in others
+        )
+
+    return unchanged if tensors else lambda: True

@@ -8,7 +8,8 @@ of the operator object. Both are remembered for calls of equal types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
@@ -22,6 +23,7 @@ from torch_ir.torch_api import (
     FakeTensorMode,
     OpOverload,
     enable_python_dispatcher,
+    fake_tensor_log,
     pytree,
 )
 
@@ -158,7 +160,7 @@ def prove(signature: Signature) -> Proof:
 def prove_fake(signature: Signature) -> Proof:
     """The results of a call under torch's fake tensors, which know the CPU's peculiarities."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, enable_python_dispatcher(), torch.no_grad():
+    with _quiet(), mode, enable_python_dispatcher(), torch.no_grad():
         try:
             args, kwargs = _arguments(signature, _ON_FAKE)
             made = signature.operator(*args, **kwargs)
@@ -171,6 +173,17 @@ def prove_fake(signature: Signature) -> Proof:
                 None, refusal=(str(error).strip() or type(error).__name__).splitlines()[0]
             )
         return Proof(_results(made, args, kwargs))
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep torch from logging the refusals that a proof asks for: they are told as faults."""
+    before = fake_tensor_log.disabled
+    fake_tensor_log.disabled = True
+    try:
+        yield
+    finally:
+        fake_tensor_log.disabled = before
 
 
 class no_gradients:  # noqa: N801  # a context, spelled as torch.no_grad is
