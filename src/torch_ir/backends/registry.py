@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, TypeAlias
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from torch_ir.errors import ExecutionError, did_you_mean
 from torch_ir.ir import IR
+
+if TYPE_CHECKING:
+    import torch
 
 GROUP = "torch_ir.backends"
 

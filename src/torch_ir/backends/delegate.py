@@ -1,0 +1,196 @@
+"""Putting what a backend takes into functions of the program, each called by one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torch_ir.backends.partition import Partition, Partitioner, symbols_of
+from torch_ir.ir import (
+    IR,
+    Container,
+    FunctionRef,
+    Mutation,
+    OpNode,
+    Signature,
+    SymExpr,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
+from torch_ir.ir.edit import Names, with_inputs
+
+CALL = "higher_order.invoke_subgraph"
+"""The operator of a node that calls a delegate."""
+
+BACKEND = "backend"
+"""The key in the metadata of a function under which the name of its backend stands."""
+
+
+def to_backend(ir: IR, partitioner: Partitioner) -> IR:
+    """The program with each subgraph that a backend takes as a function, called by one node.
+
+    The function is named after the backend, has ``metadata["backend"]``, takes the weights that
+    its nodes use as inputs, and keeps their names and locations. The call has the location of
+    the subgraph's first node. Every executor runs the result as it runs the program, bit for bit.
+
+    Args:
+        ir: A functional program; it stays as it is.
+        partitioner: Says what the backend takes.
+
+    Returns:
+        The program; the same object where the backend takes nothing.
+
+    Raises:
+        PassError: A node of the program writes to memory.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> from torch_ir.backends import SUPPORTED, Support
+        >>> class Relu:
+        ...     name = "relu"
+        ...     def supports(self, node, ir):
+        ...         is_relu = node.op_type == "aten.relu.default"
+        ...         return SUPPORTED if is_relu else Support.refused("it is no relu")
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   return %b
+        ... }''')
+        >>> for node in to_backend(ir, Partitioner(Relu())).nodes:
+        ...     print(node)
+        %a: f32[2] = relu_0: higher_order.invoke_subgraph(operands=[%x], identifier="relu_0", \
+subgraph=&relu_0)
+        %b: f32[2] = aten.neg.default(%a)
+    """
+    partition = partitioner(ir)
+    return _Delegator(partition).run() if partition.subgraphs else ir
+
+
+def delegates(ir: IR, backend: str | None = None) -> tuple[OpNode, ...]:
+    """The nodes of a program that call delegates, of one backend or of all."""
+    return tuple([node for node in ir.nodes if _is_delegate(ir, node, backend)])
+
+
+def body_of(ir: IR, call: OpNode) -> IR:
+    """The function that such a node calls."""
+    return ir.functions[call.attrs["subgraph"].name]
+
+
+def _is_delegate(ir: IR, node: OpNode, backend: str | None) -> bool:
+    reference = node.attrs.get("subgraph")
+    if node.op_type != CALL or not isinstance(reference, FunctionRef):
+        return False
+    body = ir.functions.get(reference.name)
+    name = None if body is None else body.metadata.get(BACKEND)
+    return isinstance(name, str) and backend in (None, name)
+
+
+class _Delegator:
+    def __init__(self, partition: Partition):
+        self.ir = partition.ir
+        self.partition = partition
+        self.names = Names([*_names(self.ir), *self.ir.functions])
+        self.group = {
+            node.name: index for index, nodes in enumerate(partition.subgraphs) for node in nodes
+        }
+        self.returned = self._values_used_outside()
+        self.functions: dict[str, IR] = {}
+        self.values: dict[str, TensorMeta] = {}
+
+    def run(self) -> IR:
+        nodes: list[OpNode] = []
+        done: set[int] = set()
+        for node in self.partition.order:
+            index = self.group.get(node.name)
+            if index is None:
+                nodes.append(with_inputs(node, self.values))
+            elif index not in done:
+                done.add(index)
+                nodes.append(self._call(self.partition.subgraphs[index]))
+        return self.ir.replace(
+            nodes=nodes,
+            graph_outputs=[self.values.get(meta.name, meta) for meta in self.ir.graph_outputs],
+            mutations=[
+                Mutation(m.target, self.values.get(m.value.name, m.value))
+                for m in self.ir.mutations
+            ],
+            functions={**self.ir.functions, **self.functions},
+        )
+
+    def _values_used_outside(self) -> set[str]:
+        """The values that something outside of their own subgraph uses."""
+        makers = {meta.name: self.group.get(n.name) for n in self.ir.nodes for meta in n.outputs}
+        used = {meta.name for meta in self.ir.graph_outputs}
+        used |= {mutation.value.name for mutation in self.ir.mutations}
+        for node in self.ir.nodes:
+            own = self.group.get(node.name)
+            for meta in node.inputs:
+                if own is None or makers.get(meta.name) != own:
+                    used.add(meta.name)
+        return used
+
+    def _call(self, nodes: Sequence[OpNode]) -> OpNode:
+        name = self.names.fresh(f"{self.partition.backend}_{len(self.functions)}")
+        made = [meta for node in nodes for meta in node.outputs]
+        own = {meta.name for meta in made}
+        taken = {m.name: m for node in nodes for m in node.inputs if m.name not in own}
+        returned = [meta for meta in made if meta.name in self.returned]
+        sizes = _sizes(nodes, taken.values())
+        self.functions[name] = self._body(name, nodes, taken.values(), sizes, returned)
+        inputs = [self.values.get(meta.name, meta) for meta in taken.values()]
+        outputs = [
+            meta.replace(producer_node=name, producer_output_idx=index)
+            for index, meta in enumerate(returned)
+        ]
+        self.values.update({meta.name: meta for meta in outputs})
+        given = {"operands": (None,) * len(inputs) + sizes} if sizes else {}
+        slots = (*range(len(inputs)), *[None for _ in sizes])
+        attrs = {"subgraph": FunctionRef(name), "identifier": name, **given}
+        return OpNode(
+            name, CALL, inputs, outputs, attrs, {"operands": slots}, location=nodes[0].location
+        )
+
+    def _body(
+        self,
+        name: str,
+        nodes: Sequence[OpNode],
+        taken: Iterable[TensorMeta],
+        sizes: tuple[SymExpr, ...],
+        returned: Sequence[TensorMeta],
+    ) -> IR:
+        given = {meta.name: TensorMeta(meta.name, meta.shape, meta.dtype) for meta in taken}
+        arguments = (*map(TensorLeaf, given), *map(ValueLeaf, sizes))
+        results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
+        inputs = Container("tuple", (Container("tuple", arguments), Container("dict")))
+        used = {symbol for node in nodes for symbol in symbols_of(node)}
+        operators = {node.op_type for node in nodes}
+        return IR(
+            nodes=[with_inputs(node, given) for node in nodes],
+            graph_inputs=tuple(given.values()),
+            graph_outputs=returned,
+            weights=(),
+            model_name=name,
+            pytorch_version=self.ir.pytorch_version,
+            symbols={s: bounds for s, bounds in self.ir.symbols.items() if s in used},
+            signature=Signature(inputs, results),
+            dialect=self.ir.dialect,
+            operators={k: text for k, text in self.ir.operators.items() if k in operators},
+            metadata={BACKEND: self.partition.backend},
+        )
+
+
+def _names(ir: IR) -> Iterable[str]:
+    yield from (meta.name for meta in ir.graph_inputs)
+    yield from ir.external_values()
+    for node in ir.nodes:
+        yield node.name
+        yield from (meta.name for meta in node.outputs)
+
+
+def _sizes(nodes: Sequence[OpNode], taken: Iterable[TensorMeta]) -> tuple[SymExpr, ...]:
+    """The symbols that the nodes need and that no tensor which they take has as its size."""
+    dims = [dim for meta in taken for dim in meta.shape]
+    shown = {dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol}
+    used = {symbol for node in nodes for symbol in symbols_of(node)}
+    return tuple([SymExpr(symbol) for symbol in sorted(used - shown)])

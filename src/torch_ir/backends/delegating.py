@@ -1,0 +1,160 @@
+"""Running a program whose subgraphs a backend compiled, and the rest on torch."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+
+from torch_ir.backends.delegate import body_of, delegates, to_backend
+from torch_ir.backends.partition import Partitioner, require_functional
+from torch_ir.backends.protocol import DelegateBackend, Delegated
+from torch_ir.errors import ExecutionError, MissingWeightsError, PassError, counted
+from torch_ir.executor import IRExecutor, register_executor
+from torch_ir.executor.registry import Kernel, unregister_executor
+from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
+from torch_ir.ir.edit import Names
+from torch_ir.passes import functionalize
+from torch_ir.torch_api import constant_tensor
+from torch_ir.weights import check_weights
+
+_NUMBERS = count()
+
+
+class DelegatingExecutor:
+    """Runs a program with a backend for what it supports, and torch for the rest.
+
+    A program that writes to memory is made functional first. Buffers that the program writes are
+    kept from call to call, as :class:`~torch_ir.IRExecutor` does.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key; never changed.
+        backend: The backend.
+
+    Attributes:
+        ir: The program, with the subgraphs of the backend as functions.
+
+    Raises:
+        MissingWeightsError: The program has weights and none were given.
+        WeightLoadError: The weights are not those that it needs.
+    """
+
+    def __init__(
+        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, backend: DelegateBackend
+    ):
+        if ir.weights and weights is None:
+            raise MissingWeightsError(
+                f"the program has {counted(len(ir.weights), 'weight')} and none were given",
+                remedy="Give weights, such as model.state_dict().",
+            )
+        self.ir = to_backend(_functional(ir), Partitioner(backend))
+        payload = check_weights(self.ir, weights or {}, strict=False)
+        kernels: dict[str, Kernel] = {}
+        nodes: list[OpNode] = []
+        called = {node.name for node in delegates(self.ir, backend.name)}
+        names = Names.of(self.ir)
+        for node in self.ir.nodes:
+            if node.name in called:
+                op_type = f"{backend.name}.{node.name}_{next(_NUMBERS)}.default"
+                compiled, inputs, sizes = _compiled(self.ir, node, payload, backend)
+                kernels[op_type] = _kernel(backend.name, node, compiled)
+                numbers = [_number(names, size) for size in sizes]
+                taken = (*inputs, *[number.outputs[0] for number in numbers])
+                nodes.extend(numbers)
+                slots = {"inputs": tuple(range(len(taken)))}
+                nodes.append(
+                    OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
+                )
+            else:
+                nodes.append(node)
+        functions = {k: f for k, f in self.ir.functions.items() if k not in called}
+        self._host = IRExecutor(self.ir.replace(nodes=nodes, functions=functions), weights or {})
+        for op_type, kernel in kernels.items():
+            register_executor(op_type)(kernel)
+        weakref.finalize(self, _forget, tuple(kernels))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run with the model's own arguments; the result has the model's own structure.
+
+        Raises:
+            InputError: The arguments do not fit.
+            ExecutionError: A node or a subgraph cannot be run; the message names it.
+        """
+        return self._host(*args, **kwargs)
+
+    @property
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Copies of the buffers that the program writes, by key, as they are now."""
+        return self._host.buffers
+
+
+def _functional(ir: IR) -> IR:
+    try:
+        require_functional(ir)
+    except PassError:
+        return functionalize(ir)
+    return ir
+
+
+def _forget(op_types: Sequence[str]) -> None:
+    for op_type in op_types:
+        unregister_executor(op_type)
+
+
+def _compiled(
+    ir: IR, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
+) -> tuple[Delegated, list[TensorMeta], Sequence[Any]]:
+    """A delegate as a function, the tensors that it takes, and the symbols."""
+    body = body_of(ir, call)
+    held = dict(_held(ir, body, payload))
+    inputs = [meta for meta in call.inputs if meta.name not in held]
+    operands: Any = call.attrs.get("operands", ())
+    sizes = [item for item in operands if item is not None]
+    return backend.compile(body, held), inputs, sizes
+
+
+def _held(
+    ir: IR, body: IR, payload: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The inputs of a body that are weights or constants which the program does not write."""
+    external = ir.external_values()
+    written = {external[m.target][0] for m in ir.mutations if m.target in external}
+    for meta in body.graph_inputs:
+        key, value = external.get(meta.name, ("", None))
+        if value is None or key in written:
+            continue
+        if key in payload:
+            yield meta.name, payload[key]
+        elif isinstance(value, Constant):
+            yield meta.name, constant_tensor(value)
+
+
+def _number(names: Names, size: Any) -> OpNode:
+    """A node that gives a symbol's value as a tensor: a kernel takes nothing else."""
+    name = names.fresh(f"size_{size}")
+    made = TensorMeta(name, (), "int64", name)
+    return OpNode(
+        name, "aten.scalar_tensor.default", [], [made], {"s": size, "dtype": DType("int64")}
+    )
+
+
+def _kernel(backend: str, call: OpNode, compiled: Callable[..., Any]) -> Kernel:
+    sizes = [item for item in call.attrs.get("operands", ()) if item is not None]
+
+    def run(inputs: list[torch.Tensor], attrs: Mapping[str, Any]) -> list[torch.Tensor]:
+        del attrs
+        tensors = inputs[: len(inputs) - len(sizes)]
+        numbers = [int(tensor.item()) for tensor in inputs[len(tensors) :]]
+        made = list(compiled(*tensors, *numbers))
+        if len(made) != len(call.outputs):
+            raise ExecutionError(
+                f"the backend {backend!r} gave {counted(len(made), 'result')} for {call.name!r}, "
+                f"which has {len(call.outputs)}"
+            )
+        return made
+
+    return run

@@ -1,0 +1,273 @@
+"""Which nodes of a program a backend takes, and in which subgraphs, in linear time.
+
+Every node has a level: the number of times that some path to it changes between what is supported
+and what is not. Along an edge, levels do not fall, and they rise where support changes. So a path
+that leaves a level never returns to it: the supported nodes of one level are a convex subgraph,
+and the subgraphs can run one after the other. Between any two of these levels lies a path through
+a node that is not supported, so that no two of the subgraphs could be one: their number is the
+least there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch_ir.backends.protocol import Support
+from torch_ir.dialects.spec import tagged_traits
+from torch_ir.errors import PassError, counted
+from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, SymExpr
+from torch_ir.ir.effects import written_arguments
+from torch_ir.passes.dead_code import given_symbols, references
+
+
+class Supporting(Protocol):
+    """What a partitioner needs of a backend."""
+
+    @property
+    def name(self) -> str:
+        """The name of the backend."""
+        ...
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Whether the backend runs a node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What of a program runs where.
+
+    Attributes:
+        ir: The program.
+        backend: The name of the backend.
+        subgraphs: The nodes of each subgraph that the backend takes, in program order; the
+            subgraphs in an order in which they can run.
+        order: All nodes in an order in which those of a subgraph stand side by side.
+        reasons: Why each of the other nodes is left to torch, by the node's name.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> from torch_ir.backends import SUPPORTED, Support
+        >>> class Relu:
+        ...     name = "relu"
+        ...     def supports(self, node, ir):
+        ...         is_relu = node.op_type == "aten.relu.default"
+        ...         return SUPPORTED if is_relu else Support.refused("it is no relu")
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   %c: f32[2] = aten.relu.default(%b)
+        ...   return %c
+        ... }''')
+        >>> partition = Partitioner(Relu())(ir)
+        >>> [[node.name for node in nodes] for nodes in partition.subgraphs]
+        [['a'], ['c']]
+        >>> partition.reasons
+        {'b': 'it is no relu'}
+    """
+
+    ir: IR
+    backend: str
+    subgraphs: tuple[tuple[OpNode, ...], ...]
+    order: tuple[OpNode, ...]
+    reasons: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        taken = sum(len(nodes) for nodes in self.subgraphs)
+        return (
+            f"Partition(backend={self.backend!r}, subgraphs={len(self.subgraphs)}, "
+            f"nodes={taken}/{len(self.order)})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Finds the subgraphs that a backend takes: convex, and as few as there can be.
+
+    Beside what the backend refuses, these stay outside: calls of functions, what draws random
+    numbers, what checks, and what decides the value of a symbol. What only weights decide goes
+    where it is used.
+
+    Attributes:
+        backend: The backend; any object with a ``name`` and ``supports(node, ir)``.
+        min_nodes: A subgraph with fewer nodes is left to torch.
+    """
+
+    backend: Supporting
+    min_nodes: int = 1
+
+    def __call__(self, ir: IR) -> Partition:
+        """Partition a program.
+
+        Raises:
+            PassError: A node writes to what it takes: its place among the others matters then.
+        """
+        require_functional(ir)
+        reasons = {node.name: reason for node in ir.nodes if (reason := self._reason(ir, node))}
+        supported = [node.name not in reasons for node in ir.nodes]
+        before = _dependencies(ir)
+        levels = _levels(before, supported)
+        _move_to_use(ir, before, supported, levels)
+        by_level: dict[int, list[OpNode]] = {}
+        for node, level, own in zip(ir.nodes, levels, supported, strict=True):
+            if own:
+                by_level.setdefault(level, []).append(node)
+        for nodes in by_level.values():
+            if len(nodes) < self.min_nodes:
+                few = f"its subgraph has {counted(len(nodes), 'node')}"
+                reasons.update((n.name, f"{few}, fewer than {self.min_nodes}") for n in nodes)
+        kept = [tuple(by_level[level]) for level in sorted(by_level)]
+        order = (
+            sorted(range(len(ir.nodes)), key=levels.__getitem__) if kept else range(len(levels))
+        )
+        return Partition(
+            ir,
+            self.backend.name,
+            tuple([nodes for nodes in kept if len(nodes) >= self.min_nodes]),
+            tuple([ir.nodes[position] for position in order]),
+            {node.name: reasons[node.name] for node in ir.nodes if node.name in reasons},
+        )
+
+    def _reason(self, ir: IR, node: OpNode) -> str:
+        """Why a node stays outside, or the empty string."""
+        if node.op_type.startswith("higher_order.") or any(references(node)):
+            return "it calls a function of the program"
+        if node.binds or not node.outputs:
+            return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
+        if any(symbol not in given_symbols_of(ir) for symbol in _made_symbols(node)):
+            return "data decides the size of its result"
+        if "random" in tagged_traits(node.op_type):
+            return "it draws random numbers"
+        if ir.schema_of(node.op_type) is None:
+            return "nobody recorded the schema of the operator"
+        return self.backend.supports(node, ir).reason
+
+
+def require_functional(ir: IR) -> None:
+    """Refuse a program in which a node writes to what it takes.
+
+    Raises:
+        PassError: There are such nodes; all are listed.
+    """
+    writing = list(_writing(ir))
+    if writing:
+        more = [f"and {len(writing) - 10} more"] if len(writing) > 10 else []
+        raise PassError(
+            f"a program is partitioned by what its nodes compute, and "
+            f"{counted(len(writing), 'node')} of this one "
+            f"{'writes' if len(writing) == 1 else 'write'} to memory",
+            picture="\n".join([*writing[:10], *more]),
+            remedy="Make it functional first: torch_ir.functionalize(ir).",
+        )
+
+
+def given_symbols_of(ir: IR) -> frozenset[str]:
+    """The symbols to which the arguments of a program give their values."""
+    return ir.view(given_symbols, lambda: given_symbols(ir))
+
+
+def symbols_of(node: OpNode) -> Iterator[str]:
+    """The symbols whose values a node needs, or that its shapes name."""
+    shapes = tuple([dim for meta in (*node.inputs, *node.outputs) for dim in meta.shape])
+    for item in _flat((*node.attrs.values(), *shapes)):
+        if isinstance(item, SymExpr):
+            yield from item.symbols
+
+
+def _writing(ir: IR, path: str = "") -> Iterator[str]:
+    for node in ir.nodes:
+        if written_arguments(ir, node):
+            place = "" if node.location is None else f" at {node.location}"
+            yield f"{path}{node.name}: {node.op_type}{place}"
+    for name, body in ir.functions.items():
+        yield from _writing(body, f"{path}{name}/")
+
+
+def _made_symbols(node: OpNode) -> Iterator[str]:
+    yield from node.binds
+    for meta in node.outputs:
+        for dim in meta.shape:
+            if isinstance(dim, SymExpr):
+                yield from dim.symbols
+
+
+def _flat(value: Attribute) -> Iterator[Attribute]:
+    if isinstance(value, tuple | FrozenDict):
+        for item in value.values() if isinstance(value, FrozenDict) else value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+def _dependencies(ir: IR) -> list[list[int]]:
+    """The positions of the nodes that each node comes after."""
+    makers: dict[str, int] = {}
+    symbol_makers: dict[str, int] = {}
+    before: list[list[int]] = []
+    last_effect: int | None = None
+    given = given_symbols_of(ir)
+    for position, node in enumerate(ir.nodes):
+        after = [makers[meta.name] for meta in node.inputs if meta.name in makers]
+        if ir.symbols:
+            needed = dict.fromkeys(symbols_of(node))
+            after += [symbol_makers[s] for s in needed if s in symbol_makers]
+            for symbol in _made_symbols(node):
+                if symbol not in given:
+                    symbol_makers.setdefault(symbol, position)
+        if _is_ordered(ir, node):
+            after += [] if last_effect is None else [last_effect]
+            last_effect = position
+        makers.update((meta.name, position) for meta in node.outputs)
+        before.append(after)
+    return before
+
+
+def _is_ordered(ir: IR, node: OpNode) -> bool:
+    """Whether a node keeps its place among others of the kind: it draws numbers, or checks."""
+    if not node.outputs or "random" in tagged_traits(node.op_type):
+        return True
+    bodies = [ir.functions[name] for name in references(node) if name in ir.functions]
+    return any(_is_ordered(body, inner) for body in bodies for inner in body.nodes)
+
+
+def _levels(before: Sequence[Sequence[int]], supported: Sequence[bool]) -> list[int]:
+    """The level of each node: even if it is supported, odd if not."""
+    levels: list[int] = []
+    for own, after in zip(supported, before, strict=True):
+        level = 0 if own else -1
+        for position in after:
+            level = max(level, levels[position] + (supported[position] != own))
+        levels.append(level)
+    return levels
+
+
+def _move_to_use(
+    ir: IR, before: Sequence[Sequence[int]], supported: Sequence[bool], levels: list[int]
+) -> None:
+    """Raise the levels of what weights alone decide to those of its uses, in place.
+
+    Otherwise the first subgraph would prepare the weights of all others.
+    """
+    given = {meta.name for meta in ir.graph_inputs}
+    is_free: list[bool] = []
+    for node, after in zip(ir.nodes, before, strict=True):
+        takes_input = any(meta.name in given for meta in node.inputs)
+        is_free.append(not takes_input and all(is_free[position] for position in after))
+    kept = {meta.name for meta in ir.graph_outputs}
+    kept |= {mutation.value.name for mutation in ir.mutations}
+    latest: list[int | None] = [None] * len(levels)
+    for position in range(len(levels) - 1, -1, -1):
+        own, latest_use = supported[position], latest[position]
+        is_kept = any(meta.name in kept for meta in ir.nodes[position].outputs)
+        if own and is_free[position] and not is_kept and latest_use is not None:
+            levels[position] = latest_use
+        for taken in before[position]:
+            use = levels[position] - (supported[taken] != own)
+            known = latest[taken]
+            latest[taken] = use if known is None else min(known, use)

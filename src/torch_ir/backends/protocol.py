@@ -1,0 +1,114 @@
+"""What a backend says of single operators, and how it takes the parts of a program that it can."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from torch_ir.errors import ExecutionError
+from torch_ir.ir import IR, OpNode
+
+if TYPE_CHECKING:
+    import torch
+
+    from torch_ir.backends.registry import Options, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether a backend runs a node, and why not.
+
+    Attributes:
+        is_supported: Whether it does.
+        reason: Why it does not; empty where it does.
+
+    Raises:
+        ExecutionError: A refusal has no reason.
+
+    Example:
+        >>> bool(Support.refused("it has int64 operands")), bool(SUPPORTED)
+        (False, True)
+    """
+
+    is_supported: bool
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.is_supported and not self.reason:
+            raise ExecutionError("a backend that refuses a node says why")
+
+    def __bool__(self) -> bool:
+        return self.is_supported
+
+    @classmethod
+    def refused(cls, reason: str) -> Support:
+        """That the node is not supported, for this reason."""
+        return cls(False, reason)
+
+
+SUPPORTED = Support(True)
+"""That a node is supported."""
+
+Delegated: TypeAlias = "Callable[..., Sequence[torch.Tensor]]"
+"""A compiled subgraph: see :meth:`DelegateBackend.compile`."""
+
+
+class DelegateBackend(ABC):
+    """A backend that takes parts of a program; torch runs the rest.
+
+    A subclass says what it supports, and compiles subgraphs of that. An instance is what
+    :func:`~torch_ir.backends.register_backend` takes: ``torch_ir.compile(ir, weights,
+    backend=NAME)`` then partitions the program and runs it, and ``torch-ir support`` reports on
+    it.
+
+    Attributes:
+        name: The name under which it is registered, and by which its subgraphs are named.
+    """
+
+    name: str
+
+    @abstractmethod
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Whether the backend runs a node, by what is known before the program runs.
+
+        Args:
+            node: The call, with the shapes and element types of what it takes and makes.
+            ir: The program that it is part of.
+        """
+
+    @abstractmethod
+    def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
+        """A subgraph, every node of which is supported, as a function.
+
+        Args:
+            ir: The subgraph: functional, without weights of its own.
+            payload: Those of its inputs that are the same in every call, by name: weights and
+                constants that the program does not write.
+
+        Returns:
+            A function that takes the other inputs in order (a size is an ``int``), and gives the
+            outputs in order.
+        """
+
+    def __call__(
+        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
+    ) -> Runner:
+        """The program with what is supported on this backend, and the rest on torch.
+
+        Raises:
+            ExecutionError: Gradients are asked for: a delegate has none.
+            MissingWeightsError: The program has weights and none were given.
+            WeightLoadError: The weights are not those that it needs.
+        """
+        from torch_ir.backends.delegating import DelegatingExecutor
+
+        if options.grad:
+            raise ExecutionError(
+                f"the backend {self.name!r} has no gradients", remedy="Use the backend 'aten'."
+            )
+        return DelegatingExecutor(ir, weights, self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"

@@ -1,0 +1,206 @@
+"""What a partitioner promises: convex subgraphs, the fewest there can be, and reasons."""
+
+import time
+from itertools import chain as concatenate
+
+import pytest
+from hypothesis import given, settings
+
+from backends.graphs import Named, chain, node, programs
+from torch_ir import PassError, parse
+from torch_ir.backends import Partitioner, Support
+from torch_ir.errors import ExecutionError
+from torch_ir.ir import IR, Location, TensorMeta
+
+SETTINGS = settings(derandomize=True, max_examples=150, deadline=None)
+
+
+def names(partition):
+    return [[n.name for n in nodes] for nodes in partition.subgraphs]
+
+
+def reachable(ir):
+    """The names of all nodes after each node."""
+    after = {n.name: set() for n in ir.nodes}
+    for maker in reversed(ir.nodes):
+        for user in ir.users.get(maker.name, ()):
+            after[maker.name] |= {user.name} | after[user.name]
+    return after
+
+
+def changes(ir, taken):
+    """The most subgraphs that lie one after the other on a path: no partition has fewer."""
+    best = {}
+    for made in ir.nodes:
+        before = [ir.producers[m.name].name for m in made.inputs if m.name in ir.producers]
+        longest = max([best[name] for name in before], default=0)
+        if made.name in taken:
+            own = [best[n] + (n not in taken) for n in before]
+            longest = max([1, *own])
+        best[made.name] = longest
+    return max(best.values())
+
+
+@SETTINGS
+@given(programs())
+def test_no_path_leaves_a_subgraph_and_comes_back(case):
+    ir, taken = case
+    partition = Partitioner(Named(taken))(ir)
+    after = reachable(ir)
+    for subgraph in names(partition):
+        inside = set(subgraph)
+        for outside in set(after) - inside:
+            leaves = any(outside in after[name] for name in inside)
+            returns = bool(after[outside] & inside)
+            assert not (leaves and returns), (subgraph, outside)
+
+
+@SETTINGS
+@given(programs())
+def test_every_supported_node_is_in_one_of_the_fewest_subgraphs(case):
+    ir, taken = case
+    partition = Partitioner(Named(taken))(ir)
+    assert sorted(concatenate(*names(partition))) == sorted(taken)
+    assert set(partition.reasons) == {n.name for n in ir.nodes} - taken
+    assert len(partition.subgraphs) == (changes(ir, taken) if taken else 0)
+
+
+@SETTINGS
+@given(programs())
+def test_the_order_runs_and_keeps_subgraphs_together(case):
+    ir, taken = case
+    partition = Partitioner(Named(taken))(ir)
+    assert ir.replace(nodes=partition.order).check() == ()
+    positions = {node.name: i for i, node in enumerate(partition.order)}
+    for subgraph in names(partition):
+        places = [positions[name] for name in subgraph]
+        assert places == list(range(places[0], places[0] + len(places)))
+
+
+def test_a_path_around_splits_a_subgraph():
+    x = TensorMeta("x", (4,), "float32")
+    a = node("a", "aten.relu.default", [x])
+    b = node("b", "aten.neg.default", [a.outputs[0]])
+    c = node("c", "aten.add.Tensor", [a.outputs[0], b.outputs[0]])
+    ir = IR([a, b, c], [x], c.outputs, [])
+    assert names(Partitioner(Named({"a", "c"}))(ir)) == [["a"], ["c"]]
+    assert names(Partitioner(Named({"a", "b", "c"}))(ir)) == [["a", "b", "c"]]
+
+
+def test_independent_branches_are_one_subgraph():
+    x, y = (TensorMeta(name, (4,), "float32") for name in "xy")
+    a, b = node("a", "aten.relu.default", [x]), node("b", "aten.relu.default", [y])
+    ir = IR([a, b], [x, y], [*a.outputs, *b.outputs], [])
+    assert names(Partitioner(Named({"a", "b"}))(ir)) == [["a", "b"]]
+
+
+def test_what_weights_alone_decide_goes_to_its_use():
+    text = """ir {
+      input %x: f32[4]
+      weight @k: f32[4]
+      %a: f32[4] = aten.relu.default(%x)
+      %early: f32[4] = aten.neg.default(@k)
+      %b: f32[4] = aten.tanh.default(%a)
+      %c: f32[4] = aten.mul.Tensor(%b, %early)
+      return %c
+    }"""
+    assert names(Partitioner(Named({"a", "early", "c"}))(parse(text))) == [["a"], ["early", "c"]]
+
+
+def test_small_subgraphs_can_be_left_to_torch():
+    ir = chain("a", "b", "c", "d")
+    partition = Partitioner(Named({"a", "b", "d"}), min_nodes=2)(ir)
+    assert names(partition) == [["a", "b"]]
+    assert partition.reasons == {
+        "c": "it is not among the names",
+        "d": "its subgraph has 1 node, fewer than 2",
+    }
+    assert repr(partition) == "Partition(backend='named', subgraphs=1, nodes=2/4)"
+
+
+def test_what_never_leaves_torch():
+    ir = parse("""ir {
+      symbol u0: 0..4
+      func &body {
+        input %v: f32[4]
+        %w: f32[4] = aten.relu.default(%v)
+        return %w
+      }
+      input %x: f32[4]
+      %draw: f32[4] = aten.rand_like.default(%x)
+      %which: i64[u0, 1] = aten.nonzero.default(%draw)
+      check: aten._assert_async.default(%x)
+      %called: f32[4] = higher_order.invoke_subgraph(operands=[%x], identifier="b", subgraph=&body)
+      %other: f32[4] = mylib.op.default() of [%x]
+      return %which, %called, %other
+    }""")
+    partition = Partitioner(Named({node.name for node in ir.nodes}))(ir)
+    assert partition.subgraphs == ()
+    assert partition.reasons == {
+        "draw": "it draws random numbers",
+        "which": "data decides the size of its result",
+        "check": "it gives no tensor",
+        "called": "it calls a function of the program",
+        "other": "nobody recorded the schema of the operator",
+    }
+
+
+def test_random_numbers_are_drawn_in_the_order_of_the_program():
+    ir = parse("""ir {
+      input %x: f32[4]
+      %a: f32[4] = aten.relu.default(%x)
+      %b: f32[4] = aten.neg.default(%a)
+      %late: f32[4] = aten.rand_like.default(%b)
+      %early: f32[4] = aten.rand_like.default(%x)
+      %c: f32[4] = aten.relu.default(%early)
+      return %late, %c
+    }""")
+    order = [n.name for n in Partitioner(Named({"a", "c"}))(ir).order]
+    assert order.index("late") < order.index("early")
+
+
+def test_a_node_that_reads_a_size_comes_after_the_one_that_decides_it():
+    ir = parse("""ir {
+      symbol u0: 0..4
+      input %x: f32[4]
+      %a: f32[4] = aten.relu.default(%x)
+      %which: i64[u0, 1] = aten.nonzero.default(%a)
+      %fill: f32[u0] = aten.full.default(size=[`u0`], fill_value=1.0)
+      %b: f32[u0] = aten.relu.default(%fill)
+      return %b
+    }""")
+    partition = Partitioner(Named({"a", "b", "fill"}))(ir)
+    assert names(partition) == [["a"]]
+    assert ir.replace(nodes=partition.order).check() == ()
+
+
+def test_a_program_that_writes_is_refused():
+    ir = parse("""ir {
+      input %x: f32[4]
+      %a: f32[4] = aten.relu.default(%x)
+      %b: f32[4] = aten.add_.Tensor(%a, %x)
+      return %b
+    }""")
+    first, second = ir.nodes
+    ir = ir.replace(nodes=[first, second.replace(location=Location("net.py", 7))])
+    with pytest.raises(PassError) as error:
+        Partitioner(Named({"a"}))(ir)
+    assert str(error.value) == (
+        "a program is partitioned by what its nodes compute, and 1 node of this one writes to "
+        "memory\n    b: aten.add_.Tensor at net.py:7\n"
+        "Make it functional first: torch_ir.functionalize(ir)."
+    )
+
+
+def test_a_refusal_has_a_reason():
+    with pytest.raises(ExecutionError, match=r"^a backend that refuses a node says why$"):
+        Support(False)
+
+
+def test_forty_thousand_nodes_take_less_than_two_seconds():
+    ir = chain(*[f"n{i}" for i in range(40_000)])
+    backend = Named({f"n{i}" for i in range(40_000) if i % 7})
+    start = time.process_time()
+    partition = Partitioner(backend)(ir)
+    assert time.process_time() - start < 2
+    assert len(partition.subgraphs) == 5_715
