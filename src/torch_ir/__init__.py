@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         PassError,
         SerializationError,
         TorchIRError,
+        TraceError,
         WeightLoadError,
     )
     from torch_ir.executor import (
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from torch_ir.passes import decompose, functionalize
     from torch_ir.semantics import denote, denote_all
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
+    from torch_ir.traced import execute, make_ir, make_traced
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
     from torch_ir.weights import (
         check_weights,
@@ -95,6 +97,10 @@ __all__ = [
     "convert_exported_program",
     "load_exported_program",
     "register_op",
+    # trace
+    "make_traced",
+    "make_ir",
+    "execute",
     # store
     "save_ir",
     "load_ir",
@@ -144,6 +150,7 @@ __all__ = [
     "SerializationError",
     "ExportError",
     "ConversionError",
+    "TraceError",
     "DialectError",
     "WeightLoadError",
     "ExecutionError",
@@ -161,6 +168,7 @@ _HOME_OF_NAMES = {
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
     "torch_ir.passes": ("functionalize", "decompose"),
     "torch_ir.semantics": ("denote", "denote_all"),
+    "torch_ir.traced": ("make_traced", "make_ir", "execute"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
     "torch_ir.errors": (
         "TorchIRError",
@@ -169,6 +177,7 @@ _HOME_OF_NAMES = {
         "SerializationError",
         "ExportError",
         "ConversionError",
+        "TraceError",
         "DialectError",
         "WeightLoadError",
         "ExecutionError",
@@ -226,6 +235,7 @@ _SUBMODULES = (
     "ir",
     "passes",
     "serde",
+    "traced",
     "viz",
     "weights",
 )

@@ -77,6 +77,15 @@ class ExportError(TorchIRError):
     code = "export-error"
 
 
+class TraceError(TorchIRError, RuntimeError):
+    """A function does what cannot be traced; the message says what, and at which line.
+
+    A branch that depends on the values of a tensor is such a thing, or a result that is no tensor.
+    """
+
+    code = "trace-error"
+
+
 class ConversionError(TorchIRError):
     """An exported program holds something that the IR cannot express yet.
 

@@ -44,6 +44,7 @@ __all__ = [
     "enable_python_dispatcher",
     "fake_tensor_log",
     "guards_of",
+    "has_function_modes",
     "has_modes",
     "higher_order_operator",
     "is_transforming",
@@ -51,7 +52,9 @@ __all__ = [
     "overload",
     "parameters_of",
     "pytree",
+    "storage_of",
     "tensor_guard",
+    "version_of",
     "without_mkldnn",
 ]
 
@@ -208,3 +211,18 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
         )
 
     return unchanged if tensors else lambda: True
+
+
+def has_function_modes() -> bool:
+    """Whether modes watch the functions that are called in this thread."""
+    return bool(torch._C._len_torch_function_stack())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written."""
+    return tensor._version  # pyright: ignore[reportPrivateUsage]  # public but for its name
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tells the memory of a tensor from that of others."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name

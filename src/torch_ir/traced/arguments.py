@@ -1,0 +1,161 @@
+"""The arguments of a call as a key: structure, types of tensors, Python values."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any, TypeAlias
+
+import torch
+
+from torch_ir.torch_api import dispatch_keys, pytree
+
+Token: TypeAlias = Any
+"""What a cache key says of one leaf; two leaves that may be traced alike have equal tokens."""
+
+TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+"""The classes whose tensors are traced; what other classes hold is not known."""
+
+_EXACT = frozenset({bool, int, str, bytes, type(None), type(Ellipsis)})
+_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice)
+
+
+class Flat:
+    """The leaves of a call.
+
+    Attributes:
+        tokens: What the key says of each leaf and container, in order.
+        tensors: The distinct tensors, in order.
+        objects: The leaves that are neither tensors nor values, such as modules and functions.
+        positions: The position of each tensor, by its identity.
+        foreign: The first tensor that no program can take; None if there is none.
+    """
+
+    __slots__ = ("foreign", "objects", "positions", "tensors", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens: list[Token] = []
+        self.tensors: list[torch.Tensor] = []
+        self.objects: list[Any] = []
+        self.positions: dict[int, int] = {}
+        self.foreign: torch.Tensor | None = None
+
+    def add(self, value: Any) -> None:
+        """Note one argument, whatever it is."""
+        kind = type(value)
+        if kind in TENSORS:
+            known = self.positions.setdefault(id(value), len(self.tensors))
+            if known == len(self.tensors):
+                self.tensors.append(value)
+                if is_foreign(value):
+                    self.foreign = value
+                self.tokens.append(tensor_token(value))
+            else:
+                self.tokens.append(("same", known))
+        elif kind in _EXACT:
+            self.tokens += (kind, value)
+        elif kind is float:
+            self.tokens += (kind, value.hex())  # tells -0.0 from 0.0, and knows NaN
+        elif kind is tuple or kind is list:
+            self.tokens += (kind, len(value))
+            for item in value:
+                self.add(item)
+        elif kind is dict:
+            self.tokens += (kind, tuple(value))
+            for item in value.values():
+                self.add(item)
+        else:
+            self._other(kind, value)
+
+    def _other(self, kind: type[Any], value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self.foreign = value
+            return
+        if (constant := value_token(value)) is not None:
+            self.tokens += constant
+            return
+        children = children_of(value)
+        if children is None:
+            self.tokens += (kind, Same(value))
+            self.objects.append(value)
+            return
+        self.tokens += (kind, children[1])
+        for item in children[0]:
+            self.add(item)
+
+
+class Same:
+    """An object that is equal to itself alone."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __repr__(self) -> str:
+        return f"{type(self.value).__name__} at {id(self.value):#x}"
+
+
+def value_token(value: Any) -> tuple[Token, ...] | None:
+    """The token of a Python value: its exact type and value; None for what is no plain value."""
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if kind is float or kind is complex:
+        return kind, repr(value)
+    if isinstance(value, slice):
+        parts = [value_token(part) for part in (value.start, value.stop, value.step)]
+        return None if None in parts else (kind, *parts)
+    if isinstance(value, _CONSTANTS):
+        return kind, value
+    if isinstance(value, (str, int, float)):  # a subclass: an enumeration, a number of NumPy's
+        return kind, repr(value)
+    return None
+
+
+def children_of(value: Any) -> tuple[list[Any], Token] | None:
+    """The children of a class that torch's pytree knows, with what else tells it."""
+    kind: Any = namedtuple if pytree.is_namedtuple_instance(value) else type(value)
+    node = pytree.SUPPORTED_NODES.get(kind)
+    if node is None or isinstance(value, torch.Tensor):
+        return None
+    children, context = node.flatten_fn(value)
+    return list(children), repr(context)
+
+
+def tensor_token(tensor: torch.Tensor) -> Token:
+    """Everything about a tensor that tracing may depend on, but for the values of its elements."""
+    if tensor.layout is not torch.strided:
+        return (tensor.__class__, tensor.dtype, tensor.shape, tensor.device, tensor.layout)
+    return (
+        tensor.__class__,
+        tensor.dtype,
+        tensor.shape,
+        tensor.stride(),
+        tensor.device,
+        tensor.requires_grad,
+        dispatch_keys(tensor),
+    )
+
+
+def is_foreign(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one that programs do not describe: sparse, quantized, without data."""
+    return tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flat:
+    """The leaves of a call; the order of keyword arguments does not matter."""
+    flat = Flat()
+    add = flat.add
+    flat.tokens.append(len(args))
+    for value in args:
+        add(value)
+    for name in sorted(kwargs):
+        flat.tokens.append(name)
+        add(kwargs[name])
+    return flat

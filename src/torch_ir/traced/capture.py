@@ -1,0 +1,266 @@
+"""One call of a function as an IR; nothing is computed, drawn or written while it is traced."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from torch_ir.errors import TraceError
+from torch_ir.torch_api import (
+    NO_FAKE_RESULT,
+    SYMBOLIC_TYPES,
+    FakeTensor,
+    FakeTensorMode,
+    ShapeEnv,
+    pytree,
+    version_of,
+)
+from torch_ir.traced.arguments import Flat, value_token
+from torch_ir.traced.environment import Environment
+from torch_ir.traced.lift import BelowAutogradNeeded, Lift, user_line
+
+_TURN = threading.RLock()
+"""Tracing changes state that threads share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf of a result that is no tensor and no symbolic number."""
+
+    value: Any
+
+
+@dataclass
+class Trace:
+    """What torch traced of one call.
+
+    Attributes:
+        module: The graph. Its placeholders are the tensors of the call, then the closed-over ones.
+        lifted: The positions among the environment's tensors of the closed-over ones.
+        spec: The structure of the result.
+        leaves: Each leaf of the result: a :class:`Leaf`, or None for the next output of the graph.
+        shape_env: torch's symbols.
+        needs_grad: Whether gradients pass through the call to a result or to what it writes.
+    """
+
+    module: GraphModule
+    lifted: tuple[int, ...]
+    spec: Any
+    leaves: tuple[Leaf | None, ...]
+    shape_env: Any
+    needs_grad: bool
+
+
+def trace(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    flat: Flat,
+    environment: Environment,
+    *,
+    dynamic: bool,
+) -> Trace:
+    """Trace a call.
+
+    Raises:
+        TraceError: It does what cannot be traced; the message says what and where.
+    """
+    with _TURN:
+        attempt = _Attempt(function, args, kwargs, flat, environment, dynamic)
+        try:
+            return attempt.run(below_autograd=False)
+        except BelowAutogradNeeded:
+            return attempt.run(below_autograd=True)
+
+
+@dataclass
+class _Attempt:
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    flat: Flat
+    environment: Environment
+    dynamic: bool
+    spec: Any = None
+    leaves: list[Leaf | None] = field(default_factory=list[Leaf | None])
+    results: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+
+    def run(self, *, below_autograd: bool) -> Trace:
+        shape_env = ShapeEnv()
+        mode = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
+        lifted = self._lifted()
+        closed = [self.environment.tensors[position] for position in lifted]
+        fakes = [mode.from_tensor(t, static_shapes=not self.dynamic) for t in self.flat.tensors]
+        others = [mode.from_tensor(t, static_shapes=True) for t in closed]
+        real = (*self.flat.tensors, *closed)
+
+        def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
+            table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
+            lift = Lift(table, below_autograd=below_autograd)
+            given = pytree.tree_map_only(torch.Tensor, lift.replaced, (self.args, self.kwargs))
+            with lift:
+                result = self._called(lift, given)
+            if lift.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
+                raise TraceError(
+                    "the function switches gradients off and takes derivatives with torch.func, "
+                    "and gradients pass through its result",
+                    remedy="Call it under torch.no_grad(), or use torch.autograd.grad inside.",
+                )
+            return self._outputs(lift, result)
+
+        with self._state_kept(), ExitStack() as stack:
+            stack.enter_context(mode)
+            stack.enter_context(fx_traceback.preserve_node_meta())
+            traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
+            module = traced(fakes, others)
+        if not below_autograd and _has_fake_constants(module):
+            return self.run(below_autograd=True)
+        needs_grad = self._needs_grad((*fakes, *others))
+        return Trace(
+            module, lifted, self.spec, tuple(self.leaves), shape_env, needs_grad=needs_grad
+        )
+
+    def _lifted(self) -> tuple[int, ...]:
+        return tuple(
+            [
+                position
+                for position, tensor in enumerate(self.environment.tensors)
+                if id(tensor) not in self.flat.positions and tensor.layout is torch.strided
+            ]
+        )
+
+    def _called(self, lift: Lift, given: Any) -> Any:
+        args, kwargs = given
+        try:
+            return self.function(*args, **kwargs)
+        except (GuardOnDataDependentSymNode, *NO_FAKE_RESULT) as error:
+            raise _data_dependent(error, lift.last) from error
+
+    def _outputs(self, lift: Lift, result: Any) -> list[Any]:
+        leaves, self.spec = pytree.tree_flatten(result)
+        self.leaves.clear()
+        self.results.clear()
+        outputs: list[Any] = []
+        for leaf in map(lift.replaced, leaves):
+            if isinstance(leaf, torch.Tensor):
+                self.results.append(leaf)
+            if isinstance(leaf, (torch.Tensor, *SYMBOLIC_TYPES)):
+                outputs.append(leaf)
+                self.leaves.append(None)
+            else:
+                _require_value(leaf)
+                self.leaves.append(Leaf(leaf))
+        return outputs
+
+    @contextmanager
+    def _state_kept(self) -> Generator[None]:
+        """Leave generators of random numbers as they were, and refuse what uses them."""
+        before = torch.get_rng_state(), random.getstate(), _numpy_state()
+        try:
+            yield
+        finally:
+            after = torch.get_rng_state(), random.getstate(), _numpy_state()
+            torch.set_rng_state(before[0])
+            random.setstate(before[1])
+        if not torch.equal(before[0], after[0]):
+            raise TraceError(
+                "the function seeds torch's random numbers",
+                remedy="Call torch.manual_seed outside the traced function.",
+            )
+        if before[1:] != after[1:]:
+            raise TraceError(
+                "the function draws random numbers from Python or NumPy, which one call alone "
+                "would see",
+                remedy="Draw them with torch, or give them as arguments.",
+            )
+
+    def _needs_grad(self, fakes: Sequence[Any]) -> bool:
+        if not torch.is_grad_enabled():
+            return False
+        changed = [
+            f for f in fakes if _requires_grad(f) and f.grad_fn is not None and version_of(f)
+        ]
+        ends = [t for t in (*self.results, *changed) if _requires_grad(t)]
+        roots = [t.grad_fn for t in ends if t.grad_fn is not None]
+        _refuse_custom_gradients(roots)
+        inputs = {id(fake) for fake in fakes}
+        return any(id(t) not in inputs or t in changed for t in ends)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
+    """Refuse gradients that a Python class defines: operators alone would have others."""
+    seen: set[Any] = set()
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            name = type(node).__name__.removesuffix("Backward")
+            raise TraceError(
+                f"gradients pass through the autograd function {name}, whose own formula is "
+                "not traced",
+                remedy="Call the traced function under torch.no_grad(), or make the formula an "
+                "operator with torch.library.",
+            )
+        todo.extend(following for following, _ in node.next_functions)
+
+
+def _require_value(leaf: Any) -> None:
+    if value_token(leaf) is None:
+        kind = type(leaf).__name__
+        raise TraceError(
+            f"the function returns a {kind}, which may hold tensors that are not found",
+            remedy="Return tuples, lists and dicts, or register the class with "
+            "torch.export.register_dataclass or torch.utils._pytree.register_pytree_node.",
+        )
+
+
+def _data_dependent(error: Exception, tensor: str) -> TraceError:
+    found = user_line(error.__traceback__)
+    where = "" if found is None else f" at {found[0]}:{found[1]}"
+    what = f" of a tensor {tensor}" if tensor else ""
+    return TraceError(
+        f"the program depends on the values{what}{where}: which way it goes is not known while "
+        "it is traced",
+        picture=None if found is None else found[2],
+        remedy="Choose values with torch.where, or branches with torch.cond; or take the number "
+        "with .item() outside, and give it as an argument.",
+    )
+
+
+def _has_fake_constants(module: GraphModule) -> bool:
+    """Whether the graph holds traced tensors as if they were constants: a transform hid them."""
+    return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
+
+
+def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
+    """The nodes that stand for tensors which the graph holds."""
+    for node in module.graph.find_nodes(op="get_attr"):
+        value: Any = module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if isinstance(value, torch.Tensor):
+            yield node, value
+
+
+def _numpy_state() -> str:
+    numpy = sys.modules.get("numpy")
+    return "" if numpy is None else re.sub(r"\s+", "", repr(numpy.random.get_state()))

@@ -1,0 +1,54 @@
+"""One traced call, ready to run again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.traced.arguments import Flat
+from torch_ir.traced.environment import Environment
+from torch_ir.traced.program import Program
+from torch_ir.traced.results import assembler
+from torch_ir.traced.runners import MakeRunner
+
+
+class Entry:
+    """A program with the environment that it was traced in.
+
+    Args:
+        program: The program.
+        environment: What the function closed over.
+        flat: The call that it was traced for.
+        runner: Makes what runs it.
+    """
+
+    def __init__(self, program: Program, environment: Environment, flat: Flat, runner: MakeRunner):
+        self.program = program
+        self.environment = environment
+        self._make = runner
+        self._overlap = _overlap(flat.tensors, environment)
+        self._closed = frozenset(map(id, environment.tensors))
+        closed = {k: environment.tensors[i] for k, i in program.closed.items()}
+        self._run = runner(program, closed, flat.tensors)
+        self._assemble = assembler(program)
+
+    def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the tensors of a call are shared with the environment as they were."""
+        if not self._overlap and self._closed.isdisjoint(map(id, tensors)):
+            return True
+        return _overlap(tensors, self.environment) == self._overlap
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The function's result."""
+        return self._assemble(*self._run(tensors))
+
+    def moved(self, environment: Environment, flat: Flat) -> Entry:
+        """The same program where other objects hold equal values and tensors of equal types."""
+        return Entry(self.program, environment, flat, self._make)
+
+
+def _overlap(tensors: Sequence[torch.Tensor], environment: Environment) -> dict[int, int]:
+    found = {i: environment.position_of(tensor) for i, tensor in enumerate(tensors)}
+    return {i: position for i, position in found.items() if position is not None}

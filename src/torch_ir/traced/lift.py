@@ -1,0 +1,135 @@
+"""Tracing modes: closed-over tensors become inputs, and what cannot be traced is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
+
+from torch_ir.errors import TraceError
+from torch_ir.torch_api import FakeTensor, is_transforming, pytree
+from torch_ir.traced.reads import is_library
+
+
+class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
+    """The function takes derivatives in a way that only a trace below autograd records."""
+
+
+_REFUSED: dict[Any, tuple[str, str]] = {
+    torch.Tensor.backward: (
+        "stores gradients in .grad",
+        "Use torch.autograd.grad, and return the gradients.",
+    ),
+    torch.Tensor.numpy: ("gives a tensor to NumPy", "Do it outside the traced function."),
+    torch.Tensor.__array__: ("gives a tensor to NumPy", "Do it outside the traced function."),
+    torch.Tensor.data_ptr: ("reads an address", "Do it outside the traced function."),
+    torch.Tensor.register_hook: ("registers a hook", "Do it outside the traced function."),
+}
+
+
+class Lift(TorchFunctionMode):
+    """Puts traced tensors in the place of those that a function closes over.
+
+    Args:
+        table: What stands for each closed-over tensor, by the identity of the tensor.
+        below_autograd: Whether operators are recorded below autograd, where derivatives have been
+            written out.
+    """
+
+    def __init__(self, table: Mapping[int, Any], *, below_autograd: bool):
+        super().__init__()
+        self.table = table
+        self.below_autograd = below_autograd
+        self.last = ""
+
+    def replaced(self, value: Any) -> Any:
+        """The traced tensor that stands for a tensor."""
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            return self.table.get(id(value), value)
+        return value
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch's on traced tensors."""
+        del types
+        if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
+            return func(*args, **(kwargs or {}))
+        given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
+        return self._call(func, *given)
+
+    def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        if func in _REFUSED:
+            what, remedy = _REFUSED[func]
+            raise TraceError(
+                f"Tensor.{func.__name__} {what}, which cannot be traced{at_user()}", remedy=remedy
+            )
+        if is_transforming() and not self.below_autograd:
+            raise BelowAutogradNeeded
+        tensor = next((a for a in args if isinstance(a, torch.Tensor)), None)
+        if tensor is not None:
+            self.last = f"{_short(tensor)}"
+        if func is torch._C._set_grad_enabled and self.below_autograd and not args[0]:  # pyright: ignore[reportPrivateUsage]  # torch.no_grad calls it
+            self.switched = True
+        _set_location()
+        result = func(*args, **kwargs)
+        if func is torch.autograd.grad and not kwargs.get("create_graph"):
+            return tuple([None if r is None else r.detach() for r in result])
+        return result
+
+    switched = False
+
+
+def _short(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _set_location() -> None:
+    """Tell torch the user's line that operators come from."""
+    frame = user_frame(sys._getframe(3))  # pyright: ignore[reportPrivateUsage]  # cheaper than the whole stack
+    if frame is None:
+        return
+    code = frame.f_code
+    line = source_line(code.co_filename, frame.f_lineno)
+    text = f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}\n'
+    fx_traceback.current_meta["stack_trace"] = text
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of code that belongs to no installed package."""
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def at_user() -> str:
+    """Where the user's code stands now, for a message."""
+    frame = user_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # as above
+    return "" if frame is None else f" (at {frame.f_code.co_filename}:{frame.f_lineno})"
+
+
+def user_line(traceback: TracebackType | None) -> tuple[str, int, str] | None:
+    """The file, line and source of the innermost frame of user code that an error passed."""
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            found = code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return None if found is None else (*found, source_line(*found))
+
+
+def source_line(file: str, line: int) -> str:
+    """A line of a source file, or nothing where it cannot be read."""
+    import linecache
+
+    return linecache.getline(file, line).strip()

@@ -1,0 +1,285 @@
+"""A traced call as an IR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._export.passes.replace_set_grad_with_hop_pass import replace_set_grad_with_hop_pass
+from torch.fx import GraphModule
+
+from torch_ir.errors import InvalidIRError, TraceError, counted
+from torch_ir.frontend.attributes import tensor_meta
+from torch_ir.frontend.graphs import Context, GraphTranslator
+from torch_ir.frontend.scalars import expression_text
+from torch_ir.frontend.symbol_names import with_canonical_symbols
+from torch_ir.frontend.trees import tree_from_spec
+from torch_ir.ir import (
+    IR,
+    Constant,
+    Container,
+    Mutation,
+    Signature,
+    SymbolRange,
+    SymExpr,
+    TensorLeaf,
+    TensorMeta,
+    Tree,
+    ValueLeaf,
+)
+from torch_ir.ir.effects import written_values
+from torch_ir.ir.tree import leaves
+from torch_ir.torch_api import FakeTensor, pytree
+from torch_ir.traced.capture import Leaf, Trace, constants_of
+
+_SET_GRAD = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # what torch traces
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A traced call: a program, and what its inputs and results are.
+
+    Attributes:
+        ir: The program in the dialect ``export``; closed-over tensors are its weights.
+        closed: The key of each closed-over tensor that it uses, to its position among those of
+            the environment.
+        spec: torch's specification of the result.
+        leaves: Each leaf of the result: a number or expression, or None for the next output.
+        needs_grad: Whether gradients pass through it.
+    """
+
+    ir: IR
+    closed: dict[str, int]
+    spec: Any
+    leaves: tuple[Leaf | SymExpr | None, ...]
+    needs_grad: bool
+
+
+def program_of(
+    trace: Trace,
+    names: Sequence[str],
+    paths: Sequence[str],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    positions: dict[int, int],
+    title: str,
+) -> Program:
+    """The IR of a trace.
+
+    Args:
+        trace: The trace.
+        names: A name for each tensor of the call.
+        paths: Where each tensor of the environment was found.
+        arguments: The arguments of the call.
+        positions: The position of each tensor of the call, by identity.
+        title: A name for the program.
+
+    Raises:
+        TraceError: The program holds things that no IR can say; all are listed.
+    """
+    module = _with_regions(trace.module, trace.needs_grad)
+    builder = _Builder(trace, module, names, paths)
+    return builder.build(arguments, positions, title)
+
+
+def _with_regions(module: GraphModule, needs_grad: bool) -> GraphModule:
+    """The graph in which switches of the grad mode are calls of a body, or gone if none is on."""
+    switches = [n for n in module.graph.nodes if n.target is _SET_GRAD]
+    if switches and needs_grad:
+        return replace_set_grad_with_hop_pass(module, None)[0]
+    for node in switches:
+        module.graph.erase_node(node)
+    return module
+
+
+class _Builder:
+    def __init__(
+        self, trace: Trace, module: GraphModule, names: Sequence[str], paths: Sequence[str]
+    ):
+        self.trace = trace
+        self.module = module
+        self.names = names
+        self.paths = paths
+        self.context = Context(None)
+        self.body = GraphTranslator(module, self.context)
+        self.inputs: list[TensorMeta] = []
+        self.weights: list[TensorMeta] = []
+        self.mapping: dict[str, str] = {}
+        self.closed: dict[str, int] = {}
+        self.constants: dict[str, Constant] = {}
+        self._held: set[torch.fx.Node] = set()
+        self._taken = {node.name for node in module.graph.nodes}
+
+    def build(
+        self,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        positions: dict[int, int],
+        title: str,
+    ) -> Program:
+        self._constants()
+        self._placeholders()
+        self.body.run()
+        returned = self.module.graph.output_node().args[0]
+        outputs = tuple(self.body.tensors(returned))
+        found = self._leaves(returned)
+        self._raise_refusals()
+        ir = IR(
+            nodes=tuple(self.body.nodes),
+            graph_inputs=tuple(self.inputs),
+            graph_outputs=outputs,
+            weights=tuple(self.weights),
+            weight_name_mapping=self.mapping,
+            constants=self.constants,
+            model_name=title,
+            pytorch_version=str(torch.__version__),
+            symbols=self._symbols(),
+            functions=self.body.functions,
+            operators=self.body.operators,
+            guards=self._guards(),
+        )
+        written = sorted(written_values(ir))
+        metas = {meta.name: meta for meta in self.inputs}
+        metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
+        given, made = self._inputs_tree(arguments, positions), self._outputs_tree(found, outputs)
+        mutations = [Mutation(name, metas[name]) for name in written]
+        ir = ir.replace(mutations=mutations, signature=Signature(given, made))
+        ir = with_canonical_symbols(ir)
+        results = [_result(leaf, item) for leaf, item in zip(_outputs(ir), found, strict=True)]
+        return Program(ir, self.closed, self.trace.spec, tuple(results), self.trace.needs_grad)
+
+    def _inputs_tree(
+        self, arguments: tuple[tuple[Any, ...], dict[str, Any]], positions: dict[int, int]
+    ) -> Tree:
+        """The arguments in the caller's structure; the tensors alone, where it cannot be told."""
+
+        def leaf(value: Any) -> TensorLeaf | ValueLeaf:
+            if isinstance(value, torch.Tensor):
+                return TensorLeaf(self.inputs[positions[id(value)]].name)
+            return ValueLeaf(self.context.attribute(value))
+
+        values, spec = pytree.tree_flatten(arguments)
+        try:
+            return tree_from_spec(spec, iter([leaf(value) for value in values]))
+        except InvalidIRError:
+            tensors = tuple([TensorLeaf(meta.name) for meta in self.inputs])
+            return Container("tuple", (Container("tuple", tensors), Container("dict")))
+
+    def _outputs_tree(self, found: Sequence[Any], outputs: Sequence[TensorMeta]) -> Tree:
+        tensors = iter(outputs)
+        made: list[TensorLeaf | ValueLeaf] = []
+        for item in found:
+            if item is None:
+                made.append(TensorLeaf(next(tensors).name))
+                continue
+            try:
+                made.append(ValueLeaf(self.context.attribute(_plain(item))))
+            except InvalidIRError:
+                made.append(ValueLeaf(None))
+        try:
+            return tree_from_spec(self.trace.spec, iter(made))
+        except InvalidIRError:
+            return Container("tuple", tuple(made))
+
+    def _name(self, wanted: str) -> str:
+        name = re.sub(r"\W+", "_", wanted).strip("_") or "x"
+        name = name if not name[0].isdigit() else f"x{name}"
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _placeholders(self) -> None:
+        count = len(self.names)
+        found = self.module.graph.find_nodes(op="placeholder")
+        placeholders = [node for node in found if node not in self._held]
+        for position, node in enumerate(placeholders):
+            value = node.meta["val"]
+            if position < count:
+                meta = tensor_meta(self._name(self.names[position]), value)
+                self.inputs.append(meta)
+                self.body.values[node] = meta
+            elif node.users:
+                where = self.trace.lifted[position - count]
+                path = self.paths[where]
+                key = path if path not in self.closed else f"{path}#{where}"
+                self.closed[key] = where
+                meta = tensor_meta(self._name(path), value)
+                self.mapping[meta.name] = key
+                self.weights.append(meta.replace(name=key))
+                self.body.values[node] = meta
+
+    def _constants(self) -> None:
+        """Tensors that the function writes down become values that the program has."""
+        for node, value in list(constants_of(self.module)):
+            if isinstance(value, FakeTensor):
+                raise TraceError(
+                    "the function uses a tensor that torch loses sight of as it traces",
+                    remedy="Give it as an argument, or compute it with torch's functions.",
+                )
+            target = str(node.target)
+            if target not in self.constants:
+                self.constants[target] = Constant.from_torch(value.detach())
+            with self.module.graph.inserting_before(node):
+                held = self.module.graph.placeholder(f"held_{node.name}")
+            held.meta["val"] = value
+            node.replace_all_uses_with(held)
+            self.module.graph.erase_node(node)
+            constant = self.constants[target]
+            self.body.values[held] = TensorMeta(target, constant.shape, constant.dtype)
+            self._held.add(held)
+
+    def _leaves(self, returned: Any) -> tuple[Any, ...]:
+        """Each leaf of the result; an expression for a number that is not known yet."""
+        nodes = iter(returned)
+        found: list[Any] = []
+        for leaf in self.trace.leaves:
+            if leaf is not None:
+                found.append(leaf)
+                continue
+            node = next(nodes)
+            value = self.body.values[node] if isinstance(node, torch.fx.Node) else node
+            found.append(None if isinstance(value, TensorMeta) else value)
+        return tuple(found)
+
+    def _symbols(self) -> dict[str, SymbolRange]:
+        env = self.trace.shape_env
+        ranges: dict[str, SymbolRange] = dict(self.context.symbols)
+        for symbol, bounds in env.var_to_range.items():
+            ranges[str(symbol)] = SymbolRange(_finite(bounds.lower), _finite(bounds.upper))
+        return ranges
+
+    def _guards(self) -> tuple[SymExpr, ...]:
+        texts = [expression_text(guard.expr) for guard in self.trace.shape_env.guards]
+        return tuple([SymExpr(text) for text in dict.fromkeys(texts)])
+
+    def _raise_refusals(self) -> None:
+        reasons = self.context.reasons
+        if reasons:
+            raise TraceError(
+                f"the function does {counted(len(reasons), 'thing')} that no program can say",
+                picture="\n".join(f"- {reason}" for reason in reasons),
+            )
+
+
+def _outputs(ir: IR) -> Iterator[TensorLeaf | ValueLeaf]:
+    return leaves(ir.signature.outputs) if ir.signature is not None else iter(())
+
+
+def _plain(item: Any) -> Any:
+    return item.value if isinstance(item, Leaf) else item
+
+
+def _result(leaf: TensorLeaf | ValueLeaf, item: Any) -> Leaf | SymExpr | None:
+    """What a leaf of the result is: itself, an expression, or the next output."""
+    if item is None or isinstance(item, Leaf):
+        return item
+    value = leaf.value if isinstance(leaf, ValueLeaf) else None
+    return value if isinstance(value, SymExpr) else Leaf(item)
+
+
+def _finite(bound: Any) -> int | None:
+    """An end of a range, or None where it is infinite or as good as."""
+    is_finite = bool(getattr(bound, "is_finite", True)) and abs(bound) < 2**62
+    return int(bound) if is_finite else None

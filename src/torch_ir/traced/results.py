@@ -1,0 +1,39 @@
+"""The results of a run in the structure that the function returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch_ir.executor.symbols import Symbols
+from torch_ir.torch_api import pytree
+from torch_ir.traced.capture import Leaf
+from torch_ir.traced.program import Program
+
+Assemble = Callable[[Sequence[Any], Symbols], Any]
+
+
+def assembler(program: Program) -> Assemble:
+    """A function that gives the result for the outputs of a run and the symbols it found."""
+    spec, leaves = program.spec, program.leaves
+    if spec.is_leaf() and leaves == (None,):
+        return lambda outputs, symbols: outputs[0]
+    if spec.type in (tuple, list) and all(leaf is None for leaf in leaves) and _is_flat(spec):
+        kind: Any = spec.type
+        return lambda outputs, symbols: kind(outputs)
+
+    def assemble(outputs: Sequence[Any], symbols: Symbols) -> Any:
+        tensors = iter(outputs)
+        return pytree.tree_unflatten([_value(leaf, tensors, symbols) for leaf in leaves], spec)
+
+    return assemble
+
+
+def _is_flat(spec: Any) -> bool:
+    return all(child.is_leaf() for child in spec.children())
+
+
+def _value(leaf: Any, tensors: Any, symbols: Symbols) -> Any:
+    if leaf is None:
+        return next(tensors)
+    return leaf.value if isinstance(leaf, Leaf) else leaf.evaluate(symbols)
