@@ -311,6 +311,17 @@ def test_a_weight_that_is_not_strided():
     assert torch.equal(graph.eval((x,))[0], model(x))
 
 
+def test_a_layout_that_only_the_real_kernel_gives():
+    class Attends(nn.Module):
+        def forward(self, q):
+            seen = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+            return seen.transpose(1, 2).view(2, 5, 32)  # of a result in row-major order: refused
+
+    q = torch.randn(2, 4, 5, 8)
+    graph = compile_graph(torch_ir.extract_ir(Attends().eval(), (q,)))
+    assert torch.equal(graph.eval((q,))[0], Attends()(q))
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 

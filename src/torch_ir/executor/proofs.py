@@ -83,6 +83,35 @@ class Signature:
     kwargs: tuple[tuple[str, Pattern], ...]
 
 
+def in_row_major_order(signature: Signature) -> Signature:
+    """The same call of tensors of the same shapes whose elements lie in row-major order."""
+
+    def ordered(item: Pattern) -> Pattern:
+        if isinstance(item, Type):
+            return Type(item.shape, row_major(item.shape), item.dtype)
+        if isinstance(item, tuple):
+            return tuple([ordered(part) for part in cast(tuple[Pattern, ...], item)])
+        return item
+
+    args = tuple([ordered(item) for item in signature.args])
+    kwargs = tuple([(name, ordered(item)) for name, item in signature.kwargs])
+    return Signature(signature.operator, args, kwargs)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose last index moves fastest.
+
+    Example:
+        >>> row_major((2, 3, 4))
+        (12, 4, 1)
+    """
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A way to call an operator.
