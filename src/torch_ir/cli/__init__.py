@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "Find everything that is not well-formed.",
     "diff": "Compare two IRs by structure.",
     "lower": "Lower an IR to functional or core ATen.",
+    "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
     "verify": "Compare an IR with the model that it was extracted from.",

@@ -6,29 +6,66 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from torch_ir.passes.base import Pass, PassResult, run_passes
+from torch_ir.passes.casts import CleanCasts, clean_casts
+from torch_ir.passes.common_subexpressions import (
+    EliminateCommonSubexpressions,
+    common_subexpressions,
+)
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
 from torch_ir.passes.functionalization import Functionalize, functionalize
+from torch_ir.passes.inline_functions import InlineFunctions, inline_functions
+from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
+from torch_ir.passes.registry import (
+    pass_named,
+    pass_names,
+    passes_named,
+    register_pass,
+    unregister_pass,
+)
 
 if TYPE_CHECKING:
     from torch_ir.passes.decomposition import Decompose, decompose
+    from torch_ir.passes.fold_constants import FoldConstants, fold_constants
 
 __all__ = [
+    "CleanCasts",
     "Decompose",
+    "EliminateCommonSubexpressions",
     "EliminateDeadCode",
+    "FoldConstants",
     "Functionalize",
+    "InlineFunctions",
     "Pass",
     "PassResult",
+    "RemoveNoOps",
+    "clean_casts",
+    "common_subexpressions",
     "decompose",
     "eliminate_dead_code",
+    "fold_constants",
     "functionalize",
+    "inline_functions",
+    "pass_named",
+    "pass_names",
+    "passes_named",
+    "register_pass",
+    "remove_no_ops",
     "run_passes",
+    "unregister_pass",
 ]
+
+_NEEDS_TORCH = {
+    "Decompose": "decomposition",
+    "decompose": "decomposition",
+    "FoldConstants": "fold_constants",
+    "fold_constants": "fold_constants",
+}
 
 
 def __getattr__(name: str) -> object:
     """What needs torch is imported when it is first used."""
-    if name not in ("Decompose", "decompose"):
+    if name not in _NEEDS_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module("torch_ir.passes.decomposition")
-    globals().update(Decompose=module.Decompose, decompose=module.decompose)
-    return globals()[name]
+    value = getattr(import_module(f"torch_ir.passes.{_NEEDS_TORCH[name]}"), name)
+    globals()[name] = value
+    return value

@@ -16,6 +16,10 @@ def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
     """The program with the bodies of such scopes in place of their calls; in functions too.
 
     Whether gradients are recorded changes no value. The same object if there is no such scope.
+
+    Args:
+        ir: The program.
+        op_types: Operators that call one function, once.
     """
     functions = {name: inline_scopes(body, op_types) for name, body in ir.functions.items()}
     if not any(node.op_type in op_types for node in ir.nodes):
@@ -61,8 +65,8 @@ class _Inliner:
         )
 
     def _body(self, call: OpNode) -> Iterator[OpNode]:
-        reference = call.attrs["wrapped_func"]
-        body = self.functions[reference.name]
+        (name,) = _references(call)
+        body = self.functions[name]
         self.operators.update(body.operators)
         taken = {name: self.function_names.fresh(name) for name in body.functions}
         self.functions.update({taken[name]: inner for name, inner in body.functions.items()})
@@ -93,7 +97,8 @@ class _Inliner:
 
 def _given(call: OpNode) -> list[TensorMeta]:
     """The tensors that a scope's body takes, in order."""
-    slots = (call.operands or {}).get("args")
+    operands = call.operands or {}
+    slots = operands.get("args", operands.get("operands"))
     if not isinstance(slots, tuple):
         return list(call.inputs)
     return [call.inputs[slot] for slot in slots if slot is not None]

@@ -1,0 +1,94 @@
+"""``torch-ir opt``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
+from torch_ir.cli.progress import note
+from torch_ir.errors import counted
+from torch_ir.ir import IR
+
+DEFAULT = "remove-no-ops,fold-constants,clean-casts,cse,dce"
+
+
+def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        from torch_ir.passes import pass_names
+
+        click.echo("\n".join(pass_names()))
+        context.exit()
+
+
+@click.command
+@click.argument("file")
+@click.option("-o", "--output", metavar="PATH", help="Where to write [text to stdout].")
+@click.option(
+    "-p",
+    "--passes",
+    metavar="NAMES",
+    default=DEFAULT,
+    show_default=True,
+    help="The passes, in order, separated by commas.",
+)
+@click.option("--print-after-each", is_flag=True, help="Print the program after each pass.")
+@click.option(
+    "--verify",
+    type=click.Choice(("off", "stage", "each")),
+    default="each",
+    show_default=True,
+    help="Check the rules of the dialect: after each pass, after all, or not.",
+)
+@click.option(
+    "--list",
+    "listed",
+    is_flag=True,
+    is_eager=True,
+    help="List the passes and exit.",
+    expose_value=False,
+    callback=_list,
+)
+def command(
+    file: str, output: str | None, passes: str, print_after_each: bool, verify: Any
+) -> None:
+    """Run passes over the IR in FILE; what it computes stays, bit for bit."""
+    from torch_ir.passes import passes_named, run_passes
+
+    steps = passes_named(passes)
+    kind = format_of(output, None, "text")
+    ir = before = read_ir(file)
+    known = _findings(ir, verify)
+    for position, step in enumerate(steps):
+        is_last = position == len(steps) - 1
+        level = "each" if verify == "each" or (verify == "stage" and is_last) else "off"
+        result = run_passes(ir, [step], verify=level, verifier=lambda made: _new(made, known))
+        ir = result.ir
+        note(f"{step}: {_change(result.modified, ir)}")
+        if print_after_each:
+            click.echo(f"# after {step}\n{ir}\n", err=output is None)
+    note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
+    if has_weights(file):
+        note(f"the weights in {file} are left out; they fit the result")
+    write_ir(ir, output, kind)
+
+
+def _change(modified: bool, ir: IR) -> str:
+    return f"{counted(len(ir.nodes), 'node')} left" if modified else "nothing to do"
+
+
+def _findings(ir: IR, verify: str) -> frozenset[str]:
+    """What is against the dialect's rules before any pass."""
+    return frozenset() if verify == "off" else frozenset(map(str, _violations(ir)))
+
+
+def _new(ir: IR, known: frozenset[str]) -> Iterable[Any]:
+    return [violation for violation in _violations(ir) if str(violation) not in known]
+
+
+def _violations(ir: IR) -> Iterable[Any]:
+    from torch_ir.dialects import verify
+
+    return verify(ir, types=False)

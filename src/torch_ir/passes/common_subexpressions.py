@@ -1,0 +1,88 @@
+"""Computing once what is computed several times from the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.edit import with_inputs
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.memory import Memory, in_functions, is_pure, rewired
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpressions(Pass):
+    """Lets one node stand for all that compute the same; see :func:`common_subexpressions`."""
+
+    name: ClassVar[str] = "common-subexpressions"
+
+    def call(self, ir: IR) -> PassResult:
+        """The program in which nothing is computed twice."""
+        result = common_subexpressions(ir)
+        return PassResult(result, result is not ir)
+
+
+def common_subexpressions(ir: IR) -> IR:
+    """The program with one node for all that compute the same; in functions too.
+
+    Two nodes compute the same if operator, arguments and inputs are equal. Both stay where
+    something writes to the memory of an input or a result, where they draw random numbers, where
+    a caller would see two results share memory, and where a library other than torch's own has
+    the operator. The same object if there is nothing to do.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(common_subexpressions(parse('''
+        ... ir "Twice" {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.exp.default(%x)
+        ...   %b: f32[2] = aten.exp.default(%x)
+        ...   %y: f32[2] = aten.add.Tensor(%a, %b)
+        ...   return %y
+        ... }
+        ... ''')))
+        ir "Twice" {
+          input %x: f32[2]
+          %a: f32[2] = aten.exp.default(%x)
+          %y: f32[2] = aten.add.Tensor(%a, %a)
+          return %y
+        }
+    """
+    ir = in_functions(ir, common_subexpressions)
+    memory = Memory(ir)
+    first: dict[Hashable, OpNode] = {}
+    values: dict[str, TensorMeta] = {}
+    kept: list[OpNode] = []
+    for node in ir.nodes:
+        node = with_inputs(node, values)
+        if not is_pure(ir, node) or _is_written(memory, node):
+            kept.append(node)
+            continue
+        earlier = first.setdefault(_key(node), node)
+        if earlier is node or not _joined(memory, node, earlier):
+            kept.append(node)
+            continue
+        for old, new in zip(node.outputs, earlier.outputs, strict=True):
+            values[old.name] = new
+    return rewired(ir, kept, values) if values else ir
+
+
+def _key(node: OpNode) -> Hashable:
+    inputs = tuple([meta.name for meta in node.inputs])
+    results = tuple([(o.producer_output_idx, o.shape, o.dtype) for o in node.outputs])
+    # equal numbers may be other values: 1 == 1.0 == True, and 0.0 == -0.0
+    attributes = repr(sorted(node.attrs.items()))
+    return node.op_type, inputs, attributes, repr(sorted((node.operands or {}).items())), results
+
+
+def _is_written(memory: Memory, node: OpNode) -> bool:
+    return any(memory.is_written(meta.name) for meta in (*node.inputs, *node.outputs))
+
+
+def _joined(memory: Memory, node: OpNode, earlier: OpNode) -> bool:
+    pairs = [(a.name, b.name) for a, b in zip(node.outputs, earlier.outputs, strict=True)]
+    if any(memory.is_seen(a) and memory.is_seen(b) for a, b in pairs):
+        return False
+    return all(memory.join(a, b) for a, b in pairs)

@@ -1,0 +1,215 @@
+"""Computing ahead what depends on no argument and no weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from torch_ir.executor.operators import resolve_operator
+from torch_ir.executor.registry import registered_kernel
+from torch_ir.ir import (
+    IR,
+    Attribute,
+    Constant,
+    Device,
+    FrozenDict,
+    FunctionRef,
+    OpNode,
+    SymExpr,
+    TensorMeta,
+)
+from torch_ir.ir.edit import Names, with_inputs
+from torch_ir.ir.tree import tensor_names
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.fake import RUN_DEVICE, arguments
+from torch_ir.passes.memory import Memory, is_pure
+from torch_ir.torch_api import constant_tensor, pytree
+
+MAX_BYTES = 1 << 20
+"""How large a computed constant may be if not said otherwise, in bytes."""
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Computes ahead what depends on constants alone; see :func:`fold_constants`."""
+
+    name: ClassVar[str] = "fold-constants"
+    max_bytes: int = MAX_BYTES
+
+    def call(self, ir: IR) -> PassResult:
+        """The program with what is known computed."""
+        result = fold_constants(ir, max_bytes=self.max_bytes)
+        return PassResult(result, result is not ir)
+
+
+def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
+    """The program with every value that depends on constants alone as a constant of its own.
+
+    torch computes them on the CPU, bit for bit as the program does there. A node stays if its
+    result is larger than ``max_bytes``, does not lie in memory in row-major order, or is written
+    or returned; if it draws random numbers, asks for a device, or a user's kernel runs it; and if
+    torch refuses it. Constants that nothing uses any more go. Functions have no constants and
+    stay as they are. The same object if there is nothing to do.
+
+    Args:
+        ir: The program.
+        max_bytes: How large a computed constant may be.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(fold_constants(parse('''
+        ... ir "Known" {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.full.default([2], 2.0)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   %y: f32[2] = aten.add.Tensor(%x, %b)
+        ...   return %y
+        ... }
+        ... ''')))
+        ir "Known" {
+          constant @b: f32[2] = [-2.0, -2.0]
+          input %x: f32[2]
+          %y: f32[2] = aten.add.Tensor(%x, @b)
+          return %y
+        }
+    """
+    known = _computed(ir, max_bytes)
+    kept: list[OpNode] = []
+    wanted: dict[str, torch.Tensor] = {}
+    needed: set[str] = set()
+    for node in reversed(ir.nodes):
+        made = [meta.name for meta in node.outputs]
+        if made[:1] and made[0] in known:
+            used = [name for name in made if name in needed]
+            if all(known[name].is_contiguous() for name in used):
+                wanted.update({name: known[name] for name in used})
+                continue
+        kept.append(node)
+        needed.update(meta.name for meta in node.inputs)
+    if len(kept) == len(ir.nodes):
+        return ir
+    return _with_constants(ir, kept[::-1], wanted)
+
+
+def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
+    """The value of each result that depends on constants alone."""
+    memory = Memory(ir)
+    known = {
+        name: constant_tensor(value)
+        for name, (_, value) in ir.external_values().items()
+        if isinstance(value, Constant) and value.data is not None and not memory.is_written(name)
+    }
+    constants = frozenset(known)
+    for node in ir.nodes:
+        if all(meta.name in known for meta in node.inputs) and _is_known(ir, node, memory):
+            results = _run(node, [known[meta.name] for meta in node.inputs], max_bytes)
+            known.update(results)
+    return {name: tensor for name, tensor in known.items() if name not in constants}
+
+
+def _is_known(ir: IR, node: OpNode, memory: Memory) -> bool:
+    """Whether a node may be computed ahead, once its inputs are known."""
+    touched = any(memory.is_written(m.name) for m in (*node.inputs, *node.outputs))
+    constants = ir.constants.keys() | ir.weight_name_mapping.keys()
+    results = {meta.name for meta in ir.graph_outputs}
+    results |= {mutation.value.name for mutation in ir.mutations}
+    returned = any(
+        meta.name in results or (memory.is_seen(meta.name) and not _shows(node, constants))
+        for meta in node.outputs
+    )
+    return (
+        is_pure(ir, node)
+        and registered_kernel(node.op_type) is None
+        and not touched
+        and not returned
+        and all(meta.is_static for meta in node.outputs)
+        and all(_is_fixed(value) for value in node.attrs.values())
+    )
+
+
+def _shows(node: OpNode, constants: Iterable[str]) -> bool:
+    return any(meta.name in constants for meta in node.inputs)
+
+
+def _is_fixed(value: Attribute) -> bool:
+    """Whether an attribute is the same at every call, on every device."""
+    match value:
+        case SymExpr() | FunctionRef():
+            return False
+        case Device(name=name):
+            return name in ("run", "cpu", "meta")
+        case tuple():
+            return all(_is_fixed(item) for item in value)
+        case FrozenDict():
+            return all(_is_fixed(item) for item in value.values())
+        case _:
+            return True
+
+
+def _run(
+    node: OpNode, inputs: Sequence[torch.Tensor], max_bytes: int
+) -> Mapping[str, torch.Tensor]:
+    """The results of a node; none if they are too large or not what is recorded."""
+    if any((meta.nbytes or 0) > max_bytes for meta in node.outputs):
+        return {}
+    try:
+        args, kwargs = arguments(node, inputs, {})
+        operator: Any = resolve_operator(node.op_type)
+        with torch.no_grad(), torch.device(RUN_DEVICE):
+            results = pytree.tree_leaves(operator(*args, **kwargs), is_leaf=_is_none)
+    except Exception:  # noqa: BLE001  # kernels raise anything: the node stays, and raises when the program runs
+        return {}
+    found: dict[str, torch.Tensor] = {}
+    for meta in node.outputs:
+        value = results[meta.producer_output_idx]
+        if not isinstance(value, torch.Tensor) or not _fits(value, meta):
+            return {}
+        found[meta.name] = value
+    return found
+
+
+def _fits(value: torch.Tensor, meta: TensorMeta) -> bool:
+    kind = str(value.dtype).removeprefix("torch.")
+    return (tuple(value.shape), kind) == (meta.shape, meta.dtype)
+
+
+def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.Tensor]) -> IR:
+    names = Names.of(ir)
+    keys = {*ir.constants, *(m.name for m in ir.weights), *ir.weight_name_mapping.values()}
+    metas: dict[str, TensorMeta] = {}
+    added: dict[str, Constant] = {}
+    for name, tensor in sorted(values.items()):
+        key = name if name not in keys and "." not in name else names.fresh(name.replace(".", "_"))
+        while key in keys:
+            key = names.fresh(key)
+        added[key] = Constant.from_torch(tensor)
+        metas[name] = TensorMeta(key, tuple(tensor.shape), added[key].dtype)
+    rewired = [with_inputs(node, metas) for node in nodes]
+    return _without_unused(ir, ir.replace(nodes=rewired, constants={**ir.constants, **added}))
+
+
+def _without_unused(before: IR, after: IR) -> IR:
+    """The program without the constants that were used and are no more."""
+    gone = _used(before) - _used(after)
+    keys = {after.weight_name_mapping.get(name, name) for name in gone} & after.constants.keys()
+    still = {after.weight_name_mapping.get(name, name) for name in _used(after)}
+    keys -= still
+    mapping = {n: k for n, k in after.weight_name_mapping.items() if k not in keys}
+    constants = {k: value for k, value in after.constants.items() if k not in keys}
+    return after.replace(constants=constants, weight_name_mapping=mapping)
+
+
+def _used(ir: IR) -> set[str]:
+    names = {meta.name for node in ir.nodes for meta in node.inputs}
+    names |= {meta.name for meta in ir.graph_outputs}
+    names |= {name for m in ir.mutations for name in (m.target, m.value.name)}
+    if ir.signature is not None:
+        names |= {*tensor_names(ir.signature.outputs), *tensor_names(ir.signature.inputs)}
+    return names
+
+
+def _is_none(value: object) -> bool:
+    return value is None

@@ -1,0 +1,38 @@
+"""How the values of a graph lie in memory, as torch's fake tensors say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch_ir.ir import IR, TensorMeta
+from torch_ir.passes.fake import Fakes, Layout, contiguous
+from torch_ir.torch_api import pytree
+
+
+def layouts(ir: IR) -> Mapping[str, Layout]:
+    """The layout of each value; one that torch cannot tell is absent, and so is what follows.
+
+    Graph inputs and weights are taken to be contiguous.
+    """
+    fakes = Fakes(ir)
+    found = {meta.name: contiguous(meta) for meta in ir.graph_inputs}
+    for name, (_, value) in ir.external_values().items():
+        found[name] = contiguous(TensorMeta(name, value.shape, value.dtype))
+    with fakes.tracing():
+        for node in ir.nodes:
+            if any(meta.name not in found for meta in node.inputs):
+                continue
+            inputs = [fakes.tensor(found[meta.name]) for meta in node.inputs]
+            try:
+                results = pytree.tree_leaves(fakes.call(node, inputs), is_leaf=_is_none)
+            except Exception:  # noqa: BLE001, S112  # data decides the result, or torch has no fake kernel: its layout stays unknown
+                continue
+            for meta in node.outputs:
+                index = meta.producer_output_idx
+                if index < len(results) and hasattr(results[index], "stride"):
+                    found[meta.name] = fakes.layout(meta, results[index])
+    return found
+
+
+def _is_none(value: object) -> bool:
+    return value is None

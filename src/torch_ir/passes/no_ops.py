@@ -1,0 +1,222 @@
+"""Removing operators that give what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir.edit import with_inputs
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.memory import Memory, in_functions, rewired
+
+if TYPE_CHECKING:
+    from torch_ir.passes.fake import Layout
+
+
+@dataclass(frozen=True)
+class RemoveNoOps(Pass):
+    """Removes operators that give what they are given; see :func:`remove_no_ops`."""
+
+    name: ClassVar[str] = "remove-no-ops"
+
+    def call(self, ir: IR) -> PassResult:
+        """The program without operators that do nothing."""
+        result = remove_no_ops(ir)
+        return PassResult(result, result is not ir)
+
+
+def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
+    """The program without views to the same shape, casts to the same dtype and needless copies.
+
+    A copy is needless if the value lies in memory as the copy does, nothing writes to either, and
+    a caller cannot see that they are one. Graph inputs and weights are taken to be contiguous.
+    Functions are changed too. The same object if there is nothing to do.
+
+    Args:
+        ir: The program.
+        op_types: Look at these operators only.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(remove_no_ops(parse('''
+        ... ir "Same" {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.view.default(%x, [2])
+        ...   %b: f32[2] = aten.to.dtype(%a, torch.float32)
+        ...   %y: f32[2] = aten.relu.default(%b)
+        ...   return %y
+        ... }
+        ... ''')))
+        ir "Same" {
+          input %x: f32[2]
+          %y: f32[2] = aten.relu.default(%x)
+          return %y
+        }
+    """
+    ir = in_functions(ir, lambda body: remove_no_ops(body, op_types))
+    memory = Memory(ir)
+
+    @cache
+    def layouts() -> Mapping[str, Layout]:
+        from torch_ir.passes import layouts as module
+
+        return module.layouts(ir)
+
+    values: dict[str, TensorMeta] = {}
+    kept: list[OpNode] = []
+    for node in ir.nodes:
+        source = _given(node) if op_types is None or node.op_type in op_types else None
+        if source is None or not _is_removable(node, source, memory, layouts):
+            kept.append(with_inputs(node, values))
+        else:
+            values[node.outputs[0].name] = values.get(source.name, source)
+    return rewired(ir, kept, values) if values else ir
+
+
+def _is_removable(
+    node: OpNode, source: TensorMeta, memory: Memory, layouts: Callable[[], Mapping[str, Layout]]
+) -> bool:
+    result = node.outputs[0]
+    if memory.is_written(source.name) or memory.is_written(result.name):
+        return False
+    if not copies(node):
+        return True
+    if memory.is_seen(source.name) and memory.is_seen(result.name):
+        return False
+    known = layouts()
+    before, after = known.get(source.name), known.get(result.name)
+    if before is None or after is None or before.strides != after.strides:
+        return False
+    return memory.join(result.name, source.name)
+
+
+# -- what does nothing ----------------------------------------------------------------------------
+
+Test = Callable[[OpNode], bool]
+
+
+def _always(node: OpNode) -> bool:
+    del node
+    return True
+
+
+def _identity_permutation(node: OpNode) -> bool:
+    rank = len(node.outputs[0].shape)
+    return [dim % max(rank, 1) for dim in node.attrs["dims"]] == list(range(rank))
+
+
+def _same_dims(first: str, second: str) -> Test:
+    def test(node: OpNode) -> bool:
+        rank = max(len(node.outputs[0].shape), 1)
+        return (node.attrs[first] - node.attrs[second]) % rank == 0
+
+    return test
+
+
+def _unit_step(node: OpNode) -> bool:
+    return node.attrs.get("step", 1) == 1
+
+
+def _inference(flag: str) -> Test:
+    return lambda node: node.attrs.get(flag) is False
+
+
+def _on_its_device(node: OpNode) -> bool:
+    """No other device or layout is asked for; ``Device("run")`` is where everything is."""
+    device = node.attrs.get("device")
+    there = device is None or (isinstance(device, Device) and device.name == "run")
+    plain = node.attrs.get("layout") is None or str(node.attrs["layout"]) == "torch.strided"
+    return there and plain and not node.attrs.get("pin_memory")
+
+
+_VIEWS: dict[str, Test] = {
+    **{
+        f"aten.{name}": _always
+        for name in (
+            "view.default",
+            "reshape.default",
+            "view_as.default",
+            "reshape_as.default",
+            "_unsafe_view.default",
+            "flatten.using_ints",
+            "unflatten.int",
+            "squeeze.default",
+            "squeeze.dim",
+            "squeeze.dims",
+            "expand.default",
+            "expand_as.default",
+            "broadcast_to.default",
+            "narrow.default",
+            "alias.default",
+            "detach.default",
+            "lift_fresh.default",
+            "contiguous.default",
+            "resolve_conj.default",
+            "resolve_neg.default",
+        )
+    },
+    "aten.permute.default": _identity_permutation,
+    "aten.transpose.int": _same_dims("dim0", "dim1"),
+    "aten.slice.Tensor": _unit_step,
+    "aten.dropout.default": _inference("train"),
+    "aten.feature_dropout.default": _inference("train"),
+    "aten.alpha_dropout.default": _inference("train"),
+    "aten.to.dtype": _always,
+    "aten.to.dtype_layout": _on_its_device,
+    "aten.to.device": _on_its_device,
+    "aten.to.other": _always,
+    "aten.type_as.default": _always,
+}
+"""Operators that return what they are given, where type and shape are the same and this holds."""
+
+_COPIES: dict[str, Test] = {
+    **{
+        f"aten.{name}": _always
+        for name in (
+            "clone.default",
+            "lift_fresh_copy.default",
+            "alias_copy.default",
+            "detach_copy.default",
+            "view_copy.default",
+            "expand_copy.default",
+            "squeeze_copy.default",
+            "squeeze_copy.dim",
+            "squeeze_copy.dims",
+            "repeat.default",
+        )
+    },
+    "aten.permute_copy.default": _identity_permutation,
+    "aten.transpose_copy.int": _same_dims("dim0", "dim1"),
+    "aten.slice_copy.Tensor": _unit_step,
+    "aten._to_copy.default": _on_its_device,
+    "dim_order_ops._to_dim_order_copy.default": _on_its_device,
+    "dim_order_ops._clone_dim_order.default": _always,
+    "prims.convert_element_type.default": _always,
+}
+"""As :data:`_VIEWS`, but the result is a copy."""
+
+_OPERANDS = ("self", "input", "a")
+
+
+def copies(node: OpNode) -> bool:
+    """Whether an operator that gives what it is given gives a copy of it, or may."""
+    asked = node.attrs.get("memory_format")
+    reorders = isinstance(asked, MemoryFormat) and asked.name != "preserve_format"
+    contiguous = node.op_type == "aten.contiguous.default"
+    return node.op_type in _COPIES or reorders or contiguous or bool(node.attrs.get("copy"))
+
+
+def _given(node: OpNode) -> TensorMeta | None:
+    """What a node gives back as it is, or None if it does something."""
+    test: Any = _VIEWS.get(node.op_type) or _COPIES.get(node.op_type)
+    if test is None or len(node.outputs) != 1 or node.operands is None:
+        return None
+    slot = next((node.operands[name] for name in _OPERANDS if name in node.operands), None)
+    if not isinstance(slot, int):
+        return None
+    source, result = node.inputs[slot], node.outputs[0]
+    same = (source.shape, source.dtype) == (result.shape, result.dtype)
+    return source if same and test(node) else None

@@ -1,0 +1,154 @@
+"""Passes by name: those of this package, and those that installed packages add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
+from torch_ir.passes.base import Pass
+
+GROUP = "torch_ir.passes"
+"""The group of entry points under which a package names its passes."""
+
+_OURS: dict[str, tuple[str, str]] = {
+    "clean-casts": ("torch_ir.passes.casts", "CleanCasts"),
+    "common-subexpressions": (
+        "torch_ir.passes.common_subexpressions",
+        "EliminateCommonSubexpressions",
+    ),
+    "decompose": ("torch_ir.passes.decomposition", "Decompose"),
+    "eliminate-dead-code": ("torch_ir.passes.dead_code", "EliminateDeadCode"),
+    "fold-constants": ("torch_ir.passes.fold_constants", "FoldConstants"),
+    "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
+    "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
+    "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
+}
+SHORT_NAMES = {
+    "cse": "common-subexpressions",
+    "dce": "eliminate-dead-code",
+    "no-ops": "remove-no-ops",
+}
+"""Other names of passes."""
+
+_ADDED: dict[str, type[Pass]] = {}
+
+
+def register_pass(kind: type[Pass]) -> type[Pass]:
+    """Decorator: make a pass known by its ``name``.
+
+    Raises:
+        PassError: Another pass has the name.
+
+    Example:
+        >>> from torch_ir.passes import PassResult
+        >>> @register_pass
+        ... class Nothing(Pass):
+        ...     name = "nothing"
+        ...     def call(self, ir):
+        ...         return PassResult(ir, False)
+        >>> str(pass_named("nothing"))
+        'nothing'
+        >>> unregister_pass("nothing")
+    """
+    taken = _ADDED.get(kind.name)
+    if kind.name in _OURS or kind.name in SHORT_NAMES or (taken is not None and taken != kind):
+        raise PassError(
+            f"there is already a pass {kind.name!r}", remedy="Give the class another name."
+        )
+    _ADDED[kind.name] = kind
+    return kind
+
+
+def unregister_pass(name: str) -> None:
+    """Forget a pass that :func:`register_pass` made known; nothing happens if there is none."""
+    _ADDED.pop(name, None)
+
+
+def pass_names() -> tuple[str, ...]:
+    """The names of all passes, sorted.
+
+    Example:
+        >>> "fold-constants" in pass_names()
+        True
+    """
+    return tuple(sorted({*_OURS, *_ADDED, *_installed()}))
+
+
+def pass_named(name: str, **options: Any) -> Pass:
+    """The pass of that name.
+
+    Args:
+        name: Its name, or a short one: ``cse``, ``dce``, ``no-ops``.
+        options: Its fields.
+
+    Raises:
+        PassError: There is no such pass or option; the message names the closest.
+        OptionalDependencyError: The pass needs PyTorch, which is not installed.
+
+    Example:
+        >>> str(pass_named("cse")), str(pass_named("fold-constants", max_bytes=16))
+        ('common-subexpressions', 'fold-constants{max_bytes=16}')
+    """
+    kind = _class_of(SHORT_NAMES.get(name, name))
+    fields = getattr(kind, "__dataclass_fields__", {})
+    unknown = [option for option in options if option not in fields]
+    if unknown:
+        known = f"It has {', '.join(fields)}." if fields else "It has none."
+        raise PassError(
+            f"the pass {name!r} has no option {unknown[0]!r}",
+            remedy=did_you_mean(unknown[0], fields) or known,
+        )
+    return kind(**options)
+
+
+def passes_named(names: str) -> tuple[Pass, ...]:
+    """The passes that a list of names, separated by commas, asks for.
+
+    Raises:
+        PassError: There is no such pass.
+    """
+    return tuple([pass_named(name.strip()) for name in names.split(",") if name.strip()])
+
+
+def _class_of(name: str) -> type[Pass]:
+    if name in _ADDED:
+        return _ADDED[name]
+    if name in _OURS:
+        module, attribute = _OURS[name]
+        return getattr(_imported(module, name), attribute)
+    installed = _installed()
+    if name not in installed:
+        known = [*pass_names(), *SHORT_NAMES]
+        raise PassError(
+            f"there is no pass {name!r}",
+            remedy=did_you_mean(name, known) or f"The passes are {', '.join(pass_names())}.",
+        )
+    return _require_pass(installed[name].load(), name)
+
+
+def _require_pass(kind: object, name: str) -> type[Pass]:
+    if not isinstance(kind, type) or not issubclass(kind, Pass):
+        raise PassError(
+            f"the entry point {name!r} of {GROUP} is no pass: {kind!r:.60}",
+            remedy="It names a subclass of torch_ir.passes.Pass.",
+        )
+    return kind
+
+
+def _imported(module: str, name: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise OptionalDependencyError(
+            f"the pass {name!r} needs PyTorch, which is not installed",
+            remedy="Install it with: pip install 'torch-ir[torch]'.",
+        ) from error
+
+
+def _installed() -> Mapping[str, Any]:
+    return {point.name: point for point in entry_points(group=GROUP)}

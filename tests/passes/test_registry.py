@@ -1,0 +1,68 @@
+"""Passes by name, and the errors that a wrong name gives."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from torch_ir.errors import PassError
+from torch_ir.passes import (
+    Pass,
+    PassResult,
+    pass_named,
+    pass_names,
+    passes_named,
+    register_pass,
+    unregister_pass,
+)
+
+
+def test_every_pass_has_its_name():
+    for name in pass_names():
+        assert pass_named(name).name == name
+
+
+def test_a_list_of_names_gives_the_passes_in_order():
+    assert [str(step) for step in passes_named("fold-constants, cse,dce")] == [
+        "fold-constants",
+        "common-subexpressions",
+        "eliminate-dead-code",
+    ]
+
+
+def test_an_unknown_pass_or_option_is_an_error_that_names_the_closest():
+    with pytest.raises(PassError) as caught:
+        passes_named("fold-constant,cse")
+    assert str(caught.value) == "there is no pass 'fold-constant'\nDid you mean fold-constants?"
+    with pytest.raises(PassError) as caught:
+        pass_named("fold-constants", max_byte=1)
+    assert str(caught.value) == (
+        "the pass 'fold-constants' has no option 'max_byte'\nDid you mean max_bytes?"
+    )
+
+
+def test_a_pass_of_a_user_has_a_name_of_its_own():
+    @dataclass(frozen=True)
+    class Nothing(Pass):
+        name: ClassVar[str] = "nothing-at-all"
+
+        def call(self, ir):
+            return PassResult(ir, False)
+
+    register_pass(Nothing)
+    try:
+        assert pass_named("nothing-at-all") == Nothing()
+        assert "nothing-at-all" in pass_names()
+    finally:
+        unregister_pass("nothing-at-all")
+    with pytest.raises(PassError, match="there is no pass 'nothing-at-all'"):
+        pass_named("nothing-at-all")
+
+    class Taken(Pass):
+        name: ClassVar[str] = "decompose"
+
+    with pytest.raises(PassError) as caught:
+        register_pass(Taken)
+    assert str(caught.value) == (
+        "there is already a pass 'decompose'\nGive the class another name."
+    )
