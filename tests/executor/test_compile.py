@@ -313,13 +313,14 @@ def test_a_weight_that_is_not_strided():
 
 def test_a_layout_that_only_the_real_kernel_gives():
     class Attends(nn.Module):
-        def forward(self, q):
-            seen = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        def forward(self, x):
+            heads = x.view(2, 5, 4, 8).transpose(1, 2)
+            seen = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
             return seen.transpose(1, 2).view(2, 5, 32)  # of a result in row-major order: refused
 
-    q = torch.randn(2, 4, 5, 8)
-    graph = compile_graph(torch_ir.extract_ir(Attends().eval(), (q,)))
-    assert torch.equal(graph.eval((q,))[0], Attends()(q))
+    x = torch.randn(2, 5, 32)
+    graph = compile_graph(torch_ir.extract_ir(Attends().eval(), (x,)))
+    assert torch.equal(graph.eval((x,))[0], Attends()(x))
 
 
 # -- errors ---------------------------------------------------------------------------------------
