@@ -83,22 +83,35 @@ class Values:
         self._generator = torch.Generator().manual_seed(0)
 
     def normal(self, *shape: int) -> torch.Tensor:
+        """Of the normal distribution."""
         return torch.randn(shape, generator=self._generator)
 
     def positive(self, *shape: int) -> torch.Tensor:
+        """Between 0.5 and 1.5."""
         return torch.rand(shape, generator=self._generator) + 0.5
 
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
+        """Of ``low`` to ``high - 1``."""
         return torch.randint(low, high, shape, generator=self._generator)
 
     def bools(self, *shape: int) -> torch.Tensor:
+        """Either."""
         return torch.rand(shape, generator=self._generator) < 0.5
 
 
 def cases() -> list[Case]:
     """Every call, with tensors from a fixed seed."""
     values = Values()
-    parts = (_arithmetic, _functions, _reductions, _products, _movement, _indices, _layers)
+    parts = (
+        _arithmetic,
+        _functions,
+        _reductions,
+        _products,
+        _movement,
+        _indices,
+        _norms,
+        _layers,
+    )
     return [case for part in parts for case in part(values)]
 
 
@@ -387,9 +400,8 @@ def _indices(v: Values) -> list[Case]:
     ]
 
 
-def _layers(v: Values) -> list[Case]:
+def _norms(v: Values) -> list[Case]:
     n, p = v.normal, v.positive
-    image = {"self": n(2, 2, 6, 6)}
     small = {"input": n(3, 4) * 0.05, "weight": n(4), "bias": n(4)}
     batch = {
         "input": n(2, 3, 4),
@@ -398,8 +410,6 @@ def _layers(v: Values) -> list[Case]:
         "running_mean": n(3),
         "running_var": p(3),
     }
-    query = {"query": n(1, 2, 4, 8), "key": n(1, 2, 4, 8), "value": n(1, 2, 4, 8)}
-    pooled = {"kernel_size": [3, 3], "stride": [2, 2], "padding": [1, 1]}
     return [
         _case(
             "native_layer_norm.default",
@@ -424,6 +434,15 @@ def _layers(v: Values) -> list[Case]:
             put("wrong eps", eps=1e-2),
             swap("weight", "bias"),
         ),
+    ]
+
+
+def _layers(v: Values) -> list[Case]:
+    n = v.normal
+    image = {"self": n(2, 2, 6, 6)}
+    query = {"query": n(1, 2, 4, 8), "key": n(1, 2, 4, 8), "value": n(1, 2, 4, 8)}
+    pooled = {"kernel_size": [3, 3], "stride": [2, 2], "padding": [1, 1]}
+    return [
         _case(
             "avg_pool2d.default",
             image,

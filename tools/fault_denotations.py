@@ -166,14 +166,14 @@ def _moments(x: Any) -> tuple[Any, Any]:
     return wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
 
 
-def _eps_outside(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:  # noqa: A002  # the operator's name for it
+def _eps_outside(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     mean, variance = _moments(input)
     made = (input - mean) / (np.sqrt(variance) + eps) * weight + bias
     rest = (mean, 1 / np.sqrt(variance + eps))
     return made.astype("float32"), *[part.astype("float32") for part in rest]
 
 
-def _unbiased_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:  # noqa: A002  # as above
+def _unbiased_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     mean, variance = _moments(input)
     count = input.shape[-1]
     scale = 1 / np.sqrt(variance * count / (count - 1) + eps)
@@ -211,6 +211,7 @@ def _zero_pad(right: Function) -> Function:
     return wrong
 
 
+_BYTES = {"self": torch.tensor([120, 5]).char(), "other": torch.tensor([9, 9]).char()}
 _NORM = {"input": normal(3, 4) * 0.1, "weight": normal(4), "bias": normal(4)}
 _CONVOLVED = {
     "stride": [1, 1],
@@ -222,11 +223,12 @@ _CONVOLVED = {
 }
 
 
-def _formulas() -> list[Wrong]:
-    def unary(op: str, what: str, function: Function, value: torch.Tensor = _EDGES) -> Wrong:
-        return Wrong(f"aten.{op}", what, {"self": value}, {}, instead(function))
+def _unary(op: str, what: str, function: Function, value: torch.Tensor | None = None) -> Wrong:
+    given = _EDGES if value is None else value
+    return Wrong(f"aten.{op}", what, {"self": given}, {}, instead(function))
 
-    halves = torch.tensor([-2.5, -1.5, 0.5, 2.5])
+
+def _formulas() -> list[Wrong]:
     shape = {"normalized_shape": [4], "eps": 1e-2}
     large = {"self": _X * 100}
     edges = {"self": _EDGES, "other": _EDGES.flip(0)}
@@ -251,17 +253,6 @@ def _formulas() -> list[Wrong]:
             {"dim": [1]},
             instead(lambda self, dim: np.log(np.exp(self).sum(tuple(dim)))),
         ),
-        unary("round.default", "rounds halves up", _half_up, halves),
-        unary("round.default", "rounds towards zero", lambda self: np.trunc(self), halves),
-        unary("floor.default", "rounds towards zero", lambda self: np.trunc(self)),
-        unary("relu.default", "turns NaN into 0", lambda self: np.fmax(self, np.float32(0))),
-        unary("sqrt.default", "sqrt(-x) is 0", lambda self: np.sqrt(np.fmax(self, 0 * self))),
-        unary("log.default", "log of |x|", lambda self: np.log(np.abs(self))),
-        unary("sign.default", "sign(0) is 1", lambda self: np.where(self == 0, 1, np.sign(self))),
-        unary("isnan.default", "is false for NaN", lambda self: np.isinf(self)),
-        unary("sigmoid.default", "is tanh(x / 2)", lambda self: np.tanh(self / 2), _X),
-        unary("exp.default", "a series of 6 terms", _short_series, _X),
-        unary("reciprocal.default", "1/0 is 0", lambda self: np.where(self, 1 / self, self)),
         Wrong("aten.maximum.default", "ignores NaN", edges, {}, instead(_fmax)),
         Wrong("aten.cumsum.default", "exclusive", {"self": _X}, {"dim": 1}, instead(_exclusive)),
         Wrong("aten.convolution.default", "flips the filter", image, _CONVOLVED, _flipped),
@@ -280,16 +271,7 @@ def _formulas() -> list[Wrong]:
             {},
             lambda right: lambda **a: right(**{**a, "approximate": "tanh"}),
         ),
-        Wrong(
-            "aten.add.Tensor",
-            "saturates",
-            {
-                "self": torch.tensor([120, 5], dtype=torch.int8),
-                "other": torch.ones(2).to(torch.int8) * 9,
-            },
-            {},
-            instead(_saturating),
-        ),
+        Wrong("aten.add.Tensor", "saturates", _BYTES, {}, instead(_saturating)),
         Wrong(
             "aten.topk.default",
             "one place further",
@@ -297,6 +279,23 @@ def _formulas() -> list[Wrong]:
             {"k": 2},
             lambda right: lambda **a: _second(right, **a),
         ),
+    ]
+
+
+def _edges() -> list[Wrong]:
+    halves = torch.tensor([-2.5, -1.5, 0.5, 2.5])
+    return [
+        _unary("round.default", "rounds halves up", _half_up, halves),
+        _unary("round.default", "rounds towards zero", lambda self: np.trunc(self), halves),
+        _unary("floor.default", "rounds towards zero", lambda self: np.trunc(self)),
+        _unary("relu.default", "turns NaN into 0", lambda self: np.fmax(self, np.float32(0))),
+        _unary("sqrt.default", "sqrt(-x) is 0", lambda self: np.sqrt(np.fmax(self, 0 * self))),
+        _unary("log.default", "log of |x|", lambda self: np.log(np.abs(self))),
+        _unary("sign.default", "sign(0) is 1", lambda self: np.where(self == 0, 1, np.sign(self))),
+        _unary("isnan.default", "is false for NaN", lambda self: np.isinf(self)),
+        _unary("sigmoid.default", "is tanh(x / 2)", lambda self: np.tanh(self / 2), _X),
+        _unary("exp.default", "a series of 6 terms", _short_series, _X),
+        _unary("reciprocal.default", "1/0 is 0", lambda self: np.where(self, 1 / self, self)),
     ]
 
 
@@ -319,4 +318,4 @@ def _second(right: Function, **arguments: Any) -> Any:
     return values[..., 1:], indices[..., 1:]
 
 
-WRONG: list[Wrong] = [*_generic(), *_formulas()]
+WRONG: list[Wrong] = [*_generic(), *_formulas(), *_edges()]

@@ -208,7 +208,7 @@ def _denotation_is_found(fault: Fault, ir: IR, inputs: Inputs, function: Any) ->
             _require_observable(fault, right, denote(ir, {}, inputs))
         except ValueError:
             raise
-        except Exception:  # noqa: BLE001, S110  # a wrong shape or type is refused: that shows
+        except Exception:  # noqa: BLE001  # a wrong shape or type is refused: that shows
             pass
         return not validate(ir, {}, inputs, against=["denotation"]).is_valid
 

@@ -55,10 +55,8 @@ def validate(
 
     The denotation must be within what ``torch_ir.semantics.tolerance`` allows for the operator,
     the element type and the length of its sums; eager must be equal to the bit. Nodes without a
-    denotation are denoted by what they are made of; those of which that is not possible are
-    listed. Of random nodes the denotation has shapes and types only. Scopes that switch the
-    recording of gradients are written out first, so that the nodes in them are compared too;
-    control flow is compared as a whole.
+    denotation are denoted by what they are made of, or listed; of random nodes the denotation has
+    shapes and types only. Scopes that switch the recording of gradients are written out first.
 
     Args:
         ir: The program.
@@ -73,9 +71,6 @@ def validate(
         repro: A folder for the same, ``inputs.safetensors``, and ``repro.py``, which runs that
             node alone and compares it again.
 
-    Returns:
-        What differs, and the first divergence; memory stays that of the run.
-
     Raises:
         InvalidIRError: There is no such reader.
         ExecutionError: The program cannot be run.
@@ -83,31 +78,32 @@ def validate(
 
     Example:
         >>> from torch_ir import parse
-        >>> ir = parse('''ir "Exp" {
-        ...   input %x: f32[2]
-        ...   %y: f32[2] = aten.exp.default(%x)
-        ...   return %y
-        ... }''')
+        >>> lines = "input %x: f32[2]", "%y: f32[2] = aten.exp.default(%x)", "return %y"
+        >>> ir = parse("ir {\\n" + "\\n".join(lines) + "\\n}")
         >>> print(validate(ir, {}, (torch.tensor([0.0, 1.0]),)))
-        all readers agree on Exp: 1 node
-          denotation: 1 compared
+        all readers agree on the program: 1 node
+          denotation: 1 compared, 0 by decomposition
           eager: 1 compared
     """
-    for name in against:
-        if name not in READERS:
-            remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
-            raise InvalidIRError(f"nothing reads an IR that is called {name!r:.60}", remedy=remedy)
+    readers = _known(against)
     runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
     given = cast(tuple[torch.Tensor, ...], fresh(tuple(inputs)))
     known = check_inputs(runs.ir, given, runs.device, dict(symbols or {}))
-    watch = _Watch(runs, given, cast(tuple[Reader, ...], tuple(against)), known)
+    watch = _Watch(runs, given, readers, known)
     watch.see_payload({**(weights or {}), **(constants or {})})
     with same_random_numbers():
         outputs = runs.run(given, dict(symbols or {}), watch)[0]
     watch.finish(outputs)
-    if watch.first_inputs is not None and (save_inputs or repro):
-        _save(runs.ir, watch, save_inputs, repro)
+    _save(runs.ir, watch, save_inputs, repro)
     return watch.report()
+
+
+def _known(against: Sequence[str]) -> tuple[Reader, ...]:
+    for name in against:
+        if name not in READERS:
+            remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
+            raise InvalidIRError(f"nothing reads an IR that is called {name!r:.60}", remedy=remedy)
+    return cast(tuple[Reader, ...], tuple(against))
 
 
 def _save(
@@ -116,8 +112,10 @@ def _save(
     save_inputs: str | PathLike[str] | None,
     repro: str | PathLike[str] | None,
 ) -> None:
+    if watch.first_inputs is None:
+        return
     first = watch.divergences[0]
-    captured = Captured(ir.model_name, (), watch.first_inputs or {}, {})
+    captured = Captured(ir.model_name, (), watch.first_inputs, {})
     if save_inputs is not None:
         captured.save(save_inputs)
     if repro is not None:
@@ -222,7 +220,7 @@ class _Watch:
             self.ir.model_name,
             self.against,
             len(self.ir.nodes),
-            dict(self.compared),
+            {reader: self.compared[reader] for reader in self.against},
             self.decomposed,
             tuple(self.random),
             dict(self.undenoted),

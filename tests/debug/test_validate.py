@@ -1,0 +1,324 @@
+"""Three readers of one IR: what is compared, what is told, and what can be run again."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from torch_ir import compile_graph, extract_ir, parse, register_executor, validate
+from torch_ir.debug.agreement import same_bits, within
+from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir.executor import unregister_executor
+from torch_ir.semantics import Denotation, denotation, registry
+
+
+class Net(nn.Module):
+    """In-place operators, a buffer that is written, a recurrent layer, a view."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.gru = nn.GRU(4, 3, batch_first=True)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        y = self.norm(self.conv(x)).relu_()
+        y += self.calls
+        return self.gru(y.flatten(2).transpose(1, 2))[0].softmax(-1)
+
+
+def seeded(build, *shape):
+    torch.manual_seed(0)
+    return build(), (torch.randn(shape),)
+
+
+def of(call, inputs="input %x: f32[4]", result="f32[4]"):
+    return parse(f'ir "One" {{\n{inputs}\n%y: {result} = {call}\nreturn %y\n}}')
+
+
+@pytest.fixture
+def doubled_relu():
+    register_executor("aten.relu.default")(lambda inputs, attrs: [inputs[0].relu() * 2])
+    yield
+    unregister_executor("aten.relu.default")
+
+
+class TestAgreement:
+    def test_every_node_of_a_model_with_state_and_in_place_operators(self):
+        model, inputs = seeded(lambda: Net().eval(), 2, 2, 5, 5)
+        ir = extract_ir(model, inputs)
+        report = validate(ir, model.state_dict(), inputs)
+        assert report.is_valid
+        assert report.first is None
+        assert report.nodes == len(ir.nodes)
+        assert report.compared == {"denotation": len(ir.nodes), "eager": len(ir.nodes)}
+        assert report.decomposed >= 4  # add_ twice, relu_, and the recurrent layer
+        assert "aten.gru.input" in report.worst()
+
+    def test_training_in_place_writes_of_statistics_are_compared(self):
+        model, inputs = seeded(lambda: nn.BatchNorm1d(3).train(), 8, 3)
+        report = validate(extract_ir(model, inputs), model.state_dict(), inputs)
+        assert report.is_valid
+        assert report.undenoted == {}
+
+    def test_nothing_that_was_given_changes(self):
+        model, inputs = seeded(lambda: Net().train(), 2, 2, 5, 5)
+        ir = extract_ir(model, inputs)
+        weights = {key: value.clone() for key, value in model.state_dict().items()}
+        before, state = inputs[0].clone(), torch.get_rng_state()
+        assert validate(ir, weights, inputs).is_valid
+        assert torch.equal(inputs[0], before)
+        assert torch.equal(torch.get_rng_state(), state)
+        for key, value in model.state_dict().items():
+            assert torch.equal(weights[key], value)
+
+    def test_symbols_of_sizes_and_of_data(self):
+        class Dynamic(nn.Module):
+            def forward(self, x, n):
+                return x[x > 0].repeat(2) * 2, x.new_full((n.item(),), 3.0)
+
+        inputs = (torch.tensor([1.0, -1.0, 2.0]), torch.tensor(4))
+        batch = torch.export.Dim("batch", min=2)
+        ir = extract_ir(Dynamic(), inputs, dynamic_shapes=({0: batch}, None))
+        report = validate(ir, {}, (torch.tensor([1.0, -1.0, 2.0, 5.0]), torch.tensor(5)))
+        assert report.is_valid
+        assert report.undenoted == {}
+        assert validate(ir, {}, inputs, against=["denotation"]).compared == {
+            "denotation": len(ir.nodes)
+        }
+
+    def test_control_flow_and_scopes(self):
+        class Flow(nn.Module):
+            def forward(self, x):
+                with torch.no_grad():
+                    y = x.sin()
+                return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a * 2, (y,))
+
+        inputs = (torch.tensor([1.0, 2.0]),)
+        ir = extract_ir(Flow(), inputs)
+        for given in (inputs, (-inputs[0],)):
+            report = validate(ir, {}, given)
+            assert report.is_valid
+            assert report.undenoted == {}
+            assert report.compared["denotation"] == report.compared["eager"] == report.nodes
+
+    def test_indices_among_equal_elements(self):
+        ir = parse("""ir {
+          input %x: f32[6]
+          %y.0: f32[3], %y.1: i64[3] = aten.topk.default(%x, 3)
+          return %y.1
+        }""")
+        assert validate(ir, {}, (torch.tensor([1.0, 2, 2, 2, 2, 2]),)).is_valid
+
+    def test_random_nodes_have_shapes_and_types_only(self):
+        ir = of("aten.rand_like.default(%x)")
+        report = validate(ir, {}, (torch.ones(4),))
+        assert report.random == ("y",)
+        assert report.is_valid
+        assert str(report).splitlines()[-1] == "  random, shapes and types only: y"
+
+    def test_what_has_no_denotation_is_named(self):
+        ir = of("aten.histc.default(%x, 4, 0, 1)")
+        report = validate(ir, {}, (torch.rand(4),))
+        assert report.undenoted == {"y": "aten.histc.default has no denotation"}
+        assert report.compared == {"denotation": 0, "eager": 1}
+        assert str(report) == (
+            "all readers agree on One: 1 node\n"
+            "  denotation: 0 compared, 0 by decomposition\n"
+            "  eager: 1 compared\n"
+            "  without denotation: aten.histc.default has no denotation (1)"
+        )
+
+    def test_values_that_nobody_defines_are_not_compared(self):
+        assert validate(of("aten.empty_like.default(%x)"), {}, (torch.ones(4),)).is_valid
+
+
+class TestDivergence:
+    def test_a_wrong_kernel_is_found_by_both_readers(self, doubled_relu):
+        ir = of("aten.relu.default(%x)")
+        report = validate(ir, {}, (torch.tensor([-1.0, 1, 2, 3]),))
+        assert not report.is_valid
+        assert [d.reader for d in report.divergences] == ["denotation", "eager"]
+        assert str(report) == (
+            "readers DISAGREE on One: 1 node\n"
+            "  denotation: 1 compared, 0 by decomposition\n"
+            "  eager: 1 compared\n"
+            "  1 node diverges; first:\n"
+            "  node 'y': %y and the denotation disagree: "
+            "3 of 4 values are off by up to 3, and must not\n"
+            "    %y: f32[4] = aten.relu.default(%x)"
+        )
+
+    def test_errors_do_not_add_up(self, doubled_relu):
+        ir = parse("""ir {
+          input %x: f32[4]
+          %a: f32[4] = aten.relu.default(%x)
+          %b: f32[4] = aten.exp.default(%a)
+          %c: f32[4] = aten.neg.default(%b)
+          return %c
+        }""")
+        report = validate(ir, {}, (torch.tensor([-1.0, 1, 2, 3]),))
+        assert {divergence.node for divergence in report.divergences} == {"a"}
+
+    def test_the_source_line_is_told(self, doubled_relu):
+        model, inputs = seeded(nn.ReLU, 3)
+        first = validate(extract_ir(model, inputs), {}, inputs).first
+        assert "activation.py:" in first.location
+        assert str(first).endswith(f"\n    at {first.location}")
+
+    def test_a_value_whose_memory_is_taken(self):
+        right = """ir {{
+          input %x: f32[4]
+          %a: f32[4] = aten.sin.default(%x)
+          %b: f32[4] = aten.cos{}.default(%a)
+          %c: f32[4] = aten.mul.Tensor(%a, %b)
+          return %c
+        }}"""
+        graph = compile_graph(parse(right.format("_")))
+        graph.ir = ir = parse(right.format(""))
+        report = validate(ir, {}, (torch.ones(4),), graph=graph)
+        assert [d.reader for d in report.divergences] == ["memory"]
+        assert str(report.first) == (
+            "node 'b': %a and a later read disagree: "
+            "it has changed when 'c' reads it: 'b' took its memory\n"
+            "    %b: f32[4] = aten.cos.default(%a)"
+        )
+
+    def test_a_graph_compiled_with_other_weights(self):
+        model, inputs = seeded(lambda: nn.Linear(3, 2), 1, 3)
+        ir = extract_ir(model, inputs)
+        graph = compile_graph(ir, {k: v * 2 for k, v in model.state_dict().items()})
+        report = validate(ir, model.state_dict(), inputs, graph=graph)
+        assert {d.reason for d in report.divergences} == {
+            "the graph was compiled with another value"
+        }
+        assert {d.value for d in report.divergences} == {"p_weight", "p_bias"}
+
+    def test_a_denotation_that_refuses(self):
+        def refuses(self):
+            raise InvalidIRError("no")
+
+        known = registry._DENOTATIONS
+        refuses.__module__ = denotation("aten.sin.default").function.__module__
+        with patch.dict(known, {"aten.sin.default": Denotation("aten.sin.default", refuses)}):
+            report = validate(of("aten.sin.default(%x)"), {}, (torch.ones(4),))
+        assert report.first.reason == "the denotation refuses it: no"
+
+    def test_an_unknown_reader(self):
+        with pytest.raises(InvalidIRError) as caught:
+            validate(of("aten.sin.default(%x)"), {}, (torch.ones(4),), against=["eagre"])
+        assert str(caught.value) == (
+            "nothing reads an IR that is called 'eagre'\nDid you mean eager?"
+        )
+
+    def test_a_program_that_fails_says_so(self):
+        ir = of("aten.index_select.default(%x, 0, %i)", "input %x: f32[4]\ninput %i: i64[4]")
+        with pytest.raises(ExecutionError, match=r"node 'y': aten\.index_select\.default failed"):
+            validate(ir, {}, (torch.ones(4), torch.full((4,), 9)))
+
+
+class TestReport:
+    def test_it_is_frozen_and_plain_as_json(self, doubled_relu):
+        report = validate(of("aten.relu.default(%x)"), {}, (torch.ones(4),))
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            report.nodes = 3
+        data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+        assert data["is_valid"] is False
+        assert data["divergences"][0]["node"] == "y"
+        assert data["errors"][0]["part"] == "inf"
+        assert data["errors"][0]["absolute"] == 1.0
+
+    def test_the_worst_value_of_each_operator(self):
+        ir = parse("""ir {
+          input %x: f32[64]
+          %a: f32[64] = aten.sigmoid.default(%x)
+          %b: f32[64] = aten.sigmoid.default(%a)
+          %c: f32[64] = aten.neg.default(%b)
+          return %c
+        }""")
+        report = validate(ir, {}, (torch.linspace(0.1, 3, 64),))
+        worst = report.worst()
+        assert set(worst) == {"aten.sigmoid.default"}  # neg is exact
+        assert worst["aten.sigmoid.default"].part == max(error.part for error in report.errors)
+        assert 0 < worst["aten.sigmoid.default"].ulp <= 4
+        head, row = report.table().splitlines()
+        assert head.split() == [
+            "operator",
+            "value",
+            "ulp",
+            "absolute",
+            "relative",
+            "of",
+            "allowed",
+        ]
+        assert row.split()[0] == "aten.sigmoid.default"
+        exact = validate(of("aten.neg.default(%x)"), {}, (torch.ones(4),))
+        assert exact.table() == "all values are exactly what they mean"
+
+    def test_inputs_and_a_script_that_runs(self, tmp_path, doubled_relu):
+        ir = parse("""ir "Two" {
+          input %x: f32[4]
+          %a: f32[4] = aten.neg.default(%x)
+          %b: f32[4] = aten.relu.default(%a)
+          return %b
+        }""")
+        x = torch.tensor([-1.0, 1, -2, 3])
+        saved = tmp_path / "first.safetensors"
+        report = validate(ir, {}, (x,), save_inputs=saved, repro=tmp_path / "repro")
+        assert not report.is_valid
+        assert torch.equal(load_file(saved)["a"], -x)
+        script = tmp_path / "repro" / "repro.py"
+        assert "aten.relu.default as node 'b' of Two." in script.read_text()
+        wrong = "\n".join(
+            [
+                "from torch_ir import register_executor",
+                "register_executor('aten.relu.default')(lambda i, a: [i[0].relu() * 2])",
+                script.read_text().replace('"""aten', 'r"""aten'),
+            ]
+        )
+        for text, code in ((script.read_text(), 0), (wrong, 1)):
+            script.write_text(text)
+            result = subprocess.run([sys.executable, script], capture_output=True, text=True)
+            assert result.stderr == ""
+            assert result.returncode == code
+            assert "1 node" in result.stdout
+
+    def test_nothing_is_written_where_all_agree(self, tmp_path):
+        ir = of("aten.neg.default(%x)")
+        validate(ir, {}, (torch.ones(4),), repro=tmp_path / "repro")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestValues:
+    def test_other_types_and_shapes(self):
+        error = within(np.ones(2, "float32"), np.ones(3, "int64"), np.zeros(2))
+        assert error.reason == "it is int64 of shape [3], and means float32 of shape [2]"
+
+    def test_nan_and_infinity_must_be_in_place(self):
+        nan, one = np.float32([np.nan, np.inf]), np.float32([1, np.inf])
+        allowed = np.full(2, 10.0)
+        assert within(nan, nan, allowed).is_none
+        assert within(nan, one, allowed).reason == (
+            "1 of 2 values differ: NaN or infinity is where the other has none"
+        )
+
+    def test_units_relative_and_absolute(self):
+        error = within(np.float32([2.0]), np.float32([2.0 + 2**-21]), np.array([2**-20]))
+        assert (error.ulp, error.absolute, error.relative) == (2, 2**-21, 2**-22)
+        assert error.part == 0.5
+        assert not error.reason
+        assert not error.is_none
+
+    def test_the_sign_of_zero_counts_against_eager_alone(self):
+        zero = torch.zeros(1)
+        assert same_bits(zero, -zero).reason == "1 of 1 values differ in the sign of zero"
+        assert within(zero.numpy(), -zero.numpy(), np.zeros(1)).is_none
