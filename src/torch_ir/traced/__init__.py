@@ -1,6 +1,6 @@
 """Functions run as programs: traced once, kept in a cache with an exact key."""
 
 from torch_ir.traced.execute import execute
-from torch_ir.traced.function import CacheInfo, Traced, make_ir, make_traced
+from torch_ir.traced.function import CacheInfo, Traced, TraceWarning, make_ir, make_traced
 
-__all__ = ["CacheInfo", "Traced", "execute", "make_ir", "make_traced"]
+__all__ = ["CacheInfo", "TraceWarning", "Traced", "execute", "make_ir", "make_traced"]

@@ -30,9 +30,10 @@ class Flat:
         foreign: The first tensor that no program can take; None if there is none.
     """
 
-    __slots__ = ("foreign", "objects", "positions", "tensors", "tokens")
+    __slots__ = ("dynamic", "foreign", "objects", "positions", "tensors", "tokens")
 
-    def __init__(self) -> None:
+    def __init__(self, *, dynamic: bool = False) -> None:
+        self.dynamic = dynamic
         self.tokens: list[Token] = []
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []
@@ -48,7 +49,8 @@ class Flat:
                 self.tensors.append(value)
                 if is_foreign(value):
                     self.foreign = value
-                self.tokens.append(tensor_token(value))
+                token = tensor_token(value)
+                self.tokens.append(_any_size(value, token) if self.dynamic else token)
             else:
                 self.tokens.append(("same", known))
         elif kind in _EXACT:
@@ -148,9 +150,17 @@ def is_foreign(tensor: torch.Tensor) -> bool:
     return tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized
 
 
-def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flat:
+def _any_size(tensor: torch.Tensor, token: Token) -> Token:
+    """The token of a tensor whose sizes are kept symbolic, but for 0 and 1."""
+    if not tensor.is_contiguous():
+        return token
+    kind, dtype, shape, _, *rest = token
+    return kind, dtype, tuple([size if size < 2 else None for size in shape]), None, *rest
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], *, dynamic: bool = False) -> Flat:
     """The leaves of a call; the order of keyword arguments does not matter."""
-    flat = Flat()
+    flat = Flat(dynamic=dynamic)
     add = flat.add
     flat.tokens.append(len(args))
     for value in args:

@@ -13,9 +13,14 @@ from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
+from torch._dynamo.source import ConstantSource
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    StatelessSymbolicContext,
+)
 
 from torch_ir.errors import TraceError
 from torch_ir.torch_api import (
@@ -102,7 +107,7 @@ class _Attempt:
         mode = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
         lifted = self._lifted()
         closed = [self.environment.tensors[position] for position in lifted]
-        fakes = [mode.from_tensor(t, static_shapes=not self.dynamic) for t in self.flat.tensors]
+        fakes = [self._fake(mode, i, tensor) for i, tensor in enumerate(self.flat.tensors)]
         others = [mode.from_tensor(t, static_shapes=True) for t in closed]
         real = (*self.flat.tensors, *closed)
 
@@ -120,17 +125,27 @@ class _Attempt:
                 )
             return self._outputs(lift, result)
 
-        with self._state_kept(), ExitStack() as stack:
+        with self._state_kept(), self._closures_kept(), ExitStack() as stack:
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
             module = traced(fakes, others)
         if not below_autograd and _has_fake_constants(module):
             return self.run(below_autograd=True)
+        self._require_same_flags(fakes, self.flat.tensors)
+        self._require_same_flags(others, closed)
         needs_grad = self._needs_grad((*fakes, *others))
         return Trace(
             module, lifted, self.spec, tuple(self.leaves), shape_env, needs_grad=needs_grad
         )
+
+    def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:
+        if not (self.dynamic and tensor.is_contiguous()):
+            return mode.from_tensor(tensor, static_shapes=True)
+        sizes = [DimDynamic.DYNAMIC if size > 1 else DimDynamic.STATIC for size in tensor.shape]
+        context = StatelessSymbolicContext(dynamic_sizes=sizes)
+        source = ConstantSource(f"x{position}")
+        return mode.from_tensor(tensor, symbolic_context=context, source=source)
 
     def _lifted(self) -> tuple[int, ...]:
         return tuple(
@@ -185,6 +200,33 @@ class _Attempt:
                 "would see",
                 remedy="Draw them with torch, or give them as arguments.",
             )
+
+    @contextmanager
+    def _closures_kept(self) -> Generator[None]:
+        """Refuse to leave traced tensors in what the function closes over."""
+        copy = self.environment.copy()
+        try:
+            yield
+        finally:
+            paths = self.environment.traced_tensors()
+            if paths:
+                copy.restore()
+        if paths:
+            raise TraceError(
+                f"the function keeps a tensor that it computes, in {paths[0]}: the next call "
+                "would not find it there",
+                remedy="Write to a tensor in place (as with copy_), or return it.",
+            )
+
+    def _require_same_flags(
+        self, fakes: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
+    ) -> None:
+        for fake, tensor in zip(fakes, tensors, strict=True):
+            if fake.requires_grad != tensor.requires_grad and fake.is_leaf:
+                raise TraceError(
+                    "the function changes whether a tensor that it is given requires a gradient",
+                    remedy="Do it outside the traced function.",
+                )
 
     def _needs_grad(self, fakes: Sequence[Any]) -> bool:
         if not torch.is_grad_enabled():

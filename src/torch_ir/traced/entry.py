@@ -7,7 +7,11 @@ from typing import Any
 
 import torch
 
+from torch_ir.errors import InputError
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.ir import IR
 from torch_ir.traced.arguments import Flat
+from torch_ir.traced.describe import Description
 from torch_ir.traced.environment import Environment
 from torch_ir.traced.program import Program
 from torch_ir.traced.results import assembler
@@ -22,9 +26,18 @@ class Entry:
         environment: What the function closed over.
         flat: The call that it was traced for.
         runner: Makes what runs it.
+        description: The call in words.
     """
 
-    def __init__(self, program: Program, environment: Environment, flat: Flat, runner: MakeRunner):
+    def __init__(
+        self,
+        program: Program,
+        environment: Environment,
+        flat: Flat,
+        runner: MakeRunner,
+        description: Description,
+    ):
+        self.description = description
         self.program = program
         self.environment = environment
         self._make = runner
@@ -33,9 +46,15 @@ class Entry:
         closed = {k: environment.tensors[i] for k, i in program.closed.items()}
         self._run = runner(program, closed, flat.tensors)
         self._assemble = assembler(program)
+        self._is_dynamic = any(not meta.is_static for meta in program.ir.graph_inputs)
 
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the tensors of a call are shared with the environment as they were."""
+        """Whether tensors of a call have sizes that the program is for.
+
+        They must also be shared with the environment as they were.
+        """
+        if self._is_dynamic and not _has_sizes(self.program.ir, tensors):
+            return False
         if not self._overlap and self._closed.isdisjoint(map(id, tensors)):
             return True
         return _overlap(tensors, self.environment) == self._overlap
@@ -46,9 +65,18 @@ class Entry:
 
     def moved(self, environment: Environment, flat: Flat) -> Entry:
         """The same program where other objects hold equal values and tensors of equal types."""
-        return Entry(self.program, environment, flat, self._make)
+        return Entry(self.program, environment, flat, self._make, self.description)
 
 
 def _overlap(tensors: Sequence[torch.Tensor], environment: Environment) -> dict[int, int]:
     found = {i: environment.position_of(tensor) for i, tensor in enumerate(tensors)}
     return {i: position for i, position in found.items() if position is not None}
+
+
+def _has_sizes(ir: IR, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors have the sizes that a program with symbolic sizes is for."""
+    try:
+        check_inputs(ir, tensors, None, {})
+    except InputError:
+        return False
+    return True

@@ -12,6 +12,7 @@ import builtins
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, is_, methodcaller
@@ -28,7 +29,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.torch_api import tensor_guard
+from torch_ir.torch_api import FakeTensor, tensor_guard
 from torch_ir.traced.arguments import Same, Token, tensor_token, value_token
 from torch_ir.traced.reads import IMPORTED, global_reads, is_library
 
@@ -72,7 +73,8 @@ class Environment:
         self._kept: list[Any] = []
         self._seen: dict[int, int] = {}
         self._positions: dict[int, int] = {}
-        self._todo = list(roots)[::-1]
+        self._roots = list(roots)
+        self._todo = self._roots[::-1]
         while self._todo:
             self._visit(*self._todo.pop())
         self._types = list(map(type, self._instances))
@@ -103,6 +105,25 @@ class Environment:
     def position_of(self, tensor: torch.Tensor) -> int | None:
         """The position of a tensor among :attr:`tensors`."""
         return self._positions.get(id(tensor))
+
+    def copy(self) -> Contents:
+        """What the containers hold now, to be put back."""
+        return Contents(
+            [(m, dict(m)) for m in (*self.mappings, *self._namespaces()) if isinstance(m, dict)],
+            [(s, list(s)) for s in self.sequences if isinstance(s, list)],
+            [(cell, cell.cell_contents) for cell in self.cells],
+        )
+
+    def _namespaces(self) -> list[Mapping[str, Any]]:
+        return [namespace for namespace, _ in self._names.values() if namespace is not sys.modules]
+
+    def traced_tensors(self) -> list[str]:
+        """Where tensors that are being traced have come to be kept."""
+        if self.is_unchanged():
+            return []
+        now = Environment(self._roots)
+        found = zip(now.tensors, now.paths, strict=True)
+        return [path for tensor, path in found if isinstance(tensor, FakeTensor)]
 
     def _look(self) -> Iterator[Any]:
         """Every object that a container holds, and every key."""
@@ -309,6 +330,26 @@ class Environment:
                 if hasattr(value, name):
                     self.sequences.append(_Slot(value, name))
                     self._later(f"{path}.{name}", getattr(value, name))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What dictionaries, lists and cells held."""
+
+    mappings: list[tuple[dict[Any, Any], dict[Any, Any]]]
+    lists: list[tuple[list[Any], list[Any]]]
+    cells: list[tuple[CellType, Any]]
+
+    def restore(self) -> None:
+        """Put it back, where it is not there any more."""
+        for mapping, held in self.mappings:
+            if len(mapping) != len(held) or not all(map(is_, mapping.values(), held.values())):
+                mapping.clear()
+                mapping.update(held)
+        for sequence, items in self.lists:
+            sequence[:] = items
+        for cell, content in self.cells:
+            cell.cell_contents = content
 
 
 class _Slot(Sequence[Any]):

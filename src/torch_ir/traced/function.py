@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ import torch
 
 from torch_ir.errors import InputError
 from torch_ir.ir import IR
-from torch_ir.torch_api import pytree
 from torch_ir.traced.arguments import Flat, flatten
 from torch_ir.traced.capture import trace
+from torch_ir.traced.describe import Description, Given, describe, differences, leaves_of
 from torch_ir.traced.entry import Entry
 from torch_ir.traced.environment import Environment
 from torch_ir.traced.modes import is_observed, modes
@@ -27,6 +28,13 @@ from torch_ir.traced.runners import (
     require_parameters,
     runner,
 )
+
+_MANY = 8
+"""After so many traces a function says why."""
+
+
+class TraceWarning(UserWarning):
+    """A function is traced again and again."""
 
 
 class CacheInfo(NamedTuple):
@@ -95,37 +103,71 @@ class Traced:
             require_parameters(executors, kwargs.pop("executor_parameters", None))
         if torch.compiler.is_compiling() or is_observed():
             return self._function(*args, **kwargs)
-        flat = flatten(args, kwargs)
+        flat = flatten(args, kwargs, dynamic=self._dynamic)
         if flat.foreign is not None:
             return self._function(*args, **kwargs)
         key = (executors, modes(), *flat.tokens)
-        for entry in self._entries.get(key, ()):
-            if entry.environment.is_unchanged() and entry.fits(flat.tensors):
-                self._hits += 1
-                return entry.run(flat.tensors)
-        return self._missed(key, flat, args, kwargs).run(flat.tensors)
+        entry = self._hit(key, flat) or self._missed(key, flat, (args, kwargs))
+        return entry.run(flat.tensors)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     # -- tracing ----------------------------------------------------------------------------------
 
-    def _missed(self, key: Any, flat: Flat, args: Any, kwargs: Any) -> Entry:
+    def _hit(self, key: Any, flat: Flat) -> Entry | None:
+        """The entry that fits a call as it is."""
+        for entry in self._entries.get(key, ()):
+            if entry.environment.is_unchanged() and entry.fits(flat.tensors):
+                self._hits += 1
+                return entry
+        return None
+
+    def _missed(self, key: Any, flat: Flat, given: Given) -> Entry:
         """The entry for a call that no entry fits as it is."""
         with self._turn:
             environment = self._environment(flat)
-            for position, entry in enumerate(self._entries.get(key, ())):
-                if entry.environment.is_alike(environment):
-                    moved = entry.moved(environment, flat)
-                    if moved.fits(flat.tensors):
-                        self._entries[key][position] = moved
-                        self._hits += 1
-                        return moved
+            entry = self._moved(key, flat, environment)
+            if entry is not None:
+                return entry
             self._misses += 1
-            program = self._program(flat, environment, args, kwargs)
-            entry = Entry(program, environment, flat, runner(key[0], self._dialect))
+            call = describe(self._function, given, key[1], key[0], environment)
+            self._warn(call)
+            program = self._program(flat, environment, given)
+            entry = Entry(program, environment, flat, runner(key[0], self._dialect), call)
             self._keep(key, entry)
             return entry
+
+    def _moved(self, key: Any, flat: Flat, environment: Environment) -> Entry | None:
+        """An entry that fits but for which objects hold what it depends on."""
+        entries = self._entries.get(key, [])
+        for position, entry in enumerate(entries):
+            if entry.environment.is_alike(environment):
+                moved = entry.moved(environment, flat)
+                if moved.fits(flat.tensors):
+                    entries[position] = moved
+                    self._hits += 1
+                    return moved
+        return None
+
+    def _warn(self, call: Description) -> None:
+        """Say once that a function is traced again and again, and why."""
+        if self._misses == _MANY:
+            warnings.warn(
+                f"{self._title} has been traced {_MANY} times; the last time because "
+                f"{self._difference(call)[0]}. Values that differ at each call are cheaper as "
+                "tensors.",
+                TraceWarning,
+                stacklevel=4,
+            )
+
+    def _difference(self, call: Description) -> list[str]:
+        """What tells a call from the program that comes closest to it."""
+        known = [entry.description for entries in self._entries.values() for entry in entries]
+        if not known:
+            return ["no call has been traced"]
+        found = [differences(description, call) for description in known]
+        return min(found, key=len) or ["an object is another one"]
 
     def _keep(self, key: Any, entry: Entry) -> None:
         """Put an entry first, and forget those that have not been used for longest."""
@@ -140,9 +182,8 @@ class Traced:
         objects = [(f"argument {i}", o) for i, o in enumerate(flat.objects)]
         return Environment([(self._title, self._function), *objects])
 
-    def _program(self, flat: Flat, environment: Environment, args: Any, kwargs: Any) -> Program:
-        traced = trace(self._function, args, kwargs, flat, environment, dynamic=self._dynamic)
-        given = (args, kwargs)
+    def _program(self, flat: Flat, environment: Environment, given: Given) -> Program:
+        traced = trace(self._function, *given, flat, environment, dynamic=self._dynamic)
         names = names_of(self._function, given, flat.positions)
         return program_of(traced, names, environment.paths, given, flat.positions, self._title)
 
@@ -157,9 +198,32 @@ class Traced:
             TraceError: The function cannot be traced.
             PassError: The program cannot be said in the dialect.
         """
-        flat = flatten(args, kwargs)
-        program = self._program(flat, self._environment(flat), args, kwargs)
+        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        program = self._program(flat, self._environment(flat), (args, kwargs))
         return in_dialect(program.ir, self._dialect)
+
+    def explain_miss(self, *args: Any, **kwargs: Any) -> str:
+        """Why a call would be traced anew: what tells it from the closest call that was traced.
+
+        Nothing is traced, and nothing runs.
+
+        Example:
+            >>> traced = make_traced(lambda x, n: x * n)
+            >>> _ = traced(torch.ones(2), 3)
+            >>> print(traced.explain_miss(torch.ones(4), 3))
+            x was f32[2], and is f32[4]
+        """
+        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        state = modes()
+        key = (self._executors, state, *flat.tokens)
+        with self._turn:
+            environment = self._environment(flat)
+            for entry in self._entries.get(key, ()):
+                if entry.environment.is_alike(environment) and entry.fits(flat.tensors):
+                    return "there is a program for this call"
+            given = (args, kwargs)
+            call = describe(self._function, given, state, self._executors, environment)
+            return "\n".join(self._difference(call))
 
     def _size(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -184,21 +248,13 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
 
 
 def names_of(
-    function: Callable[..., Any],
-    given: tuple[tuple[Any, ...], dict[str, Any]],
-    positions: Mapping[int, int],
+    function: Callable[..., Any], given: Given, positions: Mapping[int, int]
 ) -> list[str]:
     """A name for each tensor of a call: that of its parameter, and where it is in it."""
     names = [f"x{position}" for position in range(len(positions))]
-    try:
-        arguments: Mapping[str, Any] = (
-            inspect.signature(function).bind(*given[0], **given[1]).arguments
-        )
-    except (TypeError, ValueError):  # a builtin does not say what it takes
-        return names
-    for path, leaf in reversed(pytree.tree_flatten_with_path(dict(arguments))[0]):
-        if id(leaf) in positions and isinstance(leaf, torch.Tensor):
-            names[positions[id(leaf)]] = pytree.keystr(path)
+    for path, leaf in reversed(leaves_of(function, given)):
+        if isinstance(leaf, torch.Tensor) and id(leaf) in positions:
+            names[positions[id(leaf)]] = path
     return names
 
 

@@ -20,6 +20,8 @@ class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
     """The function takes derivatives in a way that only a trace below autograd records."""
 
 
+_GRAD: Any = torch.Tensor.grad
+_DATA: Any = torch.Tensor.data
 _REFUSED: dict[Any, tuple[str, str]] = {
     torch.Tensor.backward: (
         "stores gradients in .grad",
@@ -28,6 +30,9 @@ _REFUSED: dict[Any, tuple[str, str]] = {
     torch.Tensor.numpy: ("gives a tensor to NumPy", "Do it outside the traced function."),
     torch.Tensor.__array__: ("gives a tensor to NumPy", "Do it outside the traced function."),
     torch.Tensor.data_ptr: ("reads an address", "Do it outside the traced function."),
+    _GRAD.__get__: ("reads .grad", "Use torch.autograd.grad."),
+    _GRAD.__set__: ("sets .grad", "Return the gradient."),
+    _DATA.__set__: ("sets .data", "Use copy_ under torch.no_grad()."),
     torch.Tensor.register_hook: ("registers a hook", "Do it outside the traced function."),
 }
 
@@ -71,7 +76,7 @@ class Lift(TorchFunctionMode):
         if func in _REFUSED:
             what, remedy = _REFUSED[func]
             raise TraceError(
-                f"Tensor.{func.__name__} {what}, which cannot be traced{at_user()}", remedy=remedy
+                f"the function {what}, which cannot be traced{at_user()}", remedy=remedy
             )
         if is_transforming() and not self.below_autograd:
             raise BelowAutogradNeeded
