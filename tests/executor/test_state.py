@@ -163,6 +163,14 @@ def test_half_written_buffers_are_not_used_again():
     assert same(executor(x, good), x[good])
 
 
+def test_state_made_in_inference_mode_goes_on_outside_of_it():
+    ir = torch_ir.extract_ir(MayFail().eval(), (ramp(3), torch.tensor([1])))
+    with torch.inference_mode():
+        executor = IRExecutor(ir, MayFail().state_dict())
+        executor(ramp(3), torch.tensor([1]))
+    assert same(executor(ramp(3), torch.tensor([1])), ramp(3)[1:2] * 2)
+
+
 # -- random numbers ---------------------------------------------------------------------------
 
 

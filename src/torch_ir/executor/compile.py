@@ -66,7 +66,18 @@ def compile_graph(
         >>> graph.eval((torch.tensor([-1.0, 2.0]),))
         (tensor([0., 2.]),)
     """
-    tensors = dict(payload or {})
+    with torch.inference_mode(False):  # what the graph keeps may be written outside of it too
+        return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
+
+
+def _compile(
+    ir: IR,
+    tensors: dict[str, torch.Tensor],
+    device: torch.device | str | None,
+    collect: bool,
+    check_types: bool,
+    grad: bool | Collection[str],
+) -> ExecGraph:
     run_device = torch.device(device) if device is not None else _device_of(tensors.values())
     recorded = grad is not False
     compiler = _Compiler(run_device, collect, check_types, recorded)
