@@ -10,10 +10,10 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement generate clean
+.PHONY: help demo test check format bench conformance agreement planted-faults generate clean
 
 help:  ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence encoder; writes out/
 	$(OFFLINE) $(BIN)/python examples/minilm.py
@@ -44,6 +44,9 @@ conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself wi
 
 agreement: $(VENV)/dev.stamp  ## compare every denotation with torch; writes a section of docs/conformance.md
 	$(OFFLINE) $(BIN)/python -W ignore tools/semantics_agreement.py --jobs $(WORKERS)
+
+planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
+	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis

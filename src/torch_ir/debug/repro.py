@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from torch_ir.debug.meanings import alone
@@ -19,9 +20,9 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from torch_ir import parse, validate
+from torch_ir import {read}, validate
 
-ir = parse({text})
+ir = {read}({text})
 values = load_file(Path(__file__).with_name("inputs.safetensors"))
 report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs])
 print(report)
@@ -39,10 +40,14 @@ def repro_text(ir: IR, node: OpNode, symbols: Mapping[str, Number], divergence: 
         symbols: The value of each symbol in it.
         divergence: What is to be seen.
     """
-    text = str(_without_symbols(alone(ir, node), symbols))
+    program = _without_symbols(alone(ir, node), symbols)
+    text, read = str(program), "parse"
+    if any(function.constants for function in program.functions.values()):
+        text, read = json.dumps(program.to_dict()), "deserialize_ir"  # text names them only
     title = f"{node.op_type} as node {node.name!r} of {ir.model_name or 'a program'}."
     quoted = f'r"""\n{text}\n"""' if '"""' not in text and "\\" not in text else repr(text)
-    return _TEXT.format(title=_plain(title), reason=_plain(divergence.reason), text=quoted)
+    reason = _plain(divergence.reason)
+    return _TEXT.format(title=_plain(title), reason=reason, read=read, text=quoted)
 
 
 def _plain(text: str) -> str:

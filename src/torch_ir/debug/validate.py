@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import torch
 
@@ -68,8 +68,7 @@ def validate(
         graph: A compiled graph to compare, as it is; else the program is compiled. If it holds
             state, that is afterwards what this run has made of it.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
-        repro: A folder for the same, ``inputs.safetensors``, and ``repro.py``, which runs that
-            node alone and compares it again.
+        repro: A folder for the same, and ``repro.py``, which compares that node alone again.
 
     Raises:
         InvalidIRError: There is no such reader.
@@ -78,8 +77,11 @@ def validate(
 
     Example:
         >>> from torch_ir import parse
-        >>> lines = "input %x: f32[2]", "%y: f32[2] = aten.exp.default(%x)", "return %y"
-        >>> ir = parse("ir {\\n" + "\\n".join(lines) + "\\n}")
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.exp.default(%x)
+        ...   return %y
+        ... }''')
         >>> print(validate(ir, {}, (torch.tensor([0.0, 1.0]),)))
         all readers agree on the program: 1 node
           denotation: 1 compared, 0 by decomposition
@@ -150,7 +152,7 @@ class _Watch:
         self.decomposed = 0
         self._meanings = Meanings(graph.ir) if "denotation" in against else None
         self._before: list[torch.Tensor] = []
-        self._state: torch.Tensor | None = None
+        self._state: _RandomState | None = None
         self._inputs: list[torch.Tensor] = []
         named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
         self._memory = Memory(graph.ir, {**graph.payload, **named})
@@ -182,7 +184,7 @@ class _Watch:
             self._remember(node, meta, tensor)
         self._inputs = list(inputs)
         self._before = copied(inputs)
-        self._state = torch.get_rng_state() if _may_draw(node) else None
+        self._state = _random_state(self.device) if _may_draw(node) else None
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Read the node again on the copies."""
@@ -279,13 +281,13 @@ class _Watch:
         if _is_foreign(node):
             bind(node, _placed(node, outputs), self.symbols)
             return
-        drawn = None if self._state is None else torch.get_rng_state()
+        drawn = None if self._state is None else _random_state(self.device)
         if self._state is not None:
-            torch.set_rng_state(self._state)
+            _set_random_state(self._state, self.device)
         given = copied(before)
         made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
         if drawn is not None:
-            torch.set_rng_state(drawn)
+            _set_random_state(drawn, self.device)
         bind(node, made, self.symbols)
         if "eager" not in self.against:
             return
@@ -344,6 +346,22 @@ def _may_draw(node: OpNode) -> bool:
     namespace, *rest = node.op_type.split(".")
     found = overload(namespace, *rest) if len(rest) == 2 else None
     return found is None or torch.Tag.nondeterministic_seeded in found.tags
+
+
+_RandomState: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
+"""The state of the CPU's random numbers, and that of another device's."""
+
+
+def _random_state(device: torch.device) -> _RandomState:
+    if device.type == "cpu":
+        return torch.get_rng_state(), None
+    return torch.get_rng_state(), torch.get_device_module(device).get_rng_state(device)
+
+
+def _set_random_state(state: _RandomState, device: torch.device) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.get_device_module(device).set_rng_state(state[1], device)
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
