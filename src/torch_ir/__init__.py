@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         verify_ir,
         verify_ir_with_state_dict,
     )
+    from torch_ir.dialects.backend.binding import bind_pattern_to_op
     from torch_ir.dialects.edge.program import EdgeProgram
     from torch_ir.dialects.edge.to_edge import to_edge
     from torch_ir.errors import (
@@ -128,6 +129,7 @@ __all__ = [
     # lower
     "to_edge",
     "EdgeProgram",
+    "bind_pattern_to_op",
     "denote",
     "denote_all",
     # verify
@@ -210,6 +212,7 @@ _HOME_OF_NAMES = {
         "ExecGraph",
     ),
     "torch_ir.backends": ("compile", "register_backend"),
+    "torch_ir.dialects.backend.binding": ("bind_pattern_to_op",),
     "torch_ir.dialects.edge.program": ("EdgeProgram",),
     "torch_ir.dialects.edge.to_edge": ("to_edge",),
     "torch_ir.debug": (

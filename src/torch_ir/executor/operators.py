@@ -28,7 +28,8 @@ from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_ope
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {
     "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
-    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "executorch_prims": "torch_ir.dialects.backend.kernels",
+    "quantized_decomposed": "torch_ir.dialects.backend.kernels",
 }
 
 

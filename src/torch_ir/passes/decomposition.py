@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 
+from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.executor.operators import resolve_operator
 from torch_ir.ir import IR
@@ -49,7 +50,8 @@ def decompose(
     weights. A node that stands for another has its location, and a name made of its name. Calls
     of the same kind are traced once. Programs in the dialect ``export`` are made functional
     first. Regions under autocast are written out, with the conversions that autocast makes.
-    Operators of libraries stay as they are.
+    Operators of libraries stay as they are, but for those that are bound to a pattern and have no
+    kernel of their own.
 
     Args:
         ir: The program.
@@ -86,7 +88,17 @@ def decompose(
         )
     kept = frozenset(preserve)
     _require_operators(ir, kept | set(table or {}))
-    return _decomposed(ir, target, Settings(kept, _table(table or {}, kept), dict(table or {})))
+    own = {**_bound_patterns(kept), **(table or {})}
+    return _decomposed(ir, target, Settings(kept, _table(own, kept), own))
+
+
+def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
+    """The patterns for which operators stand that have no kernel of their own."""
+    return {
+        op_type: binding.pattern
+        for op_type, binding in bindings().items()
+        if not binding.has_kernel and op_type not in preserve
+    }
 
 
 def _decomposed(ir: IR, target: str, settings: Settings) -> IR:

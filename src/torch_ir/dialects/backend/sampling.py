@@ -1,0 +1,139 @@
+"""Arguments to try a function with, made up from a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, product
+from typing import Any
+
+import torch  # noqa: TID253  # operators are bound where torch is
+
+from torch_ir.errors import PassError
+from torch_ir.ir.schema import Argument, Schema
+from torch_ir.torch_api import pytree
+
+MAX_TRIES = 2_000
+COUNT = 3
+"""With how many different values a function is tried."""
+
+
+def samples(
+    schema: Schema, function: Callable[..., Any], example: Sequence[Any] | None
+) -> list[list[Any]]:
+    """Lists of arguments that a function takes, the same at every call.
+
+    Args:
+        schema: What the arguments are.
+        function: Is called with them.
+        example: The arguments to vary; made up if not given.
+
+    Raises:
+        PassError: It takes none of the arguments that were made up, or not the example.
+    """
+    if example is not None:
+        if len(example) != len(schema.arguments):
+            raise PassError(
+                f"{schema.op_type} takes {len(schema.arguments)} arguments, the example has "
+                f"{len(example)}",
+                picture=str(schema),
+            )
+        error = _error(function, list(example))
+        if error is not None:
+            raise PassError(
+                f"the pattern of {schema.op_type} refuses the example: {error:.200}",
+                picture=str(schema),
+            )
+        return [list(example), *(varied(example, seed) for seed in range(1, COUNT))]
+    reason = "its schema has no arguments that could be made up"
+    for made in islice(_candidates(schema), MAX_TRIES):
+        error = _error(function, made)
+        if error is None:
+            return [made, *(varied(made, seed) for seed in range(1, COUNT))]
+        reason = error
+    raise PassError(
+        f"no arguments were found to try {schema.op_type} with: {reason:.200}",
+        picture=str(schema),
+        remedy="Give some: bind_pattern_to_op(..., example_inputs=(...)).",
+    )
+
+
+def varied(example: Sequence[Any], seed: int) -> list[Any]:
+    """The arguments with other numbers in their tensors, of the same range and type."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def vary(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.numel():
+            return value
+        if value.is_floating_point() or value.is_complex():
+            noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
+            positive = value.is_floating_point() and bool((value > 0).all())
+            return (noise.abs() + 0.01 if positive else noise).to(value.dtype)
+        order = torch.randperm(value.numel(), generator=generator)
+        return value.reshape(-1)[order].reshape(value.shape)
+
+    return pytree.tree_map(vary, list(example))
+
+
+def _error(function: Callable[..., Any], arguments: list[Any]) -> str | None:
+    try:
+        function(*pytree.tree_map(_copy, arguments))
+    except Exception as error:  # noqa: BLE001  # a function of the user's may raise anything
+        return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return None
+
+
+def _tensors() -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+
+    def floats(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    codes = torch.randint(0, 100, (3, 3), generator=generator)
+    return (
+        floats(3, 3),
+        codes.to(torch.uint8),
+        codes.to(torch.int8),
+        torch.tensor([0, 2, 1]),
+        floats(3),
+        floats(2, 3, 3, 3),
+        torch.tensor([[True, False, True]] * 3),
+    )
+
+
+_NUMBERS: dict[str, tuple[Any, ...]] = {
+    "int": (1, 0, 2),
+    "SymInt": (5, 1, 0),
+    "float": (0.5,),
+    "Scalar": (2.5, 2),
+    "bool": (True, False),
+    "ScalarType": (torch.float32, torch.uint8, torch.int8),
+    "str": ("none",),
+    "int[]": ([0], [3, 3]),
+    "SymInt[]": ([3, 3], [0]),
+}
+
+
+def _choices(argument: Argument) -> tuple[Any, ...]:
+    kind = argument.type
+    if kind.startswith("Tensor["):
+        return tuple([[tensor, tensor.clone()] for tensor in _tensors()])
+    if kind.startswith("Tensor"):
+        return _tensors()
+    plain = kind.split("[")[0] + "[]" if "[" in kind else kind
+    return _NUMBERS.get(plain.removesuffix("?"), ()) or ((None,) if kind.endswith("?") else ())
+
+
+def _candidates(schema: Schema) -> Iterator[list[Any]]:
+    """Arguments of all kinds, tensors of the same kind first."""
+    choices = [_choices(argument) for argument in schema.arguments]
+    if not all(choices):
+        return
+    most = max((len(options) for options in choices), default=1)
+    for index in range(most):
+        yield [options[min(index, len(options) - 1)] for options in choices]
+    for made in product(*choices):
+        yield list(made)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
