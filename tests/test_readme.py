@@ -25,7 +25,7 @@ EXECUTED = [
     README,
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("dialects", "extraction", "profiling", "semantics")
+        for name in ("dialects", "extraction", "profiling", "semantics", "validation")
     ),
 ]
 
