@@ -115,7 +115,7 @@ class _Attempt:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
             lift = Lift(table, below_autograd=below_autograd)
             given = pytree.tree_map_only(torch.Tensor, lift.replaced, (self.args, self.kwargs))
-            with lift:
+            with lift, _autocast():
                 result = self._called(lift, given)
             if lift.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
                 raise TraceError(
@@ -239,6 +239,17 @@ class _Attempt:
         _refuse_custom_gradients(roots)
         inputs = {id(fake) for fake in fakes}
         return any(id(t) not in inputs or t in changed for t in ends)
+
+
+@contextmanager
+def _autocast() -> Generator[None]:
+    """The autocast of the call, as part of what is traced."""
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                dtype, cache = torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled()
+                stack.enter_context(torch.autocast(device, dtype, cache_enabled=cache))
+        yield
 
 
 def _requires_grad(value: Any) -> bool:

@@ -166,7 +166,7 @@ class Traced:
         known = [entry.description for entries in self._entries.values() for entry in entries]
         if not known:
             return ["no call has been traced"]
-        found = [differences(description, call) for description in known]
+        found = [differences(description, call) for description in reversed(known)]
         return min(found, key=len) or ["an object is another one"]
 
     def _keep(self, key: Any, entry: Entry) -> None:
