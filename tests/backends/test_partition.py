@@ -145,6 +145,21 @@ def test_what_never_leaves_torch():
     }
 
 
+def test_dropout_that_is_turned_off_draws_nothing():
+    ir = parse("""ir {
+      input %x: f32[1, 2, 4, 4]
+      %off: f32[1, 2, 4, 4] = aten.dropout.default(%x, p=0.5, train=False)
+      %on: f32[1, 2, 4, 4] = aten.dropout.default(%off, p=0.5, train=True)
+      %plain: f32[1, 2, 4, 4] = aten.scaled_dot_product_attention.default(%on, %on, %on)
+      %drop: f32[1, 2, 4, 4] = aten.scaled_dot_product_attention.default(%plain, %on, %on, \
+dropout_p=0.5)
+      return %drop
+    }""")
+    partition = Partitioner(Named({"off", "on", "plain", "drop"}))(ir)
+    assert names(partition) == [["off"], ["plain"]]
+    assert set(partition.reasons.values()) == {"it draws random numbers"}
+
+
 def test_random_numbers_are_drawn_in_the_order_of_the_program():
     ir = parse("""ir {
       input %x: f32[4]
@@ -186,9 +201,9 @@ def test_a_program_that_writes_is_refused():
     with pytest.raises(PassError) as error:
         Partitioner(Named({"a"}))(ir)
     assert str(error.value) == (
-        "a program is partitioned by what its nodes compute, and 1 node of this one writes to "
-        "memory\n    b: aten.add_.Tensor at net.py:7\n"
-        "Make it functional first: torch_ir.functionalize(ir)."
+        "partitioning needs a functional program, and 1 node of this one writes to memory\n"
+        "    b: aten.add_.Tensor at net.py:7\n"
+        "Make it functional first: torch_ir.functionalize(ir), or torch-ir lower --to aten."
     )
 
 

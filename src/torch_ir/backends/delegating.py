@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from torch_ir.backends.delegate import body_of, delegates, to_backend
-from torch_ir.backends.partition import Partitioner, require_functional
+from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, Delegated
-from torch_ir.errors import ExecutionError, MissingWeightsError, PassError, counted
+from torch_ir.errors import ExecutionError, MissingWeightsError, counted
 from torch_ir.executor import IRExecutor, register_executor
 from torch_ir.executor.registry import Kernel, unregister_executor
 from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.edit import Names
 from torch_ir.passes import functionalize
+from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights
 
@@ -51,7 +52,8 @@ class DelegatingExecutor:
                 f"the program has {counted(len(ir.weights), 'weight')} and none were given",
                 remedy="Give weights, such as model.state_dict().",
             )
-        self.ir = to_backend(_functional(ir), Partitioner(backend))
+        program = ir if is_functional(ir) else functionalize(ir)
+        self.ir = to_backend(program, Partitioner(backend))
         payload = check_weights(self.ir, weights or {}, strict=False)
         kernels: dict[str, Kernel] = {}
         nodes: list[OpNode] = []
@@ -90,14 +92,6 @@ class DelegatingExecutor:
     def buffers(self) -> dict[str, torch.Tensor]:
         """Copies of the buffers that the program writes, by key, as they are now."""
         return self._host.buffers
-
-
-def _functional(ir: IR) -> IR:
-    try:
-        require_functional(ir)
-    except PassError:
-        return functionalize(ir)
-    return ir
 
 
 def _forget(op_types: Sequence[str]) -> None:

@@ -16,10 +16,10 @@ from typing import Protocol
 
 from torch_ir.backends.protocol import Support
 from torch_ir.dialects.spec import tagged_traits
-from torch_ir.errors import PassError, counted
+from torch_ir.errors import counted
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, SymExpr
-from torch_ir.ir.effects import written_arguments
 from torch_ir.passes.dead_code import given_symbols, references
+from torch_ir.passes.requirements import require_functional
 
 
 class Supporting(Protocol):
@@ -105,7 +105,7 @@ class Partitioner:
         Raises:
             PassError: A node writes to what it takes: its place among the others matters then.
         """
-        require_functional(ir)
+        require_functional(ir, "partitioning")
         reasons = {node.name: reason for node in ir.nodes if (reason := self._reason(ir, node))}
         supported = [node.name not in reasons for node in ir.nodes]
         before = _dependencies(ir)
@@ -139,29 +139,11 @@ class Partitioner:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
         if any(symbol not in given_symbols_of(ir) for symbol in _made_symbols(node)):
             return "data decides the size of its result"
-        if "random" in tagged_traits(node.op_type):
+        if _draws(ir, node):
             return "it draws random numbers"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
         return self.backend.supports(node, ir).reason
-
-
-def require_functional(ir: IR) -> None:
-    """Refuse a program in which a node writes to what it takes.
-
-    Raises:
-        PassError: There are such nodes; all are listed.
-    """
-    writing = list(_writing(ir))
-    if writing:
-        more = [f"and {len(writing) - 10} more"] if len(writing) > 10 else []
-        raise PassError(
-            f"a program is partitioned by what its nodes compute, and "
-            f"{counted(len(writing), 'node')} of this one "
-            f"{'writes' if len(writing) == 1 else 'write'} to memory",
-            picture="\n".join([*writing[:10], *more]),
-            remedy="Make it functional first: torch_ir.functionalize(ir).",
-        )
 
 
 def given_symbols_of(ir: IR) -> frozenset[str]:
@@ -175,15 +157,6 @@ def symbols_of(node: OpNode) -> Iterator[str]:
     for item in _flat((*node.attrs.values(), *shapes)):
         if isinstance(item, SymExpr):
             yield from item.symbols
-
-
-def _writing(ir: IR, path: str = "") -> Iterator[str]:
-    for node in ir.nodes:
-        if written_arguments(ir, node):
-            place = "" if node.location is None else f" at {node.location}"
-            yield f"{path}{node.name}: {node.op_type}{place}"
-    for name, body in ir.functions.items():
-        yield from _writing(body, f"{path}{name}/")
 
 
 def _made_symbols(node: OpNode) -> Iterator[str]:
@@ -200,6 +173,15 @@ def _flat(value: Attribute) -> Iterator[Attribute]:
             yield from _flat(item)
     else:
         yield value
+
+
+def _draws(ir: IR, node: OpNode) -> bool:
+    """Whether a node draws random numbers; dropout that is turned off draws none."""
+    if "random" not in tagged_traits(node.op_type) or node.attrs.get("train") is False:
+        return False
+    schema = ir.schema_of(node.op_type)
+    names = [] if schema is None else [argument.name for argument in schema.arguments]
+    return "dropout_p" not in names or node.attrs.get("dropout_p", 0.0) != 0.0
 
 
 # -- order ----------------------------------------------------------------------------------------
@@ -230,7 +212,7 @@ def _dependencies(ir: IR) -> list[list[int]]:
 
 def _is_ordered(ir: IR, node: OpNode) -> bool:
     """Whether a node keeps its place among others of the kind: it draws numbers, or checks."""
-    if not node.outputs or "random" in tagged_traits(node.op_type):
+    if not node.outputs or _draws(ir, node):
         return True
     bodies = [ir.functions[name] for name in references(node) if name in ir.functions]
     return any(_is_ordered(body, inner) for body in bodies for inner in body.nodes)

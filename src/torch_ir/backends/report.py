@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from torch_ir.backends.partition import Partitioner, Supporting
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.backends.registry import find_backend
 from torch_ir.dialects.flops import flops_of
-from torch_ir.errors import counted
+from torch_ir.errors import ExecutionError, counted
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 
 
@@ -162,6 +164,32 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
     rows.sort(key=lambda row: (not row.reason, -len(row.nodes), row.operator, row.reason))
     sizes = tuple([len(nodes) for nodes in partition.subgraphs])
     return SupportReport(ir.model_name, partition.backend, sizes, tuple(rows))
+
+
+def delegate_backend(name: str) -> DelegateBackend:
+    """The backend of a name that says what it supports.
+
+    Raises:
+        ExecutionError: There is no backend of that name, or it says nothing of single operators.
+    """
+    found: object = find_backend(name)
+    return require_delegate(found, f"the backend {name!r}")
+
+
+def require_delegate(found: object, name: str) -> DelegateBackend:
+    """What is found under a name, as a backend that says what it supports.
+
+    Raises:
+        ExecutionError: It is none.
+    """
+    if isinstance(found, type) and issubclass(found, DelegateBackend):
+        found = found()
+    if not isinstance(found, DelegateBackend):
+        raise ExecutionError(
+            f"{name} takes whole programs: it does not say which operators it supports",
+            remedy="A backend that does is an instance of torch_ir.backends.DelegateBackend.",
+        )
+    return found
 
 
 def _row(operator: str, reason: str, nodes: list[OpNode]) -> OperatorSupport:

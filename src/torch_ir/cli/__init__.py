@@ -21,6 +21,8 @@ COMMANDS = {
     "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
+    "plan": "Plan the memory of an IR.",
+    "support": "Show what of an IR a backend runs, and why not the rest.",
     "verify": "Compare an IR with the model that it was extracted from.",
     "validate": "Compare every node with its meaning and with eager PyTorch.",
     "convert": "Write an IR in another format.",
@@ -40,7 +42,7 @@ def main() -> None:
     """Extract, inspect, check, run and verify PyTorch programs.
 
     A file is an IR as JSON, as an archive (.tir) or as text; `-` is standard input or output.
-    Code of yours is executed by `extract` and `verify` only.
+    Code of yours is executed by `extract` and `verify`, and by `support` for a backend of yours.
     """
 
 

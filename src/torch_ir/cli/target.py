@@ -71,6 +71,19 @@ def build(spec: str, *, meta: bool = False) -> Target:
     return _target(_call(cast(Callable[[], Any], found), spec, meta), spec)
 
 
+def import_object(spec: str) -> object:
+    """What ``package.module:name`` or ``path/to/file.py:name`` names, imported but not called.
+
+    Raises:
+        UsageError: ``spec`` has not this form.
+        TargetError: It does not exist, or importing it fails.
+    """
+    place, separator, name = spec.rpartition(":")
+    if not separator or not place or not name:
+        raise click.UsageError(f"{spec!r} does not say what to take. {FORMS}")
+    return _attribute(_module(place, spec), name, spec)
+
+
 _RETURNS = (
     "It is a torch.nn.Module class, or a function without arguments that returns a module, "
     "(module, inputs) or (module, inputs, kwargs)."

@@ -1,0 +1,161 @@
+"""Where in one arena pieces of memory lie that are needed at different times."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Piece:
+    """Memory that is needed for a time.
+
+    Attributes:
+        name: A name, unique among the pieces of an arena.
+        size: Bytes.
+        birth: The first step in which it is needed.
+        death: The last one.
+    """
+
+    name: str
+    size: int
+    birth: int
+    death: int
+
+
+Offsets: TypeAlias = Mapping[str, int]
+"""The first byte of each piece, by its name."""
+
+
+def place(pieces: Iterable[Piece], alignment: int) -> Offsets:
+    """Offsets at which no two pieces that are needed at one time overlap.
+
+    Pieces are placed one by one, each in the smallest gap in which it fits. That is done twice,
+    the largest first and the earliest first, and the smaller arena is the result. The order in
+    which the pieces are given does not matter.
+
+    Args:
+        pieces: The pieces.
+        alignment: What every offset is a multiple of.
+
+    Example:
+        >>> pieces = [Piece("a", 100, 0, 1), Piece("b", 40, 1, 2), Piece("c", 100, 2, 3)]
+        >>> dict(sorted(place(pieces, 16).items()))
+        {'a': 0, 'b': 112, 'c': 0}
+    """
+    given = list(pieces)
+    sizes = {piece.name: piece.size for piece in given}
+    orders: tuple[Callable[[Piece], object], ...] = (
+        lambda piece: (-piece.size, piece.birth, piece.death, piece.name),
+        lambda piece: (piece.birth, -piece.size, piece.death, piece.name),
+    )
+    plans = [_placed(sorted(given, key=order), alignment) for order in orders]  # type: ignore[arg-type]  # tuples of one form compare
+    return min(plans, key=lambda plan: arena_size(plan, sizes))
+
+
+def arena_size(offsets: Offsets, sizes: Mapping[str, int]) -> int:
+    """The bytes of the arena."""
+    return max((offset + sizes[name] for name, offset in offsets.items()), default=0)
+
+
+def overlapping(pieces: Iterable[Piece], offsets: Offsets) -> Iterator[tuple[str, str]]:
+    """The pairs of pieces that are needed at one time and share a byte.
+
+    It knows nothing of how offsets are found: pieces come and go in the order of time, and each
+    that comes is compared with its neighbours.
+
+    Example:
+        >>> pieces = [Piece("a", 8, 0, 1), Piece("b", 8, 1, 2)]
+        >>> list(overlapping(pieces, {"a": 0, "b": 4}))
+        [('a', 'b')]
+        >>> list(overlapping(pieces, {"a": 0, "b": 8}))
+        []
+    """
+    live: list[tuple[int, int, str]] = []  # offset, end, name; sorted
+    events = [
+        event
+        for piece in pieces
+        if piece.size
+        for event in ((piece.birth, 1, piece), (piece.death + 1, 0, piece))
+    ]
+    for _, comes, piece in sorted(events):
+        start = offsets[piece.name]
+        item = (start, start + piece.size, piece.name)
+        if not comes:
+            live.remove(item)
+            continue
+        at = bisect_left(live, item)
+        first = at
+        while first and live[first - 1][1] > start:
+            first -= 1
+        last = at
+        while last < len(live) and live[last][0] < item[1]:
+            last += 1
+        yield from ((other[2], piece.name) for other in live[first:last])
+        insort(live, item)
+
+
+# -- placing --------------------------------------------------------------------------------------
+
+
+def _placed(pieces: Sequence[Piece], alignment: int) -> Offsets:
+    timeline = _Timeline(max((piece.death for piece in pieces), default=0) + 1)
+    offsets: dict[str, int] = {}
+    for piece in pieces:
+        if not piece.size:
+            offsets[piece.name] = 0
+            continue
+        taken = sorted((offsets[other.name], other.size) for other in timeline.needed_with(piece))
+        offsets[piece.name] = _best_gap(taken, piece.size, alignment)
+        timeline.add(piece)
+    return offsets
+
+
+def _best_gap(taken: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
+    """The start of the smallest gap that fits, or the end of all that is taken."""
+    best: tuple[int, int] | None = None
+    free = 0
+    for offset, other in taken:
+        gap = offset - free
+        if gap >= size and (best is None or gap < best[0]):
+            best = gap, free
+        free = max(free, -(-(offset + other) // alignment) * alignment)
+    return free if best is None else best[1]
+
+
+class _Timeline:
+    """Pieces by the steps in which they are needed."""
+
+    def __init__(self, steps: int):
+        self._leaves = 1
+        while self._leaves < steps:
+            self._leaves *= 2
+        self._over: list[list[Piece]] = [[] for _ in range(2 * self._leaves)]
+        self._births: list[tuple[int, str]] = []
+        self._by_name: dict[str, Piece] = {}
+
+    def add(self, piece: Piece) -> None:
+        insort(self._births, (piece.birth, piece.name))
+        self._by_name[piece.name] = piece
+        low, high = piece.birth + self._leaves, piece.death + self._leaves + 1
+        while low < high:
+            if low & 1:
+                self._over[low].append(piece)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._over[high].append(piece)
+            low //= 2
+            high //= 2
+
+    def needed_with(self, piece: Piece) -> Iterator[Piece]:
+        """The pieces that are needed at a time at which this one is."""
+        step = piece.birth + self._leaves
+        while step:  # those that are needed when it begins
+            yield from self._over[step]
+            step //= 2
+        first = bisect_right(self._births, (piece.birth, "\U0010ffff"))
+        last = bisect_right(self._births, (piece.death, "\U0010ffff"))
+        yield from (self._by_name[name] for _, name in self._births[first:last])
