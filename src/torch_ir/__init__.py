@@ -21,7 +21,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch_ir.backends import compile, register_backend
+    from torch_ir.backends import (
+        DelegateBackend,
+        Partitioner,
+        compile,
+        register_backend,
+        to_backend,
+    )
     from torch_ir.debug import (
         ValidationReport,
         VerificationReport,
@@ -71,6 +77,7 @@ if TYPE_CHECKING:
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.text import parse
     from torch_ir.passes import decompose, functionalize
+    from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.semantics import denote, denote_all
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.traced import execute, make_ir, make_traced
@@ -126,6 +133,11 @@ __all__ = [
     "ExecGraph",
     "compile",
     "register_backend",
+    # give to backends
+    "DelegateBackend",
+    "Partitioner",
+    "to_backend",
+    "plan_memory",
     # lower
     "to_edge",
     "EdgeProgram",
@@ -211,7 +223,14 @@ _HOME_OF_NAMES = {
         "compile_graph",
         "ExecGraph",
     ),
-    "torch_ir.backends": ("compile", "register_backend"),
+    "torch_ir.backends": (
+        "compile",
+        "register_backend",
+        "DelegateBackend",
+        "Partitioner",
+        "to_backend",
+    ),
+    "torch_ir.passes.memory_plan": ("plan_memory",),
     "torch_ir.dialects.backend.binding": ("bind_pattern_to_op",),
     "torch_ir.dialects.edge.program": ("EdgeProgram",),
     "torch_ir.dialects.edge.to_edge": ("to_edge",),

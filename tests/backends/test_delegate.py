@@ -17,7 +17,6 @@ from torch_ir.ir import Location
 from whole_way import same
 
 SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
-COMMON = ("aten.linear.default", "aten.relu.default", "aten.add.Tensor", "aten.view.default")
 
 
 def delegated(ir, *operators):
@@ -87,6 +86,20 @@ def test_models_compute_the_same_bits(name, tmp_path):
     args, kwargs = case.inputs()  # the first call may have written to its inputs
     torch.manual_seed(3)
     assert same(IRExecutor(loaded, model.state_dict())(*args, **kwargs), expected)
+
+
+def test_edge_programs_stay_edge():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Softmax(-1))
+    x = torch.randn(2, 4)
+    edge = torch_ir.to_edge(extract_ir(model, (x,)))
+    taken = {"aten.permute_copy.default", "aten.addmm.default", "aten.relu.default"}
+    lowered = edge.to_backend(Partitioner(Named(taken)))
+    assert [n.op_type for n in lowered.ir().nodes] == [
+        "higher_order.invoke_subgraph",
+        "aten._softmax.default",
+    ]
+    assert len(edge.ir().nodes) == 4
+    assert torch.equal(IRExecutor(lowered.ir(), model.state_dict())(x), model(x))
 
 
 def test_a_backend_can_follow_another():

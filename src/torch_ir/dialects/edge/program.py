@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.ir.values import FrozenDict
 from torch_ir.passes import PassResult
+
+if TYPE_CHECKING:
+    from torch_ir.backends import Partitioner
 
 EdgePass: TypeAlias = Callable[[IR], IR | PassResult | None]
 """Takes a program and gives the changed one; None where nothing changed."""
@@ -102,6 +105,15 @@ class EdgeProgram:
         if all(ir is self.programs[method] for method, ir in changed.items()):
             return self
         return replace(self, programs={**self.programs, **changed})
+
+    def to_backend(self, partitioner: Partitioner) -> EdgeProgram:
+        """The programs with what a backend takes as functions; see :func:`torch_ir.to_backend`."""
+        from torch_ir.backends import to_backend
+
+        def delegate(ir: IR) -> IR:
+            return to_backend(ir, partitioner)
+
+        return self.transform([delegate])
 
     def __str__(self) -> str:
         return "\n\n".join([f"method {name!r}:\n{ir}" for name, ir in self.programs.items()])
