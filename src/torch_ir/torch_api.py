@@ -47,6 +47,7 @@ __all__ = [
     "has_function_modes",
     "has_modes",
     "higher_order_operator",
+    "is_any_autocast_enabled",
     "is_transforming",
     "operator_schema",
     "overload",
@@ -181,7 +182,7 @@ def has_modes() -> bool:
     if torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
         return True
     count: int = torch._C._len_torch_function_stack()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
-    return any(
+    return count > 0 and any(
         not isinstance(torch._C._get_function_stack_at(i), DeviceContext)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
         for i in range(count)
     )
@@ -211,6 +212,11 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
         )
 
     return unchanged if tensors else lambda: True
+
+
+def is_any_autocast_enabled() -> bool:
+    """Whether autocast is on in this thread, for whatever device."""
+    return torch._C._is_any_autocast_enabled()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def has_function_modes() -> bool:

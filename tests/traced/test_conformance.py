@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # as everybody calls it
-from traced.comparing import agree, same
 
 from torch_ir import make_traced
 from torch_ir.errors import InputError, TraceError
+from traced.comparing import agree, same
 
 SCALE = 2.0
 torch.manual_seed(0)
@@ -198,7 +198,7 @@ def test_25_an_unknown_executor_is_refused_before_anything_is_traced():
     with pytest.raises(InputError) as caught:
         traced(A, executor="nvfuser")
     assert caught.value.message == "there is no executor 'nvfuser'"
-    with pytest.raises(InputError, match="Did you mean aten?"):
+    with pytest.raises(InputError, match=r"Did you mean aten\?"):
         make_traced(function, executor="atan")
     assert not calls
 

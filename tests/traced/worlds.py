@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from traced.comparing import same
 
 from torch_ir import make_traced
+from traced.comparing import same
 
-SCALARS = (1, 1.0, True, 2, 0.0, -0.0, 2.5, 3)
+SCALARS = (1, 1.0, True, 0.0, -0.0, 2.5)
 DTYPES = (torch.float32, torch.float64)
 
 
@@ -137,7 +137,8 @@ def _fresh(draw: random.Random, *shape: int, dtype: torch.dtype = torch.float32)
 
 
 def argument(world: World, draw: random.Random) -> None:
-    rows, dtype = draw.choice((2, 3, 4, 5)), draw.choice(DTYPES)
+    rows = draw.choice((2, 4))
+    dtype = torch.float64 if draw.random() < 0.15 else torch.float32
     made = _fresh(draw, rows, 3, dtype=dtype)
     if draw.random() < 0.3:
         made = _fresh(draw, 3, rows, dtype=dtype).t()
@@ -258,23 +259,21 @@ CHANGES = (
 )
 
 
-def run(seed: int, steps: int = 8, counts: list[int] | None = None) -> str:
+def run(seed: int, steps: int = 10) -> str:
     """Run one sequence; a sentence about the first call that went wrong, or nothing."""
     eager, traced = World(seed, traced=False), World(seed, traced=True)
     draw = random.Random(seed)
     log: list[str] = []
+    few = draw.sample(range(len(eager.functions)), 2)
     for _ in range(steps):
-        for change in draw.choices(CHANGES, k=draw.choice((0, 1, 1, 2))):
+        for change in draw.choices(CHANGES, k=draw.choice((0, 0, 1, 1, 2))):
             seeds = draw.random()
             for world in (eager, traced):
                 change(world, random.Random(seeds))
             log.append(change.__name__)
-        which = draw.randrange(len(eager.functions)) if draw.random() < 0.7 else draw.choice((0, 2))
+        which = draw.choice(few) if draw.random() < 0.8 else draw.randrange(len(eager.functions))
         log.append(f"call {eager.functions[which].__name__}")
         expected, found = attempt(eager, which), attempt(traced, which)
-        if counts is not None:
-            counts[isinstance(expected, Exception)] += 1
-            counts[2] = counts[2] if counts else 0
         if isinstance(expected, Exception):
             if not isinstance(found, Exception):
                 return f"seed {seed}: {log}: eager raises {expected!r}, got {found}"

@@ -54,7 +54,8 @@ def compile_graph(
         check_types: Derive types. Without it the graph is believed, calls cost more, and results
             never take the place of values that are dead.
         grad: Record gradients through the run, where an input requires them or a weight does.
-            Names of inputs say that these alone will require them; the program may write others.
+            Names of inputs and weights say that formulas are looked for on the way from these
+            alone; others may be written.
 
     Raises:
         CompileError: A node is malformed, lies about its types or is unsupported, or the payload
@@ -96,8 +97,8 @@ def _compile(
         compiled()
     plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
     if grad is not False:
-        inputs = [meta.name for meta in ir.graph_inputs] if grad is True else grad
-        require_gradients(plan, values, _leaves(inputs, values), collect=collect)
+        wanted = _leaves(ir, values) if grad is True else grad
+        require_gradients(plan, values, wanted, collect=collect)
     return ExecGraph(plan, module, values, run_device, grad=recorded)
 
 
@@ -106,9 +107,10 @@ def _key(finding: Finding) -> tuple[str, str]:
     return finding.code, finding.node or finding.message
 
 
-def _leaves(inputs: Iterable[str], payload: Mapping[str, torch.Tensor]) -> list[str]:
-    """What may require gradients: inputs of a call, and weights that do already."""
-    return [*inputs, *(name for name, tensor in payload.items() if tensor.requires_grad)]
+def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
+    """What may require gradients: the inputs of a call, and weights that do already."""
+    weights = [name for name, tensor in payload.items() if tensor.requires_grad]
+    return [*(meta.name for meta in ir.graph_inputs), *weights]
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...] | torch.layout:

@@ -27,10 +27,9 @@ class Flat:
         tensors: The distinct tensors, in order.
         objects: The leaves that are neither tensors nor values, such as modules and functions.
         positions: The position of each tensor, by its identity.
-        foreign: The first tensor that no program can take; None if there is none.
     """
 
-    __slots__ = ("dynamic", "foreign", "objects", "positions", "tensors", "tokens")
+    __slots__ = ("dynamic", "objects", "positions", "tensors", "tokens")
 
     def __init__(self, *, dynamic: bool = False) -> None:
         self.dynamic = dynamic
@@ -38,7 +37,6 @@ class Flat:
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []
         self.positions: dict[int, int] = {}
-        self.foreign: torch.Tensor | None = None
 
     def add(self, value: Any) -> None:
         """Note one argument, whatever it is."""
@@ -47,8 +45,6 @@ class Flat:
             known = self.positions.setdefault(id(value), len(self.tensors))
             if known == len(self.tensors):
                 self.tensors.append(value)
-                if is_foreign(value):
-                    self.foreign = value
                 token = tensor_token(value)
                 self.tokens.append(_any_size(value, token) if self.dynamic else token)
             else:
@@ -70,7 +66,8 @@ class Flat:
 
     def _other(self, kind: type[Any], value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            self.foreign = value
+            self.tokens += (kind, Same(value))
+            self.tensors.append(value)
             return
         if (constant := value_token(value)) is not None:
             self.tokens += constant
@@ -132,13 +129,15 @@ def children_of(value: Any) -> tuple[list[Any], Token] | None:
 
 def tensor_token(tensor: torch.Tensor) -> Token:
     """Everything about a tensor that tracing may depend on, but for the values of its elements."""
-    if tensor.layout is not torch.strided:
-        return (tensor.__class__, tensor.dtype, tensor.shape, tensor.device, tensor.layout)
+    try:
+        strides: Any = tensor.stride()
+    except RuntimeError:  # a sparse tensor has none
+        strides = None
     return (
         tensor.__class__,
         tensor.dtype,
         tensor.shape,
-        tensor.stride(),
+        strides,
         tensor.device,
         tensor.requires_grad,
         dispatch_keys(tensor),
@@ -146,8 +145,16 @@ def tensor_token(tensor: torch.Tensor) -> Token:
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one that programs do not describe: sparse, quantized, without data."""
-    return tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized
+    """Whether a tensor is one that programs do not describe.
+
+    It is sparse, quantized, without data, or of a class that may do as it likes.
+    """
+    return (
+        type(tensor) not in TENSORS
+        or tensor.layout is not torch.strided
+        or tensor.is_meta
+        or tensor.is_quantized
+    )
 
 
 def _any_size(tensor: torch.Tensor, token: Token) -> Token:

@@ -29,6 +29,7 @@ from torch_ir.torch_api import (
     FakeTensor,
     FakeTensorMode,
     ShapeEnv,
+    fake_tensor_log,
     pytree,
     version_of,
 )
@@ -126,6 +127,7 @@ class _Attempt:
             return self._outputs(lift, result)
 
         with self._state_kept(), self._closures_kept(), ExitStack() as stack:
+            stack.enter_context(_quiet())
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
@@ -239,6 +241,17 @@ class _Attempt:
         _refuse_custom_gradients(roots)
         inputs = {id(fake) for fake in fakes}
         return any(id(t) not in inputs or t in changed for t in ends)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep torch from logging the errors that it raises."""
+    before = fake_tensor_log.disabled
+    fake_tensor_log.disabled = True
+    try:
+        yield
+    finally:
+        fake_tensor_log.disabled = before
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
@@ -78,6 +78,7 @@ class Environment:
         while self._todo:
             self._visit(*self._todo.pop())
         self._types = list(map(type, self._instances))
+        self._looks = self._make_looks()
         self.found = list(self._look())
         self._guard = tensor_guard(self.tensors)
 
@@ -93,9 +94,9 @@ class Environment:
         return (
             len(found) == len(expected)
             and all(map(is_, found, expected))
-            and list(map(type, self._instances)) == self._types
+            and (not self._instances or list(map(type, self._instances)) == self._types)
             and self._guard()
-            and all(array.tobytes() == content for array, content in self._arrays)
+            and (not self._arrays or all(a.tobytes() == content for a, content in self._arrays))
         )
 
     def is_alike(self, other: Environment) -> bool:
@@ -127,19 +128,26 @@ class Environment:
 
     def _look(self) -> Iterator[Any]:
         """Every object that a container holds, and every key."""
-        names = [
-            map(cast(Any, namespace.get), names, repeat(MISSING))
-            for namespace, names in self._names.values()
-        ]
-        return chain(
-            chain.from_iterable(self.mappings),
-            chain.from_iterable(map(_values, self.mappings)),
-            chain.from_iterable(self.sequences),
-            map(len, self.sequences),
-            map(_contents, self.cells),
-            chain.from_iterable(map(_parts, self._functions)),
-            chain.from_iterable(names),
-        )
+        return chain.from_iterable([look() for look in self._looks])
+
+    def _make_looks(self) -> list[Callable[[], Iterable[Any]]]:
+        """What :meth:`_look` looks at: the kinds of containers of which there are some."""
+        mappings, sequences, cells = self.mappings, self.sequences, self.cells
+        functions = self._functions
+        looks: list[Callable[[], Iterable[Any]]] = []
+        if mappings:
+            looks.append(lambda: chain.from_iterable(mappings))
+            looks.append(lambda: chain.from_iterable(map(_values, mappings)))
+        if sequences:
+            looks.append(lambda: chain.from_iterable(sequences))
+            looks.append(lambda: map(len, sequences))
+        if cells:
+            looks.append(lambda: map(_contents, cells))
+        if functions:
+            looks.append(lambda: chain.from_iterable(map(_parts, functions)))
+        for namespace, names in self._names.values():
+            looks.append(partial(map, cast(Any, namespace.get), names, repeat(MISSING)))
+        return looks
 
     # -- walking ----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import torch
 
 from torch_ir.errors import InputError
 from torch_ir.ir import IR
-from torch_ir.traced.arguments import Flat, flatten
+from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.capture import trace
 from torch_ir.traced.describe import Description, Given, describe, differences, leaves_of
 from torch_ir.traced.entry import Entry
@@ -104,10 +104,12 @@ class Traced:
         if torch.compiler.is_compiling() or is_observed():
             return self._function(*args, **kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
-        if flat.foreign is not None:
-            return self._function(*args, **kwargs)
         key = (executors, modes(), *flat.tokens)
-        entry = self._hit(key, flat) or self._missed(key, flat, (args, kwargs))
+        entry = self._hit(key, flat)
+        if entry is None:
+            if any(map(is_foreign, flat.tensors)):
+                return self._function(*args, **kwargs)
+            entry = self._missed(key, flat, (args, kwargs))
         return entry.run(flat.tensors)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:

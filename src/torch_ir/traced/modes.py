@@ -6,16 +6,17 @@ from typing import Any
 
 import torch
 
-from torch_ir.torch_api import has_function_modes, has_modes, is_transforming
+from torch_ir.torch_api import (
+    has_function_modes,
+    has_modes,
+    is_any_autocast_enabled,
+    is_transforming,
+)
 
 NAMES = (
     "grad mode",
     "inference mode",
-    "CPU autocast",
-    "CPU autocast dtype",
-    "CUDA autocast",
-    "CUDA autocast dtype",
-    "autocast cache",
+    "autocast",
     "default dtype",
     "default device",
     "deterministic algorithms",
@@ -27,15 +28,20 @@ def modes() -> tuple[Any, ...]:
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"),
-        torch.is_autocast_enabled("cuda"),
-        torch.get_autocast_dtype("cuda"),
-        torch.is_autocast_cache_enabled(),
+        _autocast() if is_any_autocast_enabled() else None,
         torch.get_default_dtype(),
         torch.get_default_device() if has_function_modes() else None,
         torch.are_deterministic_algorithms_enabled(),
     )
+
+
+def _autocast() -> tuple[Any, ...]:
+    regions = [
+        (device, torch.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    ]
+    return (*regions, torch.is_autocast_cache_enabled())
 
 
 def is_observed() -> bool:

@@ -136,12 +136,9 @@ def run_aten(
     ir, live = with_inputs(program.ir, [m.target for m in program.ir.mutations])
     others = [closed[key] for key in live]
     payload = {key: tensor for key, tensor in closed.items() if key not in live}
-    grad: bool | list[str] = False
-    if program.needs_grad:
-        written = {mutation.target for mutation in ir.mutations}
-        given = zip(ir.graph_inputs, (*tensors, *others), strict=True)
-        grad = [m.name for m, t in given if t.requires_grad and m.name not in written]
     device = next((tensor.device for tensor in (*tensors, *closed.values())), None)
+    # autograd has for each operator what it had when the function itself was called
+    grad: bool | tuple[str, ...] = () if program.needs_grad else False
     run = compile_graph(ir, payload, device=device, grad=grad).run
     if others:
         return lambda tensors: run([*tensors, *others], {})
