@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -316,7 +318,22 @@ class _Traced:
         return self._original(*args, **kwargs)
 
 
+_KEPT: ContextVar[bool] = ContextVar("kept", default=False)
+
+
+@contextmanager
+def kept_whole() -> Generator[None]:
+    """A context in which tracing keeps bound operators as they are."""
+    token = _KEPT.set(True)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 def _is_traced() -> bool:
+    if _KEPT.get():
+        return False
     stack: Any = torch._ops._len_torch_dispatch_stack_pre_dispatch  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]  # torch has no public name
     return torch.compiler.is_exporting() or stack() > 0
 
