@@ -25,6 +25,7 @@ from torch_ir.passes.registry import (
 
 if TYPE_CHECKING:
     from torch_ir.passes.decomposition import Decompose, decompose
+    from torch_ir.passes.fold_batch_norm import FoldedProgram, fold_batch_norm
     from torch_ir.passes.fold_constants import FoldConstants, fold_constants
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "EliminateCommonSubexpressions",
     "EliminateDeadCode",
     "FoldConstants",
+    "FoldedProgram",
     "Functionalize",
     "InlineFunctions",
     "Pass",
@@ -42,6 +44,7 @@ __all__ = [
     "common_subexpressions",
     "decompose",
     "eliminate_dead_code",
+    "fold_batch_norm",
     "fold_constants",
     "functionalize",
     "inline_functions",
@@ -58,6 +61,8 @@ _NEEDS_TORCH = {
     "Decompose": "decomposition",
     "decompose": "decomposition",
     "FoldConstants": "fold_constants",
+    "FoldedProgram": "fold_batch_norm",
+    "fold_batch_norm": "fold_batch_norm",
     "fold_constants": "fold_constants",
 }
 
