@@ -185,7 +185,7 @@ class TestDivergence:
         assert "activation.py:" in first.location
         assert str(first).endswith(f"\n    at {first.location}")
 
-    def test_a_value_whose_memory_is_taken(self):
+    def test_a_value_whose_memory_is_taken(self, tmp_path):
         right = """ir {{
           input %x: f32[4]
           %a: f32[4] = aten.sin.default(%x)
@@ -195,8 +195,9 @@ class TestDivergence:
         }}"""
         graph = compile_graph(parse(right.format("_")))
         graph.ir = ir = parse(right.format(""))
-        report = validate(ir, {}, (torch.ones(4),), graph=graph)
+        report = validate(ir, {}, (torch.ones(4),), graph=graph, repro=tmp_path)
         assert [d.reader for d in report.divergences] == ["memory"]
+        assert list(tmp_path.iterdir()) == []  # the node alone cannot show it
         assert str(report.first) == (
             "node 'b': %a and a later read disagree: "
             "it has changed when 'c' reads it: 'b' took its memory\n"

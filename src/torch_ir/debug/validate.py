@@ -114,9 +114,9 @@ def _save(
     save_inputs: str | PathLike[str] | None,
     repro: str | PathLike[str] | None,
 ) -> None:
-    if watch.first_inputs is None:
+    first = watch.first
+    if first is None:
         return
-    first = watch.divergences[0]
     captured = Captured(ir.model_name, (), watch.first_inputs, {})
     if save_inputs is not None:
         captured.save(save_inputs)
@@ -144,7 +144,8 @@ class _Watch:
         self.symbols = dict(symbols)
         self.errors: list[NodeError] = []
         self.divergences: list[Divergence] = []
-        self.first_inputs: dict[str, torch.Tensor] | None = None
+        self.first: Divergence | None = None  # of those that the node's inputs can show
+        self.first_inputs: dict[str, torch.Tensor] = {}
         self.first_symbols: Symbols = {}
         self.compared: Counter[str] = Counter()
         self.undenoted: dict[str, str] = {}
@@ -317,14 +318,14 @@ class _Watch:
         self.errors.append(NodeError(node.name, node.op_type, value, reader, *numbers))
         if not error.reason:
             return
-        if not self.divergences:
-            names = [meta.name for meta in node.inputs]
-            self.first_inputs = dict(zip(names, copied(before), strict=False))
-            self.first_symbols = dict(self.symbols)
         place = str(node.location or "")
-        self.divergences.append(
-            Divergence(node.name, str(node), place, value, reader, error.reason)
-        )
+        found = Divergence(node.name, str(node), place, value, reader, error.reason)
+        self.divergences.append(found)
+        if self.first is None and reader != "memory":
+            names = [meta.name for meta in node.inputs]
+            self.first = found
+            self.first_inputs = dict(zip(names, copied(before), strict=True))
+            self.first_symbols = dict(self.symbols)
 
 
 def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
