@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor.symbols import Symbols
-from torch_ir.ir import IR, SymbolRange, SymExpr, ValueLeaf
+from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr, ValueLeaf
 from torch_ir.ir.tree import leaves
 
 USUAL = 7
@@ -37,6 +39,11 @@ def samplings(ir: IR) -> tuple[Symbols, ...]:
         >>> samplings(ir)
         ({'s0': 7, 's1': 8}, {'s0': 11, 's1': 13})
     """
+    computed = {symbol: node for node in ir.nodes if _is_prim(node) for symbol in node.binds}
+    if computed.keys() & ir.symbols.keys():
+        free = {name: bounds for name, bounds in ir.symbols.items() if name not in computed}
+        found = samplings(ir.replace(symbols=free))
+        return tuple([_with_computed(symbols, computed) for symbols in found])
     conditions = [*ir.guards, *_assertions(ir)]
     usual = {name: _usual(bounds) for name, bounds in ir.symbols.items()}
     first = _search(ir.symbols, {n: (usual[n], *SIZES) for n in ir.symbols}, conditions)
@@ -44,6 +51,27 @@ def samplings(ir: IR) -> tuple[Symbols, ...]:
         return ()
     other = _search(ir.symbols, _others(ir, first), [*conditions, *_lengths(ir)])
     return (first,) if other is None or other == first else (first, other)
+
+
+def _is_prim(node: OpNode) -> bool:
+    """Whether a node computes a symbol from others."""
+    return node.op_type.startswith("executorch_prims.") and set(node.attrs) == {"a", "b"}
+
+
+def _with_computed(symbols: Symbols, computed: Mapping[str, OpNode]) -> Symbols:
+    """The values, with those that prims compute from them where they can."""
+    known = dict(symbols)
+    for symbol, node in computed.items():
+        try:
+            a, b = [_number(node.attrs[name], known) for name in ("a", "b")]
+            known[symbol] = int(getattr(operator, node.op_type.split(".")[1])(a, b))
+        except (InvalidIRError, ZeroDivisionError):  # it needs what only a run gives
+            known[symbol] = USUAL
+    return known
+
+
+def _number(value: Attribute, known: Symbols) -> Any:
+    return value.evaluate(known) if isinstance(value, SymExpr) else value
 
 
 def _usual(bounds: SymbolRange) -> int:

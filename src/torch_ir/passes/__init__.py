@@ -14,6 +14,7 @@ from torch_ir.passes.common_subexpressions import (
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
 from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline_functions import InlineFunctions, inline_functions
+from torch_ir.passes.materialise_symbols import MaterialiseSymbols, materialise_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
 from torch_ir.passes.registry import (
     pass_named,
@@ -37,6 +38,7 @@ __all__ = [
     "FoldedProgram",
     "Functionalize",
     "InlineFunctions",
+    "MaterialiseSymbols",
     "Pass",
     "PassResult",
     "RemoveNoOps",
@@ -48,6 +50,7 @@ __all__ = [
     "fold_constants",
     "functionalize",
     "inline_functions",
+    "materialise_symbols",
     "pass_named",
     "pass_names",
     "passes_named",

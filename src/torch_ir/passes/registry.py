@@ -24,6 +24,7 @@ _OURS: dict[str, tuple[str, str]] = {
     "fold-constants": ("torch_ir.passes.fold_constants", "FoldConstants"),
     "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
     "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
+    "materialise-symbols": ("torch_ir.passes.materialise_symbols", "MaterialiseSymbols"),
     "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
 }
 SHORT_NAMES = {
