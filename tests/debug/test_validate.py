@@ -136,6 +136,11 @@ class TestAgreement:
         assert report.is_valid
         assert str(report).splitlines()[-1] == "  random, shapes and types only: y"
 
+    def test_dropout_that_draws_nothing_is_compared_by_value(self):
+        for train, random in ((False, ()), (True, ("y",))):
+            ir = of(f"aten.dropout.default(%x, 0.5, {train})")
+            assert validate(ir, {}, (torch.ones(4),)).random == random
+
     def test_what_has_no_denotation_is_named(self):
         ir = of("aten.histc.default(%x, 4, 0, 1)")
         report = validate(ir, {}, (torch.rand(4),))

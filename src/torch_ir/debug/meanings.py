@@ -31,7 +31,7 @@ class Meaning:
     Attributes:
         ir: The program. Its inputs are the node's distinct inputs, its outputs those of the node.
         is_decomposed: Whether it is more than the node itself.
-        draws: Whether random numbers are drawn: then only shapes and types can be compared.
+        draws: Whether random numbers may be drawn: then only shapes and types can be compared.
     """
 
     ir: IR
@@ -176,6 +176,8 @@ def errors_of(
     symbols: Mapping[str, Number],
     outputs: Sequence[torch.Tensor],
     written: Mapping[str, torch.Tensor],
+    *,
+    drew: bool,
 ) -> Iterator[tuple[str, Error]]:
     """How far each value that a node made is from what it means.
 
@@ -186,6 +188,7 @@ def errors_of(
         symbols: The symbols known by then.
         outputs: What it made.
         written: The inputs to which it wrote, by name, as they were after it ran.
+        drew: Whether it drew random numbers.
 
     Raises:
         TorchIRError: The denotation refuses the inputs.
@@ -205,7 +208,7 @@ def errors_of(
             if names[name] in targets
         ],
     ]
-    is_open = meaning.draws or any(n.op_type in VALUES_OPEN for n in meaning.ir.nodes)
+    is_open = (meaning.draws and drew) or any(n.op_type in VALUES_OPEN for n in meaning.ir.nodes)
     for label, name, tensor in triples:
         expected, got = made[name], as_array(tensor)
         if is_open and expected.shape == got.shape and expected.dtype == got.dtype:

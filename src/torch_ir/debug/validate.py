@@ -256,15 +256,17 @@ class _Watch:
         if node.op_type == "aten.as_strided.default" and not _is_whole(before[0]):
             self.undenoted[node.name] = "aten.as_strided.default reads memory, not a value"
             return
-        if meaning.draws:
+        drew = self._state is not None and _differs(self._state, _random_state(self.device))
+        if meaning.draws and drew:
             self.random.append(node.name)
         self.compared["denotation"] += 1
         self.decomposed += meaning.is_decomposed
         try:
-            for name, error in errors_of(meaning, node, before, self.symbols, outputs, after):
+            found = errors_of(meaning, node, before, self.symbols, outputs, after, drew=drew)
+            for name, error in found:
                 self._note(node, name, "denotation", error, before)
         except TorchIRError as error:
-            if self._state is not None:  # such as attention with dropout
+            if drew:  # such as attention with dropout
                 self.random.append(node.name)
                 return
             message = error.message.removeprefix("node 'node': ")
@@ -357,6 +359,11 @@ def _random_state(device: torch.device) -> _RandomState:
     if device.type == "cpu":
         return torch.get_rng_state(), None
     return torch.get_rng_state(), torch.get_device_module(device).get_rng_state(device)
+
+
+def _differs(first: _RandomState, second: _RandomState) -> bool:
+    pairs = zip(first, second, strict=True)
+    return any(a is not None and b is not None and not torch.equal(a, b) for a, b in pairs)
 
 
 def _set_random_state(state: _RandomState, device: torch.device) -> None:
