@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim
 
 from passes.equal import assert_same, operators
-from torch_ir import decompose, extract_ir, functionalize, parse
+from torch_ir import decompose, extract_ir, functionalize, parse, to_edge
 from torch_ir.errors import PassError
 from torch_ir.passes import run_passes
 from torch_ir.passes.patterns import (
@@ -67,6 +67,14 @@ def test_b5_a_bound_operator_takes_the_place_of_its_pattern(lower):
     back = decompose(result.ir)
     assert op_types(back) == ["aten.mm.default", "aten.relu.default"] * 2
     assert not run_passes(back, [RewritePatterns((TWICE,))]).modified
+
+
+def test_b5_a_pass_of_edge_programs_puts_it_there():
+    args = torch.randn(4, 4), torch.randn(4, 4)
+    ir = extract_ir(Layers(), args)
+    done = to_edge(ir).transform([RewritePatterns((FUSE,))]).ir("forward")
+    assert op_types(done) == ["patterntest.linrelu.default"] * 2
+    assert_same(ir, done, {}, args)
 
 
 def test_sizes_may_vary():

@@ -279,6 +279,26 @@ def test_checkpoints_are_written_out():
     assert_same(ir, done, {}, (torch.randn(2),))
 
 
+def test_repeated_blocks_are_written_out():
+    ir = parse("""
+ir "Blocks" {
+  input %x: f32[2]
+  func &block "block" {
+    input %a: f32[2]
+    %b: f32[2] = aten.exp.default(%a)
+    return %b
+  }
+  %y: f32[2] = higher_order.invoke_subgraph(subgraph=&block, identifier="b", operands=[%x])
+  %z: f32[2] = higher_order.invoke_subgraph(subgraph=&block, identifier="b", operands=[%y])
+  return %z
+}
+""")
+    done = inline_functions(ir)
+    assert [node.op_type for node in done.nodes] == ["aten.exp.default"] * 2
+    assert not done.functions
+    assert_same(ir, done, {}, (torch.randn(2),))
+
+
 def test_dead_code_goes_after_all_others():
     ir = program("""
   %a: f32[2, 2] = aten.exp.default(%x)
