@@ -188,6 +188,26 @@ class TestRunning:
             assert same(run(x), (-x, torch.full((rows,), 2.0)))
             assert same(IRExecutor(result, {})(x), (-x, torch.full((rows,), 2.0)))
 
+    def test_sizes_that_data_decides(self):
+        ir = parse("""ir {
+          symbol u0: 0..4
+          input %x: f32[4]
+          %which: i64[u0, 1] = aten.nonzero.default(%x)
+          %ones: f32[u0] = aten.full.default(size=[`u0`], fill_value=1.0)
+          %b: i64[u0, 1] = aten.neg.default(%which)
+          return %b, %ones
+        }""")
+        taken = ("aten.full.default", "aten.neg.default")
+        backend = Interpreter(*taken)
+        run = DelegatingExecutor(ir, {}, backend)
+        result = to_backend(ir, Partitioner(backend))
+        assert result.check() == ()
+        for values in ([0.0, 1, 2, 0], [3.0, 1, 2, 0], [0.0] * 4):
+            x = torch.tensor(values)
+            expected = -x.nonzero(), torch.ones(int(x.count_nonzero()))
+            assert same(run(x), expected)
+            assert same(IRExecutor(result, {})(x), expected)
+
     def test_kernels_are_forgotten_with_the_executor(self):
         run = DelegatingExecutor(chain("a"), {}, Interpreter("aten.relu.default"))
         run(torch.ones(4))

@@ -184,9 +184,10 @@ def test_a_node_that_reads_a_size_comes_after_the_one_that_decides_it():
       %b: f32[u0] = aten.relu.default(%fill)
       return %b
     }""")
-    partition = Partitioner(Named({"a", "b", "fill"}))(ir)
-    assert names(partition) == [["a"]]
-    assert ir.replace(nodes=partition.order).check() == ()
+    partition = Partitioner(Named({"a", "b", "fill", "which"}))(ir)
+    assert names(partition) == [["a"], ["fill", "b"]]
+    assert partition.reasons == {"which": "data decides the size of its result"}
+    assert [n.name for n in partition.order] == ["a", "which", "fill", "b"]
 
 
 def test_a_program_that_writes_is_refused():

@@ -137,18 +137,13 @@ class Partitioner:
             return "it calls a function of the program"
         if node.binds or not node.outputs:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
-        if any(symbol not in given_symbols_of(ir) for symbol in _made_symbols(node)):
+        if node.name in _symbol_makers(ir).values():
             return "data decides the size of its result"
         if _draws(ir, node):
             return "it draws random numbers"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
         return self.backend.supports(node, ir).reason
-
-
-def given_symbols_of(ir: IR) -> frozenset[str]:
-    """The symbols to which the arguments of a program give their values."""
-    return ir.view(given_symbols, lambda: given_symbols(ir))
 
 
 def symbols_of(node: OpNode) -> Iterator[str]:
@@ -159,12 +154,23 @@ def symbols_of(node: OpNode) -> Iterator[str]:
             yield from item.symbols
 
 
-def _made_symbols(node: OpNode) -> Iterator[str]:
-    yield from node.binds
-    for meta in node.outputs:
-        for dim in meta.shape:
-            if isinstance(dim, SymExpr):
-                yield from dim.symbols
+def _symbol_makers(ir: IR) -> Mapping[str, str]:
+    """The node that decides the value of each symbol that the arguments do not give."""
+    return ir.view(_symbol_makers, lambda: _find_symbol_makers(ir))
+
+
+def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
+    makers: dict[str, str] = {}
+    if not ir.symbols:
+        return makers
+    given = given_symbols(ir)
+    for node in ir.nodes:
+        dims = [dim for meta in node.outputs for dim in meta.shape]
+        shown = [dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol]
+        for symbol in (*node.binds, *shown):
+            if symbol not in given:
+                makers.setdefault(symbol, node.name)
+    return makers
 
 
 def _flat(value: Attribute) -> Iterator[Attribute]:
@@ -190,18 +196,16 @@ def _draws(ir: IR, node: OpNode) -> bool:
 def _dependencies(ir: IR) -> list[list[int]]:
     """The positions of the nodes that each node comes after."""
     makers: dict[str, int] = {}
-    symbol_makers: dict[str, int] = {}
+    symbol_makers = _symbol_makers(ir)
+    places: dict[str, int] = {}
     before: list[list[int]] = []
     last_effect: int | None = None
-    given = given_symbols_of(ir)
     for position, node in enumerate(ir.nodes):
         after = [makers[meta.name] for meta in node.inputs if meta.name in makers]
         if ir.symbols:
-            needed = dict.fromkeys(symbols_of(node))
-            after += [symbol_makers[s] for s in needed if s in symbol_makers]
-            for symbol in _made_symbols(node):
-                if symbol not in given:
-                    symbol_makers.setdefault(symbol, position)
+            makers_of_sizes = [symbol_makers.get(symbol) for symbol in symbols_of(node)]
+            after += [places[name] for name in makers_of_sizes if name in places]
+        places[node.name] = position
         if _is_ordered(ir, node):
             after += [] if last_effect is None else [last_effect]
             last_effect = position

@@ -358,7 +358,7 @@ class _Storages:
         for operand in node.inputs:
             storage = self.of[operand.name]
             fits = operand.shape == meta.shape and DTYPES[operand.dtype].itemsize == width
-            if storage is None or not fits or operand.name not in self.dense:
+            if storage is None or not fits:
                 continue
             shown = [m.name for m in node.inputs if self.of[m.name] is storage]
             in_order = all(name in self.dense for name in shown)
