@@ -40,6 +40,7 @@ __all__ = [
     "OpOverload",
     "ShapeEnv",
     "constant_tensor",
+    "dict_versions",
     "dispatch_keys",
     "enable_python_dispatcher",
     "fake_tensor_log",
@@ -232,3 +233,19 @@ def version_of(tensor: torch.Tensor) -> int:
 def storage_of(tensor: torch.Tensor) -> int:
     """What tells the memory of a tensor from that of others."""
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+def dict_versions(mappings: Sequence[dict[Any, Any]]) -> list[int]:
+    """For each dictionary a number that is another one after any change of it.
+
+    Example:
+        >>> mapping = {"a": 1}
+        >>> before = dict_versions([mapping])
+        >>> mapping["a"] = 2
+        >>> dict_versions([mapping]) == before
+        False
+    """
+    return list(map(_dict_version, mappings))
+
+
+_dict_version: Callable[[dict[Any, Any]], int] = torch._C._dynamo.guards.dict_version  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import torch
@@ -27,6 +29,9 @@ class Entry:
         flat: The call that it was traced for.
         runner: Makes what runs it.
         description: The call in words.
+
+    Attributes:
+        choice: What runs the program.
     """
 
     def __init__(
@@ -44,9 +49,16 @@ class Entry:
         self._overlap = _overlap(flat.tensors, environment)
         self._closed = frozenset(map(id, environment.tensors))
         closed = {k: environment.tensors[i] for k, i in program.closed.items()}
-        self._run = runner(program, closed, flat.tensors)
+        self.choice = runner(program, closed, flat.tensors)
+        self._run = self.choice.run
         self._assemble = assembler(program)
         self._is_dynamic = any(not meta.is_static for meta in program.ir.graph_inputs)
+
+    @property
+    def title(self) -> str:
+        """The function's name, and the types of its tensors."""
+        ir = self.program.ir
+        return f"{ir.model_name}({', '.join(str(meta)[1:] for meta in ir.graph_inputs)})"
 
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether tensors of a call have sizes that the program is for.
@@ -65,6 +77,11 @@ class Entry:
 
     def moved(self, environment: Environment, flat: Flat) -> Entry:
         """The same program where other objects hold equal values and tensors of equal types."""
+        tensors = environment.tensors
+        if all(map(is_, tensors, self.environment.tensors)):
+            entry = copy.copy(self)
+            entry.environment = environment
+            return entry
         return Entry(self.program, environment, flat, self._make, self.description)
 
 

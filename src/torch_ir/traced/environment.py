@@ -3,7 +3,7 @@
 One walk from the function reaches its closure, defaults, the globals and attributes that its code
 names, the classes and functions that it calls, and the state of every module and object. What was
 found is compared in two ways: at each call, whether every container holds the very same objects;
-where one does not, by a walk that is made anew, whether the values are equal.
+where one may not, by a walk that is made anew, whether the values are equal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
@@ -29,7 +29,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.torch_api import FakeTensor, tensor_guard
+from torch_ir.torch_api import FakeTensor, dict_versions, tensor_guard
 from torch_ir.traced.arguments import Same, Token, tensor_token, value_token
 from torch_ir.traced.reads import IMPORTED, global_reads, is_library
 
@@ -64,7 +64,12 @@ class Environment:
         self.tensors: list[torch.Tensor] = []
         self.paths: list[str] = []
         self.mappings: list[Mapping[Any, Any]] = []
-        self.sequences: list[Any] = []
+        self._dicts: list[dict[Any, Any]] = []
+        self._versions: list[int] = []
+        self._empty: list[Sized] = []
+        self.lists: list[list[Any]] = []
+        self._tables: list[Mapping[Any, Any]] = []
+        self._sequences: list[Any] = []
         self.cells: list[CellType] = []
         self._functions: list[FunctionType] = []
         self._instances: list[Any] = []
@@ -92,7 +97,9 @@ class Environment:
         except (ValueError, RuntimeError):  # a cell is empty; a container changes as it is read
             return False
         return (
-            len(found) == len(expected)
+            dict_versions(self._dicts) == self._versions
+            and not any(self._empty)
+            and len(found) == len(expected)
             and all(map(is_, found, expected))
             and (not self._instances or list(map(type, self._instances)) == self._types)
             and self._guard()
@@ -111,7 +118,7 @@ class Environment:
         """What the containers hold now, to be put back."""
         return Contents(
             [(m, dict(m)) for m in (*self.mappings, *self._namespaces()) if isinstance(m, dict)],
-            [(s, list(s)) for s in self.sequences if isinstance(s, list)],
+            [(s, list(s)) for s in self.lists],
             [(cell, cell.cell_contents) for cell in self.cells],
         )
 
@@ -132,7 +139,7 @@ class Environment:
 
     def _make_looks(self) -> list[Callable[[], Iterable[Any]]]:
         """What :meth:`_look` looks at: the kinds of containers of which there are some."""
-        mappings, sequences, cells = self.mappings, self.sequences, self.cells
+        mappings, sequences, cells = self._tables, self._sequences, self.cells
         functions = self._functions
         looks: list[Callable[[], Iterable[Any]]] = []
         if mappings:
@@ -156,6 +163,22 @@ class Environment:
 
     def _later(self, path: str, value: Any) -> None:
         self._todo.append((path, value))
+
+    def _watch(self, value: Any) -> None:
+        """Let a container be looked at on each call, in the way that costs least."""
+        if isinstance(value, Mapping):
+            self.mappings.append(cast(Any, value))
+        elif isinstance(value, list):
+            self.lists.append(cast(Any, value))
+        if len(value) == 0:
+            self._empty.append(value)
+        elif type(value) is dict:
+            self._dicts.append(cast(Any, value))
+            self._versions += dict_versions([value])
+        elif isinstance(value, Mapping):
+            self._tables.append(cast(Any, value))
+        else:
+            self._sequences.append(value)
 
     def _visit(self, path: str, value: Any) -> None:
         if (token := value_token(value)) is not None:
@@ -268,14 +291,14 @@ class Environment:
         self._later(f"{path}.func", value.func)
 
     def _mapping(self, path: str, value: Mapping[Any, Any]) -> None:
-        self.mappings.append(value)
+        self._watch(value)
         self._note(path, type(value), *[_key(key) for key in value])
         for key, item in value.items():
             self._later(f"{path}[{key!r:.40}]", item)
 
     def _sequence(self, path: str, value: Sequence[Any]) -> None:
         if not isinstance(value, tuple):
-            self.sequences.append(value)
+            self._watch(value)
         self._note(path, type(value), len(value))
         for position, item in enumerate(value):
             self._later(f"{path}[{position}]", item)
@@ -287,7 +310,7 @@ class Environment:
             is_main = base.__module__ == "__main__"
             if base is object or (is_library(file or "<frozen") and not is_main):
                 continue
-            self.mappings.append(MappingProxyType(vars(base)))
+            self._watch(vars(base))
             for name, item in vars(base).items():
                 if name not in _NOISE:
                     self._later(f"{path}.{name}", item)
@@ -310,7 +333,7 @@ class Environment:
             self._later(path, wrapped)
             return
         self._instances.append(value)
-        self.mappings.append(attributes)
+        self._watch(attributes)
         self._note(path, "instance", Same(kind), *attributes)
         self._later(kind.__name__, kind)
         is_module = isinstance(value, torch.nn.Module)
@@ -324,7 +347,7 @@ class Environment:
 
     def _members(self, path: str, members: dict[str, Any]) -> None:
         """Parameters, buffers or modules of a module, under the names that people know."""
-        self.mappings.append(members)
+        self._watch(members)
         self._note(path, type(members), *members)
         for name, item in members.items():
             self._later(f"{path}.{name}", item)
@@ -336,7 +359,7 @@ class Environment:
             names: Any = base.__dict__.get("__slots__", ())
             for name in (names,) if isinstance(names, str) else names:
                 if hasattr(value, name):
-                    self.sequences.append(_Slot(value, name))
+                    self._sequences.append(_Slot(value, name))
                     self._later(f"{path}.{name}", getattr(value, name))
 
 

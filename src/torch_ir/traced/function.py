@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -122,6 +123,8 @@ class Traced:
         for entry in self._entries.get(key, ()):
             if entry.environment.is_unchanged() and entry.fits(flat.tensors):
                 self._hits += 1
+                with contextlib.suppress(KeyError):  # another thread may have forgotten it
+                    self._entries.move_to_end(key)
                 return entry
         return None
 
@@ -226,6 +229,19 @@ class Traced:
             given = (args, kwargs)
             call = describe(self._function, given, state, self._executors, environment)
             return "\n".join(self._difference(call))
+
+    def report(self) -> str:
+        """What runs each program in the cache, and why no executor that was preferred does.
+
+        Example:
+            >>> traced = make_traced(lambda x: x.sum().item(), executor=("reference", "aten"))
+            >>> _ = traced(torch.ones(2))
+            >>> print(traced.report().splitlines()[0][:44])
+            <lambda>(x: f32[2]): runs on aten; reference
+        """
+        with self._turn:
+            entries = [entry for entries in self._entries.values() for entry in entries]
+        return "\n".join([f"{entry.title}: {entry.choice}" for entry in entries])
 
     def _size(self) -> int:
         return sum(map(len, self._entries.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -23,8 +24,27 @@ from torch_ir.traced.program import Program
 Run: TypeAlias = Callable[[Sequence[torch.Tensor]], tuple[Sequence[Any], Symbols]]
 """Runs a program on the tensors of a call: its outputs, and the symbols that it found."""
 
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What runs a program.
+
+    Attributes:
+        run: Runs it.
+        executor: The name of the executor.
+        refused: Why each executor that was preferred does not run it.
+    """
+
+    run: Run
+    executor: str
+    refused: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join([f"runs on {self.executor}", *self.refused])
+
+
 MakeRunner: TypeAlias = Callable[
-    [Program, Mapping[str, torch.Tensor], Sequence[torch.Tensor]], Run
+    [Program, Mapping[str, torch.Tensor], Sequence[torch.Tensor]], Choice
 ]
 """Makes what runs a program, for its closed-over tensors and the tensors of a first call."""
 
@@ -106,24 +126,34 @@ def runner(executors: Sequence[str], dialect: str) -> MakeRunner:
         executors: Their names, which are known.
         dialect: The dialect that other packages' backends are given.
     """
-    if executors == ("aten",):
-        return run_aten
 
     def make(
         program: Program, closed: Mapping[str, torch.Tensor], tensors: Sequence[torch.Tensor]
-    ) -> Run:
+    ) -> Choice:
+        refused: list[str] = []
         for name in executors:
             try:
-                if name == "aten":
-                    return run_aten(program, closed, tensors)
-                wanted = {"reference": "core_aten", "prims": "prims"}.get(name, dialect)
-                return _run_functional(name, wanted, program, closed, tensors)
-            except (ExecutionError, PassError, TraceError):
+                return Choice(_runner(name, dialect, program, closed, tensors), name, (*refused,))
+            except (ExecutionError, PassError, TraceError) as error:
                 if name == executors[-1]:
                     raise
-        raise AssertionError("there is at least one executor")
+                refused.append(f"{name} does not: {error.message}")
+        raise InputError("no executor is given")
 
     return make
+
+
+def _runner(
+    name: str,
+    dialect: str,
+    program: Program,
+    closed: Mapping[str, torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+) -> Run:
+    if name == "aten":
+        return run_aten(program, closed, tensors)
+    wanted = {"reference": "core_aten", "prims": "prims"}.get(name, dialect)
+    return _run_functional(name, wanted, program, closed)
 
 
 # -- torch's kernels ------------------------------------------------------------------------------
@@ -189,7 +219,6 @@ def _run_functional(
     dialect: str,
     program: Program,
     closed: Mapping[str, torch.Tensor],
-    tensors: Sequence[torch.Tensor],
 ) -> Run:
     """Computes everything first, and then writes what the function wrote."""
     if any(not isinstance(leaf, Leaf) and leaf is not None for leaf in program.leaves):
