@@ -137,7 +137,7 @@ class Partitioner:
             return "it calls a function of the program"
         if node.binds or not node.outputs:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
-        if node.name in _symbol_makers(ir).values():
+        if any(_symbol_makers(ir).get(symbol) == node.name for symbol in symbols_of(node)):
             return "data decides the size of its result"
         if _draws(ir, node):
             return "it draws random numbers"
