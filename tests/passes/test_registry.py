@@ -1,20 +1,24 @@
 """Passes by name, and the errors that a wrong name gives."""
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
 
 from torch_ir.errors import PassError
 from torch_ir.passes import (
+    EliminateDeadCode,
     Pass,
     PassResult,
     pass_named,
     pass_names,
     passes_named,
     register_pass,
+    registry,
     unregister_pass,
 )
+from torch_ir.passes.registry import GROUP
 
 
 def test_every_pass_has_its_name():
@@ -38,6 +42,32 @@ def test_an_unknown_pass_or_option_is_an_error_that_names_the_closest():
         pass_named("fold-constants", max_byte=1)
     assert str(caught.value) == (
         "the pass 'fold-constants' has no option 'max_byte'\nDid you mean max_bytes?"
+    )
+
+
+def test_folding_batch_norm_is_asked_for_with_weights():
+    with pytest.raises(PassError) as caught:
+        pass_named("fold-batch-norm")
+    assert str(caught.value) == (
+        "fold-batch-norm changes weights and rounds in another place, so no list has it\n"
+        "Call torch_ir.passes.fold_batch_norm(ir, weights)."
+    )
+
+
+def test_installed_packages_name_their_passes(monkeypatch):
+    points = [
+        EntryPoint("their-pass", "torch_ir.passes.dead_code:EliminateDeadCode", GROUP),
+        EntryPoint("no-pass", "torch_ir.passes.base:PassResult", GROUP),
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == GROUP else [])
+    assert "their-pass" in pass_names()
+    assert isinstance(pass_named("their-pass"), EliminateDeadCode)
+    with pytest.raises(PassError) as caught:
+        pass_named("no-pass")
+    assert str(caught.value) == (
+        "the entry point 'no-pass' of torch_ir.passes is no pass: "
+        "<class 'torch_ir.passes.base.PassResult'>\n"
+        "It names a subclass of torch_ir.passes.Pass."
     )
 
 

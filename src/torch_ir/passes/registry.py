@@ -120,6 +120,11 @@ def _class_of(name: str) -> type[Pass]:
     if name in _OURS:
         module, attribute = _OURS[name]
         return getattr(_imported(module, name), attribute)
+    if name == "fold-batch-norm":
+        raise PassError(
+            "fold-batch-norm changes weights and rounds in another place, so no list has it",
+            remedy="Call torch_ir.passes.fold_batch_norm(ir, weights).",
+        )
     installed = _installed()
     if name not in installed:
         known = [*pass_names(), *SHORT_NAMES]
