@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup", "storage", "extraction", "execution", "lowering", "llama")
+BENCHMARKS = ("startup", "storage", "extraction", "executor", "lowering", "traced", "llama")
 
 
 def main() -> int:

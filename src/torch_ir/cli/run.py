@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 @click.option(
     "--reference",
     is_flag=True,
-    help="Run the denotation, in NumPy: no torch is needed. The IR is in core ATen. Random inputs, "
-    "weights and draws are other numbers than torch's.",
+    help="Run the denotation, in NumPy: no torch is needed. The IR is in core ATen. Random "
+    "inputs, weights and draws are other numbers than torch's.",
 )
 def command(
     file: str,
