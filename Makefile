@@ -48,6 +48,9 @@ agreement: $(VENV)/dev.stamp  ## compare every denotation with torch; writes a s
 planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
 	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py
 
+worlds: $(VENV)/dev.stamp  ## change what traced functions depend on, in 10,000 random sequences
+	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000
+
 clean:  ## remove everything that make made
 	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,6 +6,7 @@ above it is the machine's.
 
 from __future__ import annotations
 
+import copy
 import gc
 import time
 from collections.abc import Callable, Mapping
@@ -54,9 +55,9 @@ def least(contenders: Mapping[str, Callable[[], object]], calls: int) -> dict[st
 
 
 def contenders(function: Any, *args: Any) -> dict[str, Callable[[], object]]:
-    """The function in every form."""
-    ours, theirs = make_traced(function), torch_make_traced(function)
-    compiled = torch.compile(function, backend="eager")
+    """The function in every form, each of a copy: some write to the modules that they trace."""
+    ours, theirs = make_traced(copy.deepcopy(function)), torch_make_traced(copy.deepcopy(function))
+    compiled = torch.compile(copy.deepcopy(function), backend="eager")
     graph = make_fx(function)(*args)
     return {
         "eager": lambda: function(*args),

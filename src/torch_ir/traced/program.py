@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -152,7 +153,10 @@ class _Builder:
     def _inputs_tree(
         self, arguments: tuple[tuple[Any, ...], dict[str, Any]], positions: dict[int, int]
     ) -> Tree:
-        """The arguments in the caller's structure; the tensors alone, where it cannot be told."""
+        """The arguments in the caller's structure; the tensors alone, where it cannot be told.
+
+        No structure tells that two arguments are the same tensor.
+        """
 
         def leaf(value: Any) -> TensorLeaf | ValueLeaf:
             if isinstance(value, torch.Tensor):
@@ -160,11 +164,12 @@ class _Builder:
             return ValueLeaf(self.context.attribute(value))
 
         values, spec = pytree.tree_flatten(arguments)
-        try:
-            return tree_from_spec(spec, iter([leaf(value) for value in values]))
-        except InvalidIRError:
-            tensors = tuple([TensorLeaf(meta.name) for meta in self.inputs])
-            return Container("tuple", (Container("tuple", tensors), Container("dict")))
+        count = sum(isinstance(value, torch.Tensor) for value in values)
+        with contextlib.suppress(InvalidIRError):
+            if count == len(self.inputs):
+                return tree_from_spec(spec, iter([leaf(value) for value in values]))
+        tensors = tuple([TensorLeaf(meta.name) for meta in self.inputs])
+        return Container("tuple", (Container("tuple", tensors), Container("dict")))
 
     def _outputs_tree(self, found: Sequence[Any], outputs: Sequence[TensorMeta]) -> Tree:
         tensors = iter(outputs)

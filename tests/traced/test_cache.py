@@ -1,0 +1,310 @@
+"""When a function is traced again, why, and what is kept."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from torch_ir import IR, execute, make_ir, make_traced
+from torch_ir.errors import InputError, TraceError
+from torch_ir.traced import TraceWarning
+
+X = torch.arange(6.0).view(2, 3)
+
+
+def misses(traced) -> int:
+    return traced.cache_info().misses
+
+
+def test_values_of_equal_kind_are_told_apart_by_type():
+    traced = make_traced(lambda x, s: x + s if isinstance(s, bool) else x * s)
+    for count, value in enumerate((1, True, 1.0, 0.0, -0.0, float("nan")), 1):
+        traced(X, value)
+        traced(X, value)
+        assert misses(traced) == count
+
+
+def test_the_structure_and_types_of_arguments_are_part_of_the_key():
+    traced = make_traced(lambda items: items[0] + 1)
+    calls = ([X], (X,), [X, X], [X, X.clone()], [X.t()], [X.double()], [X[:, :2]])
+    for count, value in enumerate(calls, 1):
+        traced(value)
+        traced(value)
+        assert misses(traced) == count
+
+
+def test_equal_objects_in_other_places_are_no_reason_to_trace():
+    table = {"k": [1, 2]}
+
+    def function(x):
+        return x * table["k"][0]
+
+    traced = make_traced(function)
+    traced(X)
+    table = {"k": [1, 2]}
+    traced(X)
+    assert traced.cache_info()[:2] == (1, 1)
+    table["k"][0] = 5
+    assert torch.equal(traced(X), X * 5)
+
+
+def test_attributes_of_objects_are_watched():
+    class Settings:
+        __slots__ = ("scale",)
+
+    class Options:
+        offset = 1
+
+    settings, options = Settings(), Options()
+    settings.scale = 2
+
+    traced = make_traced(lambda x: x * settings.scale + options.offset)
+    assert torch.equal(traced(X), X * 2 + 1)
+    settings.scale = 3
+    assert torch.equal(traced(X), X * 3 + 1)
+    options.offset = 2
+    assert torch.equal(traced(X), X * 3 + 2)
+    Options.offset = 7
+    del options.offset
+    assert torch.equal(traced(X), X * 3 + 7)
+
+
+def test_functions_that_are_called_are_watched():
+    def inner(x, power=2):
+        return x**power
+
+    traced = make_traced(lambda x: inner(x))
+    assert torch.equal(traced(X), X**2)
+    inner.__defaults__ = (3,)
+    assert torch.equal(traced(X), X**3)
+    inner.__code__ = (lambda x, power=2: x + power).__code__
+    assert torch.equal(traced(X), X + 3)
+
+
+def test_the_oldest_programs_are_forgotten():
+    traced = make_traced(lambda x, n: x * n, cache=2)
+    for n in (1, 2, 1, 3, 1, 2):
+        traced(X, n)
+    assert traced.cache_info() == (2, 4, 2, 2)
+    traced.cache_clear()
+    assert traced.cache_info() == (0, 0, 2, 0)
+
+
+def test_a_function_can_be_traced_at_each_call():
+    traced = make_traced(lambda x: x + 1, cache=0)
+    traced(X)
+    traced(X)
+    assert traced.cache_info() == (0, 2, 0, 0)
+
+
+def test_what_differs_is_named():
+    scale = 2
+
+    def function(x, mode, *, options=None):
+        return x * scale
+
+    traced = make_traced(function)
+    assert traced.explain_miss(X, "a") == "no call has been traced"
+    traced(X, "a", options={"k": X})
+    assert traced.explain_miss(X, "a", options={"k": X}) == "there is a program for this call"
+    assert traced.explain_miss(X, "b", options={"k": X}) == "mode was 'a', and is 'b'"
+    assert traced.explain_miss(X.t(), "a", options={"k": X}) == (
+        "x was f32[2, 3], and is f32[3, 2], strides [1, 3]\n"
+        "options['k'] was the same tensor as x, and is f32[2, 3]"
+    )
+    with torch.no_grad():
+        expected = "grad mode was True, and is False"
+        assert traced.explain_miss(X, "a", options={"k": X}) == expected
+    scale = 3
+    expected = "scale (closed over) was 2, and is 3"
+    assert traced.explain_miss(X, "a", options={"k": X}) == expected
+
+
+def test_a_function_that_is_traced_again_and_again_says_why():
+    traced = make_traced(lambda x, n: x * n)
+    for n in range(7):
+        traced(X, n)
+    with pytest.warns(TraceWarning, match="has been traced 8 times; .* because n was 6, and is 7"):
+        traced(X, 7)
+
+
+def test_sizes_can_stay_symbolic():
+    traced = make_traced(lambda x: x * x.shape[0], dynamic=True, dialect="aten")
+    for rows in (3, 4, 7):
+        x = torch.ones(rows, 5)
+        assert torch.equal(traced(x), x * rows)
+    assert traced.cache_info()[:2] == (2, 1)
+    assert torch.equal(traced(torch.ones(1, 5)), torch.ones(1, 5))
+    assert str(traced.ir(torch.ones(3, 5)).graph_inputs[0]) == "%x: f32[s0, s1]"
+
+
+def test_a_branch_on_a_symbolic_size_makes_two_programs():
+    traced = make_traced(lambda x: x + 1 if x.shape[0] > 3 else x - 1, dynamic=True)
+    for rows in (2, 3, 4, 5, 2):
+        x = torch.ones(rows, 5)
+        assert torch.equal(traced(x), x + 1 if rows > 3 else x - 1)
+    assert misses(traced) == 2
+
+
+def test_several_threads():
+    traced = make_traced(lambda x, n: x * n)
+    wrong: list[int] = []
+
+    def work(n: int) -> None:
+        wrong.extend(n for _ in range(20) if not torch.equal(traced(X, n % 3), X * (n % 3)))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert misses(traced) == 3
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+def test_a_tensor_that_is_kept_is_refused_and_what_keeps_it_is_restored():
+    net = torch.nn.Linear(3, 3)
+    net.last = None
+
+    def function(x):
+        net.last = net(x)
+        return net.last
+
+    with pytest.raises(TraceError, match=r"keeps a tensor that it computes, in net\.last"):
+        make_traced(function)(X)
+    assert net.last is None
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.numpy(), "gives a tensor to NumPy"),
+        (lambda x: x.data_ptr(), "reads an address"),
+        (lambda x: x.requires_grad_() * 2, "changes whether a tensor that it is given requires"),
+        (lambda x: (torch.manual_seed(0), x)[1], "seeds torch's random numbers"),
+        (lambda x: x * __import__("random").random(), "draws random numbers from Python or NumPy"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(function, message: str):
+    state = torch.get_rng_state()
+    with pytest.raises(TraceError, match=message):
+        make_traced(function)(X.clone())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+class Straight(torch.autograd.Function):
+    """The sign, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_gradients_that_a_class_defines_are_refused_where_they_are_needed():
+    traced = make_traced(lambda x: Straight.apply(x) * 2)
+    assert torch.equal(traced(X), X.sign() * 2)
+    with pytest.raises(TraceError, match="gradients pass through the autograd function Straight"):
+        traced(X.clone().requires_grad_())
+
+
+def test_an_error_of_the_function_is_its_own():
+    def function(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        make_traced(function)(X)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(InputError) as caught:
+        make_traced(3)
+    assert str(caught.value) == "what is traced is a function, got int"
+    with pytest.raises(InputError) as caught:
+        make_traced(torch.add, dialect="core")
+    assert str(caught.value).startswith("there is no dialect 'core' of traced programs\n")
+
+
+# -- programs and executors -----------------------------------------------------------------------
+
+
+def test_nothing_runs_where_the_program_is_asked_for():
+    x = torch.zeros(3)
+    ir = make_ir(lambda x: x.add_(1) * 2, dialect="aten")(x)
+    assert isinstance(ir, IR)
+    assert ir.dialect == "aten"
+    assert torch.equal(x, torch.zeros(3))
+    assert ir.nodes[0].location.file.endswith("test_cache.py")
+
+
+def test_a_program_can_be_saved(tmp_path):
+    ir = make_ir(lambda x, y: torch.softmax(x @ y.t(), -1))(X, X)
+    ir.save(tmp_path / "program.json")
+    assert IR.load(tmp_path / "program.json") == ir
+    assert ir.dialect == "prims"
+    assert ir.check() == ()
+
+
+@pytest.mark.parametrize("executor", ["aten", "prims", "reference"])
+def test_every_executor_computes_the_same(executor: str):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Softmax(-1))
+    other = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Softmax(-1)
+    )
+    other.load_state_dict(net.state_dict())
+    traced = make_traced(net, executor=executor)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(traced(X), other(X))
+    torch.testing.assert_close(dict(net.state_dict()), dict(other.state_dict()))
+
+
+def test_an_executor_that_computes_first_refuses_inputs_that_share_memory():
+    x = torch.zeros(4)
+    traced = make_traced(lambda x, y: x.add_(1) + y, executor="reference")
+    with pytest.raises(TraceError, match="inputs share memory, and the function writes to it"):
+        traced(x[:3], x[1:])
+    assert torch.equal(x, torch.zeros(4))
+
+
+def test_the_first_executor_that_takes_a_program_runs_it_and_says_so():
+    traced = make_traced(lambda x: (x + 1, x.sum().item()), executor=("reference", "aten"))
+    assert traced(X)[1] == 15.0
+    assert traced.report() == (
+        "<lambda>(x: f32[2, 3]): runs on aten; reference does not: the executor 'reference' "
+        "returns tensors alone, and the function returns a number that it reads from one"
+    )
+
+
+def test_executing_graphs_of_others():
+    graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x: x * 2)(X)
+    assert torch.equal(execute(graph, X), X * 2)
+    assert torch.equal(execute(graph, X, executor="reference"), X * 2)
+    assert torch.equal(execute(make_ir(lambda x: x * 2)(X), X), X * 2)
+    with pytest.raises(InputError, match="there is no executor 'nvfuser'"):
+        execute(graph, X, executor="nvfuser")
+    with pytest.raises(InputError, match="what is executed is a graph module or an IR, got int"):
+        execute(3)
+
+
+def test_a_decorated_method():
+    class Model:
+        def __init__(self) -> None:
+            self.scale = 2
+
+        @make_traced
+        def forward(self, x):
+            return x * self.scale
+
+    model = Model()
+    assert torch.equal(model.forward(X), X * 2)
+    model.scale = 3
+    assert torch.equal(model.forward(X), X * 3)
