@@ -25,7 +25,7 @@ EXECUTED = [
     README,
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("backends", "dialects", "extraction", "profiling", "semantics", "validation")
+        for name in ("backends", "dialects", "extraction", "profiling", "semantics", "tracing", "validation")
     ),
 ]
 
