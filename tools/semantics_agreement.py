@@ -28,6 +28,7 @@ import torch
 
 from semantics_calls import BACKWARD, DTYPES, OPERATORS, Call, recorded
 from semantics_page import write_section
+from torch_ir.debug.agreement import TIES_OPEN, VALUES_OPEN
 from torch_ir.errors import TorchIRError
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws
@@ -36,32 +37,6 @@ from torch_ir.semantics.tolerance import allowed_error
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/conformance.md"
 SAMPLES = 20
-VALUES_OPEN = {
-    f"aten.{name}"
-    for name in (
-        "empty.memory_format",
-        "empty_like.default",
-        "empty_permuted.default",
-        "empty_strided.default",
-        "new_empty.default",
-        "new_empty_strided.default",
-    )
-}
-"""Their values are whatever is in memory; only type and shape are defined."""
-
-TIES_OPEN = {
-    f"aten.{name}"
-    for name in (
-        "argsort.default",
-        "kthvalue.default",
-        "median.dim",
-        "mode.default",
-        "nanmedian.dim",
-        "sort.default",
-        "topk.default",
-    )
-}
-"""Which of several equal elements their indices name is open."""
 
 
 @dataclass
