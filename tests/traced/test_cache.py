@@ -197,6 +197,26 @@ def test_what_cannot_be_traced_is_refused(function, message: str):
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_a_tensor_that_nothing_shows_is_refused():
+    hidden = iter([torch.ones(3), torch.zeros(3)])
+
+    with pytest.raises(TraceError) as caught:
+        make_traced(lambda x: x + next(hidden))(X)
+    assert caught.value.message.startswith(
+        "the function uses a tensor float32[3] that is found neither in its arguments nor in "
+        "what it closes over (at "
+    )
+
+
+def test_numbers_of_a_closed_over_tensor_are_read_at_each_run():
+    table = torch.tensor([1.0, 2.0])
+    traced = make_traced(lambda x: x * table.tolist()[1])
+    assert torch.equal(traced(X), X * 2)
+    table[1] = 5
+    assert torch.equal(traced(X), X * 5)
+    assert misses(traced) == 1
+
+
 class Straight(torch.autograd.Function):
     """The sign, with the gradient of the identity."""
 

@@ -12,7 +12,8 @@ import torch.fx.traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import TraceError
-from torch_ir.torch_api import FakeTensor, is_transforming, pytree
+from torch_ir.torch_api import is_transforming, pytree
+from torch_ir.traced.arguments import TENSORS
 from torch_ir.traced.reads import is_library
 
 
@@ -51,12 +52,21 @@ class Lift(TorchFunctionMode):
         self.table = table
         self.below_autograd = below_autograd
         self.last = ""
+        self.made: dict[int, torch.Tensor] = {}
 
     def replaced(self, value: Any) -> Any:
         """The traced tensor that stands for a tensor."""
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-            return self.table.get(id(value), value)
-        return value
+        if type(value) not in TENSORS or id(value) in self.made or is_transforming():
+            return value
+        if id(value) not in self.table:
+            if not value.untyped_storage().resizable():
+                return value  # it shows memory of NumPy's, whose arrays are watched
+            raise TraceError(
+                f"the function uses a tensor {_short(value)} that is found neither in its "
+                f"arguments nor in what it closes over{at_user()}",
+                remedy="Give it as an argument, or let a variable or an attribute hold it.",
+            )
+        return self.table[id(value)]
 
     def __torch_function__(
         self,
@@ -86,12 +96,23 @@ class Lift(TorchFunctionMode):
         if func is torch._C._set_grad_enabled and self.below_autograd and not args[0]:  # pyright: ignore[reportPrivateUsage]  # torch.no_grad calls it
             self.switched = True
         _set_location()
+        if func is torch.Tensor.tolist:
+            return _numbers(args[0])
         result = func(*args, **kwargs)
+        if type(result) in TENSORS:  # with values that are known, as from an array of NumPy's
+            self.made[id(result)] = result
         if func is torch.autograd.grad and not kwargs.get("create_graph"):
             return tuple([None if r is None else r.detach() for r in result])
         return result
 
     switched = False
+
+
+def _numbers(tensor: torch.Tensor) -> Any:
+    """The elements as nested lists of numbers that are read when the program runs."""
+    if tensor.dim() == 0:
+        return tensor.item()
+    return [_numbers(part) for part in tensor.unbind()]
 
 
 def _short(tensor: torch.Tensor) -> str:
