@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_ir import make_traced
 
-ROUNDS = 15
+ROUNDS = 9
 
 
 class Block(nn.Module):

@@ -25,7 +25,15 @@ EXECUTED = [
     README,
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("backends", "dialects", "extraction", "profiling", "semantics", "tracing", "validation")
+        for name in (
+            "backends",
+            "dialects",
+            "extraction",
+            "profiling",
+            "semantics",
+            "tracing",
+            "validation",
+        )
     ),
 ]
 

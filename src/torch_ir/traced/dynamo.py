@@ -1,0 +1,54 @@
+"""``torch.compile(model, backend="torch_ir")``: what Dynamo captures, run as programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch.fx import GraphModule
+
+from torch_ir.errors import InputError, did_you_mean
+from torch_ir.traced.function import make_traced
+
+_OPTIONS = ("executor", "dialect")
+
+
+def torch_ir(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """A backend of ``torch.compile``; torch finds it by the name ``"torch_ir"``.
+
+    Each graph that Dynamo captures becomes a program when it is first called. Gradients pass
+    through it as through any function.
+
+    Args:
+        module: The graph.
+        example_inputs: What it will be called with; not used.
+        options: ``executor`` and ``dialect``, as :func:`torch_ir.make_traced` takes them.
+        mode: Not taken.
+
+    Raises:
+        InputError: An option is unknown, or names what does not exist.
+
+    Example:
+        >>> import torch
+        >>> compiled = torch.compile(lambda x: x + 1, backend=torch_ir)
+        >>> compiled(torch.ones(2))
+        tensor([2., 2.])
+    """
+    del example_inputs
+    if mode is not None:
+        raise InputError(
+            f"the backend 'torch_ir' has no modes, got {mode!r}", remedy="Give options instead."
+        )
+    for name in options or {}:
+        if name not in _OPTIONS:
+            raise InputError(
+                f"the backend 'torch_ir' has no option {name!r:.60}",
+                remedy=did_you_mean(str(name), _OPTIONS) or f"There are {', '.join(_OPTIONS)}.",
+            )
+    return make_traced(module.forward, **dict(options or {}))
