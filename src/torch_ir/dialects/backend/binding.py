@@ -45,8 +45,13 @@ _BINDINGS: dict[str, Binding] = {}
 
 
 def bindings() -> Mapping[str, Binding]:
-    """Every bound operator, by overload."""
-    return dict(_BINDINGS)
+    """Every bound operator, by overload; those whose library is gone are gone with it."""
+    return {name: bound for name, bound in _BINDINGS.items() if _is_there(name)}
+
+
+def _is_there(op_type: str) -> bool:
+    namespace, packet, name = op_type.split(".")
+    return overload(namespace, packet, name) is not None
 
 
 def bind_pattern_to_op(
@@ -89,7 +94,7 @@ def bind_pattern_to_op(
 
     def decorate(function: Pattern) -> Pattern:
         schema, operator = _target(library, schema_or_name)
-        if schema.op_type in _BINDINGS:
+        if schema.op_type in bindings():
             raise PassError(
                 f"{schema.op_type} already stands for a pattern",
                 remedy="Bind each pattern to an operator or overload of its own.",
