@@ -8,7 +8,7 @@ from torch import nn
 
 from torch_ir import IRExecutor, decompose, extract_ir
 from torch_ir.errors import PassError
-from torch_ir.passes.fold_batch_norm import fold_batch_norm
+from torch_ir.passes.batch_norm_folding import fold_batch_norm
 
 
 def norm(kind, channels):

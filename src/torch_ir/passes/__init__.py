@@ -26,8 +26,8 @@ from torch_ir.passes.registry import (
 
 if TYPE_CHECKING:
     from torch_ir.passes.decomposition import Decompose, decompose
-    from torch_ir.passes.fold_batch_norm import FoldedProgram, fold_batch_norm
-    from torch_ir.passes.fold_constants import FoldConstants, fold_constants
+    from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
+    from torch_ir.passes.constant_folding import FoldConstants, fold_constants
 
 __all__ = [
     "CleanCasts",
@@ -63,10 +63,10 @@ __all__ = [
 _NEEDS_TORCH = {
     "Decompose": "decomposition",
     "decompose": "decomposition",
-    "FoldConstants": "fold_constants",
-    "FoldedProgram": "fold_batch_norm",
-    "fold_batch_norm": "fold_batch_norm",
-    "fold_constants": "fold_constants",
+    "FoldConstants": "constant_folding",
+    "FoldedProgram": "batch_norm_folding",
+    "fold_batch_norm": "batch_norm_folding",
+    "fold_constants": "constant_folding",
 }
 
 

@@ -21,7 +21,7 @@ _OURS: dict[str, tuple[str, str]] = {
     ),
     "decompose": ("torch_ir.passes.decomposition", "Decompose"),
     "eliminate-dead-code": ("torch_ir.passes.dead_code", "EliminateDeadCode"),
-    "fold-constants": ("torch_ir.passes.fold_constants", "FoldConstants"),
+    "fold-constants": ("torch_ir.passes.constant_folding", "FoldConstants"),
     "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
     "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
     "materialise-symbols": ("torch_ir.passes.materialise_symbols", "MaterialiseSymbols"),
