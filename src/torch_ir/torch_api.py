@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -106,6 +107,7 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return dense.reshape(-1).view(torch.uint8)
 
 
+@lru_cache(maxsize=4096)
 def operator_schema(operator: OpOverload) -> Schema:
     """The schema of an operator, as the torch that runs says it."""
     return parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -44,14 +45,31 @@ def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
     packet, _, name = rest.partition(".")
     if namespace in _REGISTERED_BY:
         importlib.import_module(_REGISTERED_BY[namespace])
-    is_higher_order = namespace == "higher_order"
-    operator = (
-        higher_order_operator(rest) if is_higher_order else overload(namespace, packet, name)
-    )
+    operator: OpOverload | HigherOrderOperator | None
+    if namespace == "higher_order":
+        operator = higher_order_operator(rest)
+    else:
+        operator = _of_torch(rest) if namespace == "aten" else overload(namespace, packet, name)
     if operator is None:
         raise ExecutionError(
             f"torch has no operator {op_type!r}", remedy=_remedy(namespace, op_type)
         )
+    return operator
+
+
+def _of_torch(name: str) -> OpOverload | None:
+    """An operator of torch itself, which, unlike one of a library, never goes."""
+    try:
+        return _found(name)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _found(name: str) -> OpOverload:
+    operator = overload("aten", *name.partition(".")[::2])
+    if operator is None:
+        raise LookupError(name)  # which is not remembered: a library may still define it
     return operator
 
 
