@@ -25,9 +25,9 @@ from torch_ir.passes.registry import (
 )
 
 if TYPE_CHECKING:
-    from torch_ir.passes.decomposition import Decompose, decompose
     from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
+    from torch_ir.passes.decomposition import Decompose, decompose
 
 __all__ = [
     "CleanCasts",
