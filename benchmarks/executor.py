@@ -135,7 +135,7 @@ def compile_times(rounds: int) -> dict[str, float]:
     import torch_ir
     from torch_ir.executor.proofs import prove
 
-    model, inputs = build("decode step of a Llama")
+    model, inputs = build("BERT of MiniLM's size")
     ir, weights = torch_ir.extract_ir(model, inputs), model.state_dict()
 
     def cold() -> None:
