@@ -11,6 +11,7 @@ from torch_ir import IR, OpNode
 from torch_ir.dialects import verify
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
+from torch_ir.dialects.edge.to_edge import to_edge
 from torch_ir.ir import Container, Signature, TensorLeaf, ValueLeaf
 
 X, Y = value("x"), value("y")
@@ -176,6 +177,25 @@ def test_e18_a_lie_after_the_call_of_a_function_is_found():
     )
     found = verify(ir.replace(nodes=[*ir.nodes, late]))
     assert [v.rule for v in found if v.node == "late"] == ["dtype-constraint", "wrong-type"]
+
+
+def test_sizes_that_data_decides_are_tried_as_the_program_asserts_them():
+    class Model(nn.Module):
+        def forward(self, x, counts):
+            sizes = counts.tolist()
+            for size in sizes:
+                torch._check(size >= 0)
+            torch._check(sum(sizes) == x.shape[0])
+            return [part.sum() for part in torch.split(x, sizes)]
+
+    exported = torch.export.export(Model(), (torch.randn(32), torch.tensor([8, 8, 9, 7])))
+    assert to_edge(exported).ir().symbols.keys() >= {"u0", "u1", "u2", "u3"}
+    lie = to_edge(exported).ir()
+    nodes = [
+        n.replace(outputs=[n.outputs[0].replace(shape=(2,))]) if "sum" in n.op_type else n
+        for n in lie.nodes
+    ]
+    assert rules(lie.replace(nodes=nodes)).count("wrong-type") == 4
 
 
 def test_e19_dead_code_counts_and_every_bad_node_is_reported():

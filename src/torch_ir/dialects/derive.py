@@ -7,19 +7,19 @@ is told and nowhere else. What torch said of a call is kept, since models repeat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice, product
 from typing import Any, TypeAlias, cast
 
 import torch  # noqa: TID253  # this module is imported where types are derived, and only there
 
 from torch_ir.dialects.rules import calls_function, is_custom, namespace_of
-from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.scope import Region, Scope
 from torch_ir.dialects.violation import Violation
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.executor.operators import evaluate, resolve_operator
+from torch_ir.executor.samples import samplings
 from torch_ir.ir import (
-    IR,
     Attribute,
     Device,
     DType,
@@ -28,7 +28,6 @@ from torch_ir.ir import (
     MemoryFormat,
     OperatorRef,
     OpNode,
-    SymbolRange,
     SymExpr,
     TensorMeta,
 )
@@ -72,9 +71,10 @@ def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Violation]:
         scope: The graph.
         malformed: Names of nodes, with their path, that cannot be called as they are.
     """
-    samples = _samples(scope.ir)
-    if samples is None:
-        return  # no sizes were found that the guards allow
+    found = samplings(scope.ir)
+    if not found:
+        return  # no sizes were found that the conditions of the program allow
+    samples = found[-1]  # where sizes that may differ do
     for node in scope.ir.nodes:
         if scope.named(node.name) not in malformed and not calls_function(node):
             yield from _of_node(scope, node, samples)
@@ -89,7 +89,7 @@ def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Violation
         recorded = [(meta, _type(meta, symbols)) for meta in node.outputs]
     except InvalidIRError:
         return  # a size without a value at these samples
-    derived = derive(node.op_type, inputs, node.operands or {}, attrs)
+    derived = derive(node.op_type, inputs, node.operands or {}, attrs, scope.regions)
     if not derived.has_meta:
         yield scope.violation(
             "no-meta-kernel",
@@ -148,6 +148,7 @@ def derive(
     inputs: tuple[Type, ...],
     operands: Mapping[str, Any],
     attrs: Mapping[str, Any],
+    regions: tuple[Region, ...] = (),
 ) -> Derived:
     """What a call gives.
 
@@ -156,13 +157,14 @@ def derive(
         inputs: The types of the tensors.
         operands: Which argument takes which of them.
         attrs: The other arguments, without symbols.
+        regions: The autocast regions in which it is called.
     """
-    key = (op_type, inputs, repr(operands), repr(attrs))
+    key = (op_type, inputs, repr(operands), repr(attrs), regions)
     found = _KNOWN.get(key)
     if found is None or is_custom(op_type):  # a custom operator may be registered anew
         if len(_KNOWN) >= MAX_KNOWN:
             _KNOWN.clear()
-        found = _KNOWN[key] = _derive(op_type, inputs, operands, attrs)
+        found = _KNOWN[key] = _derive(op_type, inputs, operands, attrs, regions)
     return found
 
 
@@ -171,6 +173,7 @@ def _derive(
     inputs: tuple[Type, ...],
     operands: Mapping[str, Any],
     attrs: Mapping[str, Any],
+    regions: tuple[Region, ...],
 ) -> Derived:
     try:
         operator = resolve_operator(op_type)
@@ -180,7 +183,14 @@ def _derive(
         return Derived()
     mode: Any = FakeTensorMode(allow_non_fake_inputs=True)
     # with torch's Python implementations, as torch.export traces: some kernels would read the data
-    with mode, enable_python_dispatcher(), torch.no_grad():
+    with ExitStack() as stack:
+        for context in (
+            mode,
+            enable_python_dispatcher(),
+            torch.no_grad(),
+            *map(_autocast, regions),
+        ):
+            stack.enter_context(context)
         tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for shape, dtype in inputs]
         args, kwargs = _arguments(operator, tensors, operands, attrs)
         try:
@@ -191,6 +201,12 @@ def _derive(
             return Derived(refusal=str(error).strip().splitlines()[0])
         flat = list(_flatten(made))
         return Derived(tuple([_made_type(item) for item in flat]), aliases=_shares(tensors, flat))
+
+
+def _autocast(region: Region) -> Any:
+    device, dtype, enabled = region
+    kind = getattr(torch, dtype) if dtype else None
+    return torch.autocast(device, dtype=kind, enabled=enabled, cache_enabled=False)
 
 
 def _lacks_meta(operator: OpOverload, error: Exception) -> bool:
@@ -286,27 +302,3 @@ def _concrete(value: Attribute, symbols: Symbols) -> Any:
             return {key: _concrete(item, symbols) for key, item in value.items()}
         case _:
             return evaluate(value, symbols)
-
-
-def _samples(ir: IR) -> Symbols | None:
-    """A size for each symbol within its range, another for each, for which the guards hold."""
-    chosen: dict[str, Number] = {}
-    for name, bounds in ir.symbols.items():
-        fresh = [size for size in SIZES if size in bounds and size not in chosen.values()]
-        chosen[name] = fresh[0] if fresh else (bounds.lower or 0)
-    guarded = sorted({symbol for guard in ir.guards for symbol in guard.symbols})
-    choices = [
-        [chosen.get(name, 7), *(s for s in SIZES if s in ir.symbols.get(name, SymbolRange()))]
-        for name in guarded
-    ]
-    for values in islice(product(*choices), MAX_TRIES):
-        tried = {**chosen, **dict(zip(guarded, values, strict=True))}
-        if all(guard.evaluate(tried) for guard in ir.guards):
-            return tried
-    return None
-
-
-SIZES = (7, 11, 13, 17, 19, 23, 29, 5, 3, 8, 6, 4, 12, 16, 9, 10, 2, 32, 64, 1)
-"""Sizes to try, those first that are not equal to others by accident."""
-
-MAX_TRIES = 20_000

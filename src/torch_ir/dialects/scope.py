@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from torch_ir.dialects.spec import OpSpec, spec_of
 from torch_ir.dialects.violation import Violation
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir import IR, DType, FunctionRef, OpNode, TensorMeta
 from torch_ir.ir.schema import Slots
+
+Region: TypeAlias = tuple[str, str, bool]
+"""An autocast region: its device type, its dtype (empty for the default), whether it is on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +25,23 @@ class Scope:
         path: The names of the functions that lead to it, joined by ``/``.
         operators: The schemas that the program recorded.
         allow: Operators that the caller allows whatever the operator set says.
+        regions: The autocast regions around the graph, outermost first.
     """
 
     ir: IR
     path: str = ""
     operators: Mapping[str, str] = field(default_factory=dict[str, str])
     allow: frozenset[str] = frozenset()
+    regions: tuple[Region, ...] = ()
 
     def inner(self) -> Iterator[Scope]:
         """The functions of the graph, each a scope of its own."""
+        regions = dict(_regions(self.ir))
         for name, function in self.ir.functions.items():
             path = f"{self.path}/{name}" if self.path else name
-            yield Scope(function, path, {**self.operators, **function.operators}, self.allow)
+            operators = {**self.operators, **function.operators}
+            inside = (*self.regions, *regions.get(name, ()))
+            yield Scope(function, path, operators, self.allow, inside)
 
     def walk(self) -> Iterator[Scope]:
         """This graph and all functions within, outermost first."""
@@ -64,6 +73,18 @@ class Scope:
         """A violation by a node of this graph."""
         name = self.named(node.name)
         return Violation(rule, name, node.op_type, message, expected, found, remedy, node.location)
+
+
+def _regions(ir: IR) -> Iterator[tuple[str, tuple[Region, ...]]]:
+    """The functions that are bodies of autocast regions, each with its region."""
+    for node in ir.nodes:
+        if node.op_type == "higher_order.wrap_with_autocast":
+            dtype = node.attrs.get("dtype")
+            kind = dtype.name if isinstance(dtype, DType) else ""
+            region = (str(node.attrs.get("device_type")), kind, node.attrs.get("enabled") is True)
+            for value in node.attrs.values():
+                if isinstance(value, FunctionRef):
+                    yield value.name, (region,)
 
 
 def operand_metas(node: OpNode, name: str) -> tuple[TensorMeta, ...]:
