@@ -12,6 +12,7 @@ from torch_ir.dialects import dialect, spec_of, verify
 from torch_ir.errors import DialectError
 from torch_ir.ir import MemoryFormat, SymbolRange
 from torch_ir.ir.schema import known_operators
+from torch_ir.passes.own_results import with_own_results
 
 X, Y = value("x"), value("y")
 LIBRARY = registered()
@@ -76,6 +77,57 @@ def test_c5_an_operator_that_returns_a_view_is_not_legal_and_its_copy_is(name):
     assert rules(view, name) == ["aliases-argument"]
     copy = graph("aten.view_copy.default", [x], [y], {"size": [4]}, dialect=name)
     assert rules(copy, name) == []
+
+
+def test_c5_the_copy_to_give_away_is_named():
+    x, y = value("x", (2, 2)), value("y", (4,))
+    (found,) = verify(graph("aten.view.default", [x], [y], {"size": [4]}, dialect="aten"))
+    assert str(found) == (
+        "[aliases-argument] node 'y': the result %y is a view of %x: aten.view.default returns "
+        "memory of its argument (expected a result with memory of its own, found "
+        "aten.view.default)\n"
+        "    Give away a copy (aten.view_copy.default), as the pass functionalize does."
+    )
+
+
+VIEWS = """
+ir {{
+  dialect "{}"
+  weight @w: f32[2, 2]
+  input %x: f32[2, 2]
+  %a: f32[2, 2] = aten.relu.default(%x)
+  %of_a: f32[4] = aten.view.default(%a, size=[4])
+  %again: f32[4] = aten.view.default(%a, size=[4])
+  %of_w: f32[4] = aten.view.default(@w, size=[4])
+  %twice: f32[2, 2] = aten.view.default(%of_w, size=[2, 2])
+  %of_x: f32[4] = aten.view.default(%x, size=[4])
+  %sum: f32[4] = aten.add.Tensor(%of_x, %of_w)
+  return {}
+}}
+"""
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(
+    ("results", "wrong"),
+    [
+        ("%sum", []),
+        ("%x, %a, %a", []),
+        ("%of_a", []),
+        ("%of_a, %of_a", []),
+        ("%of_a, %again", ["again"]),
+        ("%of_a, %a", ["of_a"]),
+        ("%sum, %of_x", ["of_x"]),
+        ("%twice", ["twice"]),
+    ],
+)
+def test_c5_only_a_view_that_is_given_away_can_be_told_from_its_copy(name, results, wrong):
+    ir = torch_ir.parse(VIEWS.format(name, results))
+    found = verify(ir)
+    assert [v.node for v in found] == wrong
+    assert {v.rule for v in found} <= {"aliases-argument"}
+    assert verify(with_own_results(ir)) == ()
+    assert "aliases-argument" in {v.rule for v in verify(ir.replace(dialect="edge"))}
 
 
 @pytest.mark.parametrize("name", BOTH)

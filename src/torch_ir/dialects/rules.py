@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from torch_ir.dialects.memory import copy_of, shown_memory
 from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.spec import OpSpec
 from torch_ir.dialects.violation import Violation
-from torch_ir.ir import FunctionRef, MemoryFormat, OpNode
+from torch_ir.ir import FunctionRef, MemoryFormat, OpNode, TensorMeta
 
 NodeRule: TypeAlias = Callable[[Scope, OpNode], Iterator[Violation]]
 GraphRule: TypeAlias = Callable[[Scope], Iterator[Violation]]
@@ -73,14 +75,48 @@ def functional(scope: Scope, node: OpNode) -> Iterator[Violation]:
             remedy=FUNCTIONALIZE,
         )
     elif "view" in spec.traits:
-        yield scope.violation(
-            "aliases-argument",
-            node,
-            f"{node.op_type} returns a view of its argument",
-            expected="an operator that returns new memory",
-            found=str(spec.schema),
-            remedy=FUNCTIONALIZE,
-        )
+        yield _aliasing(scope, node, spec)
+
+
+def own_results(scope: Scope, node: OpNode) -> Iterator[Violation]:
+    """No call writes what it is given, and no result of the graph is a view of what others see.
+
+    Inside a graph that writes nothing, nobody can tell a view from a copy.
+    """
+    spec = scope.spec(node)
+    if spec is None or "view" not in spec.traits:
+        yield from functional(scope, node)
+    elif is_custom(node.op_type):
+        yield _aliasing(scope, node, spec)
+    else:
+        for meta in node.outputs:
+            other = shown_memory(scope.ir).get(meta.name)
+            if other is not None:
+                yield _shown(scope, node, meta, other)
+
+
+def _aliasing(scope: Scope, node: OpNode, spec: OpSpec) -> Violation:
+    return scope.violation(
+        "aliases-argument",
+        node,
+        f"{node.op_type} returns a view of its argument",
+        expected="an operator that returns new memory",
+        found=str(spec.schema),
+        remedy=FUNCTIONALIZE,
+    )
+
+
+def _shown(scope: Scope, node: OpNode, meta: TensorMeta, other: str) -> Violation:
+    copy = copy_of(node.op_type) or "aten.clone.default"
+    return scope.violation(
+        "aliases-argument",
+        node,
+        f"the result %{meta.name} is a view of %{other}: {node.op_type} returns memory of its "
+        "argument",
+        expected="a result with memory of its own",
+        found=str(node.op_type),
+        remedy=f"Give away a copy ({copy}), as the pass functionalize does.",
+    )
 
 
 def core(scope: Scope, node: OpNode) -> Iterator[Violation]:

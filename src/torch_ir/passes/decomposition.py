@@ -15,8 +15,9 @@ from torch_ir.ir import IR
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.fake import Fakes
-from torch_ir.passes.functionalization import functionalize
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.lowering import Decomposition, Settings, Shared, is_core, lowered
+from torch_ir.passes.own_results import with_own_results
 from torch_ir.torch_api import OpOverload
 
 TARGETS = ("core_aten",)
@@ -51,7 +52,7 @@ def decompose(
     of the same kind are traced once. Programs in the dialect ``export`` are made functional
     first. Regions under autocast are written out, with the conversions that autocast makes.
     Operators of libraries stay as they are, but for those that are bound to a pattern and have no
-    kernel of their own.
+    kernel of their own. Results have memory of their own, as those of ``functionalize`` have.
 
     Args:
         ir: The program.
@@ -81,6 +82,17 @@ def decompose(
           return %y
         }
     """
+    return with_own_results(decomposed(ir, target, table=table, preserve=preserve))
+
+
+def decomposed(
+    ir: IR,
+    target: str = "core_aten",
+    *,
+    table: Mapping[str, Decomposition] | None = None,
+    preserve: Iterable[str] = (),
+) -> IR:
+    """As :func:`decompose`, but views that the program gives away stay views, as in eager."""
     if target not in TARGETS:
         raise PassError(
             f"there is no operator set {target!r:.60}",
@@ -103,7 +115,7 @@ def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
 
 def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
     reasons: list[str] = []
-    functional = functionalize(ir)
+    functional = without_writes(ir)
     shared = Shared(settings, Fakes(functional))
     result = lowered(functional, shared, "", reasons)
     if reasons:

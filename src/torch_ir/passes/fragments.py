@@ -18,7 +18,7 @@ from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.fake import RUN_DEVICE, Fakes, Layout
-from torch_ir.passes.functionalization import functionalize
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.torch_api import pytree, without_mkldnn
 
 INPUT = "input:{}"
@@ -233,7 +233,7 @@ def _functional(fragment: Fragment, node: OpNode) -> Fragment:
     ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
     if not any(written_arguments(ir, item) for item in ir.nodes):
         return fragment
-    done = functionalize(ir)
+    done = without_writes(ir)
     if done.mutations:
         raise PassError("its decomposition writes to what it takes")
     given = iter(done.graph_outputs)

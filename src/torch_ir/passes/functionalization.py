@@ -27,6 +27,7 @@ from torch_ir.passes.aliasing import (
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code, references
 from torch_ir.passes.inline import inline_scopes
+from torch_ir.passes.own_results import with_own_results
 from torch_ir.passes.storages import Storage, View
 from torch_ir.passes.twins import IN_PLACE_VIEWS, Twin, fresh_results, functional_call, twin_of
 from torch_ir.passes.views import RULES, Write
@@ -57,10 +58,10 @@ def functionalize(ir: IR) -> IR:
     """The same program in which no operator writes, in the dialect ``aten``.
 
     What the program writes to graph inputs and buffers stands in :attr:`IR.mutations`, with the
-    value that is written when it ends. A result that shows a written input's memory has the same
-    values, but is a tensor of its own. Scopes that switch the recording of gradients are written
-    out. Graph inputs and weights are taken to be contiguous where it matters whether an operator
-    such as ``reshape`` copies.
+    value that is written when it ends. Results have memory of their own: where one is a view of an
+    input, a weight or another result, a copy is given away. Scopes that switch the recording of
+    gradients are written out. Graph inputs and weights are taken to be contiguous where it matters
+    whether an operator such as ``reshape`` copies.
 
     Raises:
         PassError: Nodes write in a way that cannot be followed; all are listed.
@@ -84,6 +85,15 @@ def functionalize(ir: IR) -> IR:
           %fill_select_scatter: f32[2, 3] = aten.select_scatter.default(%x, %fill_, dim=0, index=1)
           return %fill_select_scatter
         }
+    """
+    return ir if ir.dialect != "export" else with_own_results(without_writes(ir))
+
+
+def without_writes(ir: IR) -> IR:
+    """As :func:`functionalize`, but views that the program gives away stay views, as in eager.
+
+    Raises:
+        PassError: Nodes write in a way that cannot be followed; all are listed.
     """
     if ir.dialect != "export":
         return ir

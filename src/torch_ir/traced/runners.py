@@ -15,7 +15,8 @@ from torch_ir.executor import compile_graph
 from torch_ir.executor.symbols import Symbols
 from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves
-from torch_ir.passes import decompose, functionalize
+from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.capture import Leaf
 from torch_ir.traced.prims import to_prims
@@ -99,10 +100,10 @@ def in_dialect(ir: IR, dialect: str) -> IR:
     """
     if dialect == "export":
         return ir
-    functional = functionalize(ir)
+    functional = without_writes(ir)
     if dialect == "aten":
         return functional
-    core = decompose(functional)
+    core = decomposed(functional)
     return core if dialect == "core_aten" else to_prims(core)
 
 

@@ -6,9 +6,9 @@ from torch_ir.dialects.registry import Dialect
 from torch_ir.dialects.rules import (
     contiguous,
     core,
-    functional,
     known_operator,
     namespaces,
+    own_results,
     results,
 )
 
@@ -20,11 +20,11 @@ EXPORT = Dialect(
 
 ATEN = Dialect(
     "aten",
-    "functional ATen: no call writes or aliases what it is given",
+    "functional ATen: no call writes what it is given, no result is a view of it",
     (
         namespaces("aten", "higher_order", custom=True),
         known_operator,
-        functional,
+        own_results,
         contiguous,
         results,
     ),
@@ -42,7 +42,7 @@ PRIMS = Dialect(
     (
         namespaces("prims", "higher_order", custom=False),
         known_operator,
-        functional,
+        own_results,
         contiguous,
         results,
     ),

@@ -20,6 +20,7 @@ from torch_ir.dialects.edge.promotion import (
     promoted_dtype,
 )
 from torch_ir.dialects.edge.rules import kind_of_number
+from torch_ir.dialects.memory import copy_of
 from torch_ir.dialects.scope import Scope, operand_metas
 from torch_ir.dialects.spec import spec_of, tagged_traits
 from torch_ir.errors import InvalidIRError
@@ -365,9 +366,8 @@ def _without_alias(node: OpNode) -> OpNode:
     """A view as its copying counterpart; any other node as it is."""
     if lookup(node.op_type) is None or "view" not in spec_of(node.op_type).traits:
         return node
-    namespace, packet, overload = node.op_type.split(".", 2)
-    copy = f"{namespace}.{packet}_copy.{overload}"
-    return node if lookup(copy) is None else node.replace(op_type=copy)
+    copy = copy_of(node.op_type)
+    return node if copy is None else node.replace(op_type=copy)
 
 
 def _same_value(node: OpNode) -> TensorMeta | None:

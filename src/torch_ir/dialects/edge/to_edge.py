@@ -14,7 +14,7 @@ from torch_ir.dialects.spec import spec_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
 from torch_ir.ir import IR
-from torch_ir.passes import decompose
+from torch_ir.passes.decomposition import decomposed
 
 Source: TypeAlias = IR | ExportedProgram
 """What can be lowered to Edge."""
@@ -95,4 +95,4 @@ def _core(source: Source, preserve: tuple[str, ...]) -> IR:
         )
     if source.dialect == "core_aten":
         return source
-    return decompose(source, "core_aten", preserve=preserve)
+    return decomposed(source, "core_aten", preserve=preserve)

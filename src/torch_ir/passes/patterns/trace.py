@@ -13,8 +13,8 @@ from torch_ir.dialects.edge.lower import lower
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.frontend import extract_ir
 from torch_ir.ir import IR, Attribute, FrozenDict
-from torch_ir.passes.decomposition import decompose
-from torch_ir.passes.functionalization import functionalize
+from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.functionalization import without_writes
 
 LEVELS = ("export", "aten", "core_aten", "edge")
 """The forms in which a function may be wanted, by the dialect of the program."""
@@ -105,8 +105,8 @@ def _lowered(ir: IR, level: str) -> IR:
     if level == "export":
         return ir
     if level == "aten":
-        return functionalize(ir)
-    core = decompose(ir, preserve=[op for op in bindings() if op in ir.operators])
+        return without_writes(ir)
+    core = decomposed(ir, preserve=[op for op in bindings() if op in ir.operators])
     if level == "core_aten":
         return core
     return lower(core)
