@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 
@@ -19,16 +19,14 @@ from torch_ir.ir.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """An argument that is the value of a slot."""
 
     idx: Idx
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """An argument that is known when the graph is compiled."""
 
     value: Any
@@ -68,8 +66,7 @@ Operand: TypeAlias = Read | Literal | Expression | Function | Listed | Named
 Target: TypeAlias = OpOverload | HigherOrderOperator | Kernel
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A node with its operator and arguments resolved.
 
     Attributes:
@@ -163,27 +160,29 @@ def _bound(node: OpNode, slots: Slots, device: torch.device) -> _Bound:
 
 def _overload(arguments: _Arguments, operator: OpOverload) -> _Bound:
     schema = operator_schema(operator)
-    arguments.require_operands(str(schema))
+    arguments.require_operands(schema)
     args: list[Operand] = []
     kwargs: list[tuple[str, Operand]] = []
     missing = False  # once an argument is left to its default, the later ones go by keyword
     for argument in schema.arguments:
-        if not arguments.has(argument.name):
+        name = argument.name
+        if not arguments.has(name):
             if argument.default is None:
-                raise arguments.missing(argument.name)
+                raise arguments.missing(name)
             missing = True
             continue
-        value = arguments.get(argument.name, argument.type)
+        value = arguments.get(name, argument.type)
         if argument.keyword_only or missing:
-            kwargs.append((argument.name, value))
+            kwargs.append((name, value))
         else:
             args.append(value)
-    arguments.refuse_unknown([a.name for a in schema.arguments])
+    if not arguments.are_among(schema.names):
+        arguments.refuse_unknown([a.name for a in schema.arguments])
     return operator, args, kwargs, schema
 
 
 def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> _Bound:
-    arguments.require_operands(str(operator))
+    arguments.require_operands(operator)
     args: list[Operand] = []
     kwargs: list[tuple[str, Operand]] = []
     parameters = parameters_of(operator)
@@ -214,8 +213,9 @@ class _Arguments:
         self.node = node
         self._slots = slots
         self._device = device
+        self._operands: Mapping[str, Any] = node.operands or {}
 
-    def require_operands(self, schema: str) -> None:
+    def require_operands(self, schema: object) -> None:
         if self.node.operands is None:
             raise FaultError(
                 "unbound-inputs",
@@ -224,7 +224,10 @@ class _Arguments:
             )
 
     def has(self, name: str) -> bool:
-        return name in self.node.attrs or name in cast(Any, self.node.operands)
+        return name in self._operands or name in self.node.attrs
+
+    def are_among(self, names: frozenset[str]) -> bool:
+        return names.issuperset(self._operands) and names.issuperset(self.node.attrs)
 
     def missing(self, name: str) -> FaultError:
         return FaultError(
@@ -232,7 +235,7 @@ class _Arguments:
         )
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
-        for name in (*self.node.attrs, *cast(Any, self.node.operands)):
+        for name in (*self.node.attrs, *self._operands):
             if name not in known:
                 raise FaultError(
                     "unknown-argument",
@@ -241,9 +244,10 @@ class _Arguments:
                 )
 
     def get(self, name: str, kind: str) -> Operand:
-        slots = cast(Any, self.node.operands).get(name)
+        slots = self._operands.get(name)
         if slots is None:
-            return self._attribute(name, kind)
+            value = self.node.attrs.get(name)
+            return Literal(value) if type(value) in _AS_THEY_ARE else self._attribute(name, kind)
         if isinstance(slots, int):
             return _read(self.node, slots, self._slots)
         rest = cast(tuple[Attribute, ...], self.node.attrs.get(name, (None,) * len(slots)))
@@ -284,6 +288,9 @@ def _read(node: OpNode, index: int, slots: Slots) -> Read:
     return Read(slots.operand(node, index), node.inputs[index].name)
 
 
+_AS_THEY_ARE = frozenset([bool, int, float, type(None)])
+
+
 def _operand(value: Attribute, device: torch.device) -> Operand:
     """An attribute as an operand: as a whole where nothing in it has to wait for the run."""
     match value:
@@ -300,6 +307,8 @@ def _operand(value: Attribute, device: torch.device) -> Operand:
 
 
 def _waits(value: Attribute) -> bool:
+    if isinstance(value, tuple) and all(type(item) in _AS_THEY_ARE for item in value):
+        return False
     return has_expression(value) or _has_function(value)
 
 

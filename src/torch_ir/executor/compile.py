@@ -216,6 +216,9 @@ class _Compiler:
                 )
             if tensor is None and key in ir.constants:
                 tensor = constant_tensor(ir.constants[key]).to(self.device)
+            if isinstance(tensor, torch.Tensor) and _fits(tensor, declared):
+                values[name] = tensor
+                continue
             try:
                 values[name] = _fitting(TensorMeta(key, *_type(declared)), tensor)
             except FaultError as fault:
@@ -340,6 +343,11 @@ def _require_functions(ir: IR, call: Call) -> None:
 
 def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:
     return declared.shape, declared.dtype
+
+
+def _fits(tensor: torch.Tensor, declared: TensorMeta | Constant) -> bool:
+    same_type = tensor.dtype is getattr(torch, declared.dtype)
+    return same_type and tuple(tensor.shape) == declared.shape
 
 
 def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:

@@ -105,9 +105,13 @@ class Derivation:
             FaultError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a result has
                 another shape or dtype than recorded. The recorded types hold then.
         """
+        signature = self.signature(call)
+        if signature is not None:
+            proof = prove(signature)
+            if self._takes(call, proof):
+                return proof
         for meta in call.node.outputs:
             self.believe(meta)
-        signature = self.signature(call)
         if signature is None:
             return None
         proof = self._settled(call, signature)
@@ -116,6 +120,19 @@ class Derivation:
             if made is not None and not self._depends_on_data(meta):
                 self._types[meta.name] = made.type
         return proof
+
+    def _takes(self, call: Call, proof: Proof) -> bool:
+        """Take the types of results that are, to the letter, what is recorded, as most are."""
+        made = proof.results or ()
+        for meta in call.node.outputs:
+            index = meta.producer_output_idx
+            result = made[index] if index < len(made) else None
+            if result is None or result.type.shape != meta.shape:
+                return False
+            if result.type.dtype is not getattr(torch, meta.dtype):
+                return False
+            self._types[meta.name] = result.type
+        return proof.results is not None
 
     def _settled(self, call: Call, signature: Signature) -> Proof:
         """The proof of a call; by the more exact ways where the fast one finds a fault.
@@ -187,9 +204,9 @@ class Derivation:
         return Signature(call.target, args, kwargs)
 
     def _pattern(self, operand: Operand) -> Pattern:
+        if type(operand) is Read and operand.name in self._types:
+            return self._types[operand.name]
         match operand:
-            case Read(name=name) if name in self._types:
-                return self._types[name]
             case Literal(value=value):
                 return _literal(value)
             case Expression(value=value):
@@ -208,16 +225,18 @@ class _UntypedError(Exception):
 def _literal(value: Any) -> Pattern:
     if value is None:
         return None
+    if type(value) in _PLAIN:
+        return Exact(type(value), value)
     if isinstance(value, list):
         return tuple([_literal(item) for item in value])  # pyright: ignore[reportUnknownVariableType]  # of whatever the attribute holds
-    if isinstance(value, _PLAIN):
-        return Exact(type(value), value)
     raise _UntypedError
 
 
-_PLAIN = (
-    *(bool, int, float, complex, str),
-    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+_PLAIN = frozenset(
+    [
+        *(bool, int, float, complex, str),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    ]
 )
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -81,7 +82,6 @@ class ExecGraph:
         self._given = payload
         self._state = _first_state(plan.ir, payload)
         self._payload = {**payload, **self._state}
-        self.source = module.source.text
         self._module = module.bind(self._payload)
         self._accepts = self._module.accepts
         self._run = self._module.run
@@ -96,6 +96,11 @@ class ExecGraph:
     def __repr__(self) -> str:
         return f"ExecGraph({self.ir!r}, device='{self.device}')"
 
+    @cached_property
+    def source(self) -> str:
+        """The Python that runs."""
+        return self._module.source.text
+
     @property
     def run_stats(self) -> RunStats:
         """What a run does."""
@@ -105,7 +110,7 @@ class ExecGraph:
             bindings=sum((step.in_place or step.binding) is not None for step in steps),
             in_place=sum(step.in_place is not None for step in steps),
             functions=sum(1 for _ in _all_functions(self._plan)),
-            lines=self.source.count("\n"),
+            lines=len(self._module.source.lines) - 1,
         )
 
     @property

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -35,12 +34,27 @@ NODES_PER_FUNCTION = 5_000
 """Python takes equally long for each of 100 to 100,000 lines; parts bound the size of a frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line, and the node that it runs."""
+class Line(NamedTuple):
+    """One line, and the node that it runs.
+
+    Attributes:
+        text: The line.
+        node: The node.
+        is_call: Whether it is the line that calls the node's operator.
+    """
 
     text: str
-    node: OpNode | None
+    node: OpNode | None = None
+    is_call: bool = False
+
+    def explained(self) -> str:
+        """The line, and, of a call, types, operator and source as comment."""
+        node = self.node
+        if node is None or not self.is_call:
+            return self.text
+        types = ", ".join([type_text(meta) for meta in node.outputs])
+        place = f"  {node.location}" if node.location is not None else ""
+        return self.text + printable(f"  # {types} {node.op_type}{place}")
 
 
 class Module:
@@ -199,7 +213,7 @@ class FunctionWriter:
 
     def _indented(self, lines: Iterable[Line]) -> Iterator[Line]:
         inner = f"{self._indent}    "
-        return (Line(inner + line.text, line.node) for line in lines)
+        return (Line(inner + text, node, is_call) for text, node, is_call in lines)
 
     # -- parameters and results -------------------------------------------------------------------
 
@@ -210,8 +224,8 @@ class FunctionWriter:
 
     def _head(self) -> list[Line]:
         if self.is_main:
-            return [Line(f"{self._indent}def {self.name}({', '.join(self._parameters())}):", None)]
-        lines = [Line(f"{self._indent}def {self.name}(*args):", None)]
+            return [Line(f"{self._indent}def {self.name}({', '.join(self._parameters())}):")]
+        lines = [Line(f"{self._indent}def {self.name}(*args):")]
         return [*lines, *self._indented(self._body_arguments())]
 
     def _body_arguments(self) -> Iterator[Line]:
@@ -220,20 +234,20 @@ class FunctionWriter:
         names = [self.value(meta.name) for meta in ir.graph_inputs]
         take = self.module.imported(RUN_TIME, "tensors_among")
         if names:
-            yield Line(f"{_sequence(names, is_tuple=True)} = {take}(args, {len(names)})", None)
+            yield Line(f"{_sequence(names, is_tuple=True)} = {take}(args, {len(names)})")
         known: set[str] = set()
         if ir.signature is not None:
             for position, leaf in enumerate(leaves(ir.signature.inputs)):
                 value = leaf.value if isinstance(leaf, ValueLeaf) else None
                 if isinstance(value, SymExpr) and value.is_symbol:
                     known.add(value.text)
-                    yield Line(f"{self.symbol(value.text)} = args[{position}]", None)
+                    yield Line(f"{self.symbol(value.text)} = args[{position}]")
         for meta in ir.graph_inputs:
             for axis, dim in enumerate(meta.shape):
                 if isinstance(dim, SymExpr) and dim.is_symbol and dim.text not in known:
                     known.add(dim.text)
                     size = f"{self.value(meta.name)}.shape[{axis}]"
-                    yield Line(f"{self.symbol(dim.text)} = {size}", None)
+                    yield Line(f"{self.symbol(dim.text)} = {size}")
         for meta in ir.graph_inputs:
             for axis, dim in enumerate(meta.shape):
                 if isinstance(dim, SymExpr) and len(dim.symbols) == 1:
@@ -242,7 +256,7 @@ class FunctionWriter:
                         known.add(name)
                         solve = self.module.imported(RUN_TIME, "solved")
                         size = f"{self.value(meta.name)}.shape[{axis}]"
-                        yield Line(f"{self.symbol(name)} = {solve}({dim.text!a}, {size})", None)
+                        yield Line(f"{self.symbol(name)} = {solve}({dim.text!a}, {size})")
 
     def _end(self) -> Iterator[Line]:
         """What is written when the program ends, and what it returns."""
@@ -250,11 +264,11 @@ class FunctionWriter:
         for write in self.plan.writes:
             if write.is_copied_first:
                 copied[write.value] = self.module.names.of(f"copy in {self.path}", write.value)
-                yield Line(f"{copied[write.value]} = {self.value(write.value)}.clone()", None)
+                yield Line(f"{copied[write.value]} = {self.value(write.value)}.clone()")
         for write in self.plan.writes:
             value = copied.get(write.value) or self.value(write.value)
-            yield Line(f"{self.value(write.target)}.copy_({value})", None)
-        yield Line(f"return {self._result()}", None)
+            yield Line(f"{self.value(write.target)}.copy_({value})")
+        yield Line(f"return {self._result()}")
 
     def _result(self) -> str:
         ir = self.plan.ir
@@ -307,18 +321,18 @@ class FunctionWriter:
         lines: list[Line] = []
         for number, part in enumerate(parts):
             taken = needed[number]
-            lines.append(Line(f"{self._indent}def {names[number]}(live):", None))
-            body = [Line(f"{_sequence(taken, is_tuple=False)} = live", None)] if taken else []
-            body.append(Line("live.clear()", None))
+            lines.append(Line(f"{self._indent}def {names[number]}(live):"))
+            body = [Line(f"{_sequence(taken, is_tuple=False)} = live")] if taken else []
+            body.append(Line("live.clear()"))
             body += [line for i in part for line in self._step(i, self.plan.steps[i])]
             if number + 1 < len(parts):
-                body.append(Line(f"return {_sequence(needed[number + 1], is_tuple=False)}", None))
+                body.append(Line(f"return {_sequence(needed[number + 1], is_tuple=False)}"))
             else:
                 body.extend(self._end())
-            lines += [*self._indented(body), Line("", None)]
+            lines += [*self._indented(body), Line("")]
         first = f"live = {names[0]}({_sequence(needed[0], is_tuple=False)})"
         calls = [first, *(f"live = {name}(live)" for name in names[1:]), "return live"]
-        return [*lines, *head, *self._indented([Line(text, None) for text in calls])]
+        return [*lines, *head, *self._indented([Line(text) for text in calls])]
 
     def _needed(self, parts: Sequence[range]) -> list[list[str]]:
         """For each part, the identifiers that it or a later one reads and does not make."""
@@ -368,12 +382,10 @@ class FunctionWriter:
             statements.append(f"did_run({position}, {outputs})")
         if step.dead:
             statements.append(f"del {', '.join(map(self.value, step.dead))}")
-        types = ", ".join(type_text(meta) for meta in node.outputs)
-        place = f"  {node.location}" if node.location is not None else ""
-        comment = printable(f"  # {types} {node.op_type}{place}")
         first, *others = statements
-        yield Line(first + comment, node)
-        yield from (Line(statement, node) for statement in others)
+        yield Line(first, node, is_call=True)
+        for statement in others:
+            yield Line(statement, node)
 
     def _statements(self, step: Step) -> list[str]:
         """The call, with its results given to the values of the node."""
@@ -389,7 +401,7 @@ class FunctionWriter:
                 return [f"{values[0]} = {made}"]
             if positions == list(range(len(returns))):
                 return [f"{', '.join(values)} = {made}"]
-        if values and returns == ["Tensor[]"] and positions == list(range(step.count or 0)):
+        if values and returns == ["Tensor[]"] and positions == list(range(step.results or 0)):
             return [f"{', '.join(values)}{',' if len(values) == 1 else ''} = {made}"]
         if any(binding.axis is None for binding in step.symbols):
             result = self.module.names.of(f"result in {self.path}", f"{node.name}_result")

@@ -27,7 +27,7 @@ class Compiled:
         symbols: The symbols that a call gives.
         returned_symbols: The symbols that results are computed from.
         filename: The name under which tracebacks know the module.
-        nodes: The node that each of its lines runs.
+        source: Its source.
     """
 
     run: Callable[..., tuple[Any, ...]]
@@ -35,13 +35,13 @@ class Compiled:
     symbols: tuple[str, ...]
     returned_symbols: tuple[str, ...]
     filename: str
-    nodes: Mapping[int, OpNode]
+    source: Source
 
     def nodes_of(self, traceback: TracebackType | None) -> Iterator[OpNode]:
         """The nodes on whose lines a traceback passes, the outermost first."""
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self.filename:
-                node = self.nodes.get(traceback.tb_lineno)
+                node = self.source.node_at(traceback.tb_lineno)
                 if node is not None:
                     yield node
             traceback = traceback.tb_next
@@ -66,7 +66,7 @@ class Module:
 
     def bind(self, payload: Mapping[str, torch.Tensor]) -> Compiled:
         """The module with the tensor behind each external name."""
-        loader = _Loader(self.source.text)
+        loader = _Loader(self.source)
         namespace: dict[str, Any] = {"__name__": self.filename, "__loader__": loader}
         exec(self.code, namespace)  # noqa: S102  # our own text: all names in it are made here
         kernels = {key: _kernel(call) for key, call in self.source.kernels.items()}
@@ -76,7 +76,7 @@ class Module:
             self.source.symbols,
             self.source.returned_symbols,
             self.filename,
-            self.source.nodes,
+            self.source,
         )
 
 
@@ -84,7 +84,7 @@ def compile_source(source: Source, name: str) -> Module:
     """Let Python compile the source of a graph of that name."""
     # no brackets around it: then tracebacks would not ask the loader for the lines
     filename = f"torch-ir: {printable(name) or 'graph'} {next(_NUMBER)}"
-    return Module(source, compile(source.text, filename, "exec", dont_inherit=True), filename)
+    return Module(source, compile(source.code, filename, "exec", dont_inherit=True), filename)
 
 
 def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:
@@ -96,9 +96,9 @@ def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:
 class _Loader:
     """Shows tracebacks the lines of generated code."""
 
-    def __init__(self, text: str):
-        self._text = text
+    def __init__(self, source: Source):
+        self._source = source
 
     def get_source(self, name: str) -> str:
         """The text of the module."""
-        return self._text
+        return self._source.text

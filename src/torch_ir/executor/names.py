@@ -33,7 +33,9 @@ class Names:
         return found
 
     def _fresh(self, name: str) -> str:
-        base = re.sub(r"[^0-9A-Za-z_]", "_", name)
+        base = name
+        if not (name.isascii() and name.isidentifier()):
+            base = re.sub(r"[^0-9A-Za-z_]", "_", name)
         if not base or base[0].isdigit() or base.startswith("__"):
             base = f"v{base}"
         if base in _RESERVED:

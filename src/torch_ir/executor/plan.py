@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -19,12 +19,13 @@ Roots: TypeAlias = frozenset[str]
 """The values whose storage a value may have: itself, if it is fresh."""
 
 
+NOTHING: Roots = frozenset()
+
 UNKNOWN = "?"
 """The storage of a result of which nothing is known; no value has this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One node of a plan.
 
     Attributes:
@@ -34,7 +35,7 @@ class Step:
             it must not.
         scalar: The element type of the tensor that stands for the second argument, a number; None
             gives the number.
-        count: How many results the operator gives, flattened; None if only the run can tell.
+        results: How many results the operator gives, flattened; None if only the run can tell.
         dead: Names of the values that nothing reads any more after it.
         symbols: The symbols that take their value from its results.
     """
@@ -43,7 +44,7 @@ class Step:
     binding: PythonBinding | None
     in_place: PythonBinding | None
     scalar: torch.dtype | None
-    count: int | None
+    results: int | None
     dead: tuple[str, ...]
     symbols: tuple[Binding, ...]
 
@@ -111,15 +112,16 @@ def make_plan(
         functions: The plans of its functions.
         reuse: Whether results may take the place of values that nothing else reads.
     """
-    roots = _roots(ir, calls, proofs)
+    roots, pinned = _roots(ir, calls, proofs)
     last = _last_uses(ir, calls)
     dead: list[list[str]] = [[] for _ in calls]
     for name, position in last.items():
         if position is not None:
             dead[position].append(name)
-    groups = _last_use_of_storage(roots, last)
+    groups = {**_last_use_of_storage(roots, last), **dict.fromkeys(pinned)}
     external = ir.external_values()
     given = {meta.name for meta in ir.graph_inputs} | external.keys()
+    foreign = given | {UNKNOWN}
     steps: list[Step] = []
     for position, (call, proof, bound) in enumerate(zip(calls, proofs, symbols, strict=True)):
         binding = None if proof is None else proof.binding
@@ -143,7 +145,7 @@ def make_plan(
         tuple([name for name in external if name in used]),
         writes,
         functions,
-        is_private=not (writes or any(names & given for names in written))
+        is_private=not (writes or any(names and names & foreign for names in written))
         and _outputs_are_apart(ir, roots),
         copied_outputs=frozenset(
             [m.name for m in ir.graph_outputs if roots[m.name] & kept.keys()]
@@ -162,19 +164,28 @@ def _scalar(proof: Proof | None) -> torch.dtype | None:
 # -- storage --------------------------------------------------------------------------------------
 
 
-def _roots(ir: IR, calls: Sequence[Call], proofs: Sequence[Proof | None]) -> dict[str, Roots]:
-    """The storage that each value may have: by the schema's alias marks, and as it was seen."""
+def _roots(
+    ir: IR, calls: Sequence[Call], proofs: Sequence[Proof | None]
+) -> tuple[dict[str, Roots], set[str]]:
+    """The storage that each value may have: by the schema's alias marks, and as it was seen.
+
+    What results may have of which nothing is known is not followed further, but for what the
+    program writes; the second answer is the storage that they may have, which is taken to be in
+    use until the end. (To follow it would take the square of the nodes where types are believed.)
+    """
     names = [*(meta.name for meta in ir.graph_inputs), *ir.external_values()]
     roots: dict[str, Roots] = {name: frozenset({name}) for name in names}
+    targets = {mutation.target for mutation in ir.mutations}
+    pinned: set[str] = set()
     for call, proof in zip(calls, proofs, strict=True):
         taken = [roots[read.name] for read in call.reads]
-        everything = frozenset[str]().union(*taken)
         for meta in call.node.outputs:
             shared = _shared(call, proof, meta.producer_output_idx, roots, taken)
             if shared is None:  # nothing is known
-                shared = everything | {meta.name, UNKNOWN}
+                pinned.update(*taken)
+                shared = frozenset().union(*taken) & targets | {meta.name, UNKNOWN}
             roots[meta.name] = shared or frozenset({meta.name})
-    return roots
+    return roots, pinned
 
 
 def _shared(
@@ -190,6 +201,8 @@ def _shared(
     if index >= len(proof.results):
         return None
     result = proof.results[index]
+    if result is not None and not (result.shares or call.schema.has_aliases):
+        return NOTHING
     seen = [] if result is None else [taken[position] for position in result.shares]
     position = min(index, len(call.schema.returns) - 1)
     alias = call.schema.returns[position].alias
@@ -216,6 +229,8 @@ def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
     names = written_arguments(ir, call.node)
+    if not names:
+        return NOTHING
     written = [roots[name] for argument in names for name in _inputs_of(call, argument)]
     return frozenset[str]().union(*written)
 

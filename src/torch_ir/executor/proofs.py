@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,8 +28,7 @@ from torch_ir.torch_api import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(NamedTuple):
     """The type of one tensor.
 
     Attributes:
@@ -56,8 +55,7 @@ class Type:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(NamedTuple):
     """A number or string of a call's types: ``1``, ``1.0`` and ``True`` are three."""
 
     kind: type
@@ -68,8 +66,7 @@ Pattern: TypeAlias = Any
 """An argument of a :class:`Signature`: a Type, an Exact, a tuple of patterns, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """A call with its tensors replaced by their types.
 
     Attributes:
@@ -89,7 +86,7 @@ def in_row_major_order(signature: Signature) -> Signature:
     def ordered(item: Pattern) -> Pattern:
         if isinstance(item, Type):
             return Type(item.shape, row_major(item.shape), item.dtype)
-        if isinstance(item, tuple):
+        if type(item) is tuple:  # a list, not an Exact
             return tuple([ordered(part) for part in cast(tuple[Pattern, ...], item)])
         return item
 
@@ -339,7 +336,7 @@ def _bindings_named(name: str, signature: Signature) -> Iterator[Binding]:
     args = signature.args
     if args and isinstance(args[0], Type) and hasattr(torch.Tensor, name):
         last = args[-1]
-        is_sizes = isinstance(last, tuple) and bool(last) and all(_is_int(part) for part in last)
+        is_sizes = type(last) is tuple and bool(last) and all(_is_int(part) for part in last)
         if is_sizes and not signature.kwargs:
             yield Binding("", name, is_spread=True)
         yield Binding("", name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch_ir.errors import did_you_mean
 from torch_ir.executor.faults import FaultError
@@ -10,8 +10,7 @@ from torch_ir.ir import Dim, OpNode, TensorMeta
 from torch_ir.ir.tensor import type_text
 
 
-@dataclass(frozen=True, slots=True)
-class Idx:
+class Idx(NamedTuple):
     """A value that is defined before it is used, with the type that it was defined with.
 
     Only :meth:`Slots.define` and :meth:`Slots.operand` make one.

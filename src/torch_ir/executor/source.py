@@ -7,7 +7,7 @@ gives the values of the symbols for inputs that fit, and None for all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,18 +25,30 @@ class Source:
     """Generated Python.
 
     Attributes:
-        text: The module.
-        nodes: The node that each line runs, by line number from 1.
+        lines: Its lines.
         kernels: The calls of kernels that a user registered, by the key that the module uses.
         symbols: The symbols whose values ``accepts`` gives and the graph's function takes.
         returned_symbols: The symbols whose values it returns after the outputs.
     """
 
-    text: str
-    nodes: Mapping[int, OpNode]
+    lines: Sequence[Line]
     kernels: Mapping[str, Call]
     symbols: tuple[str, ...]
     returned_symbols: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The module as its reader sees it."""
+        return "\n".join([line.explained() for line in self.lines])
+
+    @property
+    def code(self) -> str:
+        """The same without comments, which Python would read for nothing."""
+        return "\n".join([line.text for line in self.lines])
+
+    def node_at(self, number: int) -> OpNode | None:
+        """The node that a line runs, by its number from 1."""
+        return self.lines[number - 1].node if 0 < number <= len(self.lines) else None
 
 
 def write_source(
@@ -54,14 +66,14 @@ def write_source(
     module = Module()
     main = FunctionWriter(module, plan, "run", "    ", observed=observed, reuse=reuse)
     body = main.lines()
-    payload = [Line(f"    {main.value(name)} = payload[{name!a}]", None) for name in plan.external]
+    payload = [Line(f"    {main.value(name)} = payload[{name!a}]") for name in plan.external]
     accepts = guard_lines(module, plan.ir, device)
     functions = [
         line for path, inner in _functions(plan) for line in _function(module, path, inner)
     ]
     title = f"{printable(plan.ir.model_name) or 'graph'}: {len(plan.steps)} nodes"
     lines = [
-        Line(f"{title!a}", None),
+        Line(f"{title!a}"),
         *_plain("", "import torch", *module.header(), ""),
         *_plain(*accepts),
         *functions,
@@ -70,14 +82,12 @@ def write_source(
         *body,
         *_plain(f"    return {main.name}", ""),
     ]
-    nodes = {number: line.node for number, line in enumerate(lines, 1) if line.node is not None}
-    text = "\n".join([line.text for line in lines])
     symbols, returned = given_symbols(plan.ir), returned_symbols(plan.ir)
-    return Source(text, nodes, module.kernels, symbols, returned)
+    return Source(lines, module.kernels, symbols, returned)
 
 
 def _plain(*texts: str) -> list[Line]:
-    return [Line(text, None) for text in texts]
+    return [Line(text) for text in texts]
 
 
 def _functions(plan: Plan, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Plan]]:
@@ -89,4 +99,4 @@ def _functions(plan: Plan, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Pl
 
 
 def _function(module: Module, path: str, plan: Plan) -> list[Line]:
-    return [Line("", None), *FunctionWriter(module, plan, path, "").lines()]
+    return [Line(""), *FunctionWriter(module, plan, path, "").lines()]

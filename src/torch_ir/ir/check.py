@@ -207,23 +207,23 @@ def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
     yield from _slots(node)
     if schema is None:
         return
-    known = [argument.name for argument in schema.arguments]
     for name in dict.fromkeys((*node.operands, *node.attrs)):
-        if name not in known:
-            hint = did_you_mean(name, known)
+        if name not in schema.names:
+            hint = did_you_mean(name, [argument.name for argument in schema.arguments])
             message = f"{node.op_type} has no argument {name!r}"
             yield Finding("unknown-argument", f"{message}. {hint}" if hint else message)
-    for argument in schema.arguments:
-        given = argument.name in node.operands or argument.name in node.attrs
-        if not given and argument.default is None:
-            yield Finding(
-                "missing-argument", f"argument {argument.name!r} of {node.op_type} is not given"
-            )
+    for name in schema.required:
+        if name not in node.operands and name not in node.attrs:
+            message = f"argument {name!r} of {node.op_type} is not given"
+            yield Finding("missing-argument", message)
 
 
 def _slots(node: OpNode) -> Iterator[Finding]:
+    operands = node.operands or {}
+    if [*operands.values()] == [*range(len(node.inputs))]:
+        return  # each argument takes one input, as most do
     used: set[int] = set()
-    for name, slots in (node.operands or {}).items():
+    for name, slots in operands.items():
         for slot in slots if isinstance(slots, tuple) else (slots,):
             if slot is None:
                 continue
@@ -240,6 +240,8 @@ def _slots(node: OpNode) -> Iterator[Finding]:
 
 def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
     for value in node.attrs.values():
+        if type(value) in _PLAIN:
+            continue
         for item in _flat(value):
             if isinstance(item, FunctionRef) and item.name not in ir.functions:
                 hint = did_you_mean(item.name, ir.functions)
@@ -247,10 +249,15 @@ def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
                 yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
 
 
+_PLAIN = frozenset([bool, int, float, str, type(None)])
+
+
 def _flat(value: Attribute) -> Iterator[Attribute]:
+    """What is in a value, but for plain numbers and texts."""
     if isinstance(value, tuple | FrozenDict):
         for item in value.values() if isinstance(value, FrozenDict) else value:
-            yield from _flat(item)
+            if type(item) not in _PLAIN:
+                yield from _flat(item)
     else:
         yield value
 
@@ -289,6 +296,8 @@ def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
                 yield node, f"the shape of %{meta.name}", dim
     for node in ir.nodes:
         for name, value in node.attrs.items():
+            if type(value) in _PLAIN:
+                continue
             for item in _flat(value):
                 if isinstance(item, SymExpr):
                     yield node.name, f"the argument {name!r}", item

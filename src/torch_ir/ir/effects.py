@@ -39,6 +39,10 @@ def written_values(ir: IR) -> frozenset[str]:
         >>> written_values(IR([view, OpNode("y", "aten.relu_.default", [v], [y])], [x], [y], []))
         frozenset({'x'})
     """
+    return ir.view("written_values", lambda: _find_written_values(ir))
+
+
+def _find_written_values(ir: IR) -> frozenset[str]:
     names = [meta.name for meta in ir.graph_inputs]
     roots: dict[str, Roots] = {name: frozenset({name}) for name in (*names, *ir.external_values())}
     written: set[str] = set()
@@ -61,7 +65,7 @@ def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     schema = ir.schema_of(node.op_type)
     if schema is None or node.operands is None:
         return
-    if "Tensor(" not in schema.text and node.op_type not in _UNMARKED_WRITES:
+    if not schema.has_aliases and node.op_type not in _UNMARKED_WRITES:
         return  # no alias marks: new tensors, of which nothing is written
     shared_by: dict[str, Roots] = {}
     written = written_arguments(ir, node)
@@ -89,7 +93,7 @@ def written_arguments(ir: IR, node: OpNode) -> tuple[str, ...]:
         ('self',)
     """
     schema = ir.schema_of(node.op_type)
-    if schema is None:
+    if schema is None or not (schema.has_aliases or node.op_type in _UNMARKED_WRITES):
         return ()
     unmarked, flag = _UNMARKED_WRITES.get(node.op_type, ((), ""))
     flagged = node.attrs.get(flag) is True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
 from typing import TypeAlias
@@ -67,12 +67,35 @@ class Schema:
         (['self', 'other', 'alpha'], '1')
         >>> str(schema)
         'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor'
+        >>> schema.required, schema.has_aliases
+        (('self', 'other'), False)
+
+    Attributes:
+        text: As torch writes it.
+        op_type: The overload.
+        arguments: Its arguments, in order.
+        returns: Its results.
+        names: The names of the arguments.
+        required: The names of those that have to be given.
+        has_aliases: Whether an argument or result carries an alias mark.
     """
 
     text: str
     op_type: str
     arguments: tuple[Argument, ...]
     returns: tuple[Argument, ...]
+    names: frozenset[str] = field(init=False, compare=False, repr=False)
+    required: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    has_aliases: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        derived = {
+            "names": frozenset([a.name for a in self.arguments]),
+            "required": tuple([a.name for a in self.arguments if a.default is None]),
+            "has_aliases": any(a.alias for a in (*self.arguments, *self.returns)),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return self.text
