@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         register_backend,
         to_backend,
     )
+    from torch_ir.backends.exported_program import to_exported_program
     from torch_ir.debug import (
         ValidationReport,
         VerificationReport,
@@ -140,6 +141,7 @@ __all__ = [
     "plan_memory",
     # lower
     "to_edge",
+    "to_exported_program",
     "EdgeProgram",
     "bind_pattern_to_op",
     "denote",
@@ -233,6 +235,7 @@ _HOME_OF_NAMES = {
     "torch_ir.passes.memory_plan": ("plan_memory",),
     "torch_ir.dialects.backend.binding": ("bind_pattern_to_op",),
     "torch_ir.dialects.edge.program": ("EdgeProgram",),
+    "torch_ir.backends.exported_program": ("to_exported_program",),
     "torch_ir.dialects.edge.to_edge": ("to_edge",),
     "torch_ir.debug": (
         "capture",

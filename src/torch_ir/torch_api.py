@@ -22,8 +22,11 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.export import ExportedProgram
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.fx.experimental.symbolic_shapes import CallMethodKey, ShapeEnv
 from torch.utils._device import DeviceContext
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
@@ -51,12 +54,15 @@ __all__ = [
     "higher_order_operator",
     "is_any_autocast_enabled",
     "is_transforming",
+    "module_call_graph",
     "operator_schema",
     "overload",
     "parameters_of",
     "pytree",
     "storage_of",
     "tensor_guard",
+    "unbacked_key",
+    "value_range",
     "version_of",
     "without_mkldnn",
 ]
@@ -133,6 +139,31 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
 def guards_of(exported: ExportedProgram) -> list[str]:
     """The conditions on its arguments under which a program was traced, as text."""
     return list(exported._guards_code or ())  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+
+
+def unbacked_key(result: int | None, axis: int | None) -> tuple[Any, ...]:
+    """Where in the results of a call torch finds a size or a number that depends on data.
+
+    Args:
+        result: The position of the result; None if there is one alone.
+        axis: The dimension; None if the result is the number.
+    """
+    path: tuple[Any, ...] = () if result is None else (pytree.SequenceKey(result),)
+    if axis is None:
+        return path
+    return (*path, CallMethodKey("size"), pytree.SequenceKey(axis))
+
+
+def value_range(lower: int | None, upper: int | None) -> ValueRanges[Any]:
+    """A range of integers; an end that is None is unbounded."""
+    return ValueRanges(-int_oo if lower is None else lower, int_oo if upper is None else upper)
+
+
+def module_call_graph(
+    in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec
+) -> list[ModuleCallEntry]:
+    """How the arguments and results of an exported program are nested."""
+    return [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))]
 
 
 def assume(condition: Any) -> None:

@@ -13,6 +13,9 @@ from torch_ir.ir.values import FrozenDict
 from torch_ir.passes import PassResult
 
 if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
     from torch_ir.backends import Partitioner
 
 EdgePass: TypeAlias = Callable[[IR], IR | PassResult | None]
@@ -53,6 +56,8 @@ class EdgeProgram:
     Attributes:
         programs: Each method's program.
         options: How they are verified.
+        state: The tensors that belong to a method, by ``state_dict`` key, where it was lowered
+            from an exported program, which has them; it does not count in a comparison.
 
     Raises:
         DialectError: A method is not Edge; the message names it and lists all violations.
@@ -60,6 +65,9 @@ class EdgeProgram:
 
     programs: Mapping[str, IR]
     options: EdgeOptions = field(default_factory=EdgeOptions)
+    state: Mapping[str, Mapping[str, torch.Tensor]] = field(
+        default_factory=dict[str, Mapping[str, "torch.Tensor"]], repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "programs", FrozenDict(self.programs))
@@ -114,6 +122,28 @@ class EdgeProgram:
             return to_backend(ir, partitioner)
 
         return self.transform([delegate])
+
+    def exported_program(
+        self, method: str = "forward", weights: Mapping[str, torch.Tensor] | None = None
+    ) -> ExportedProgram:
+        """A method as torch's ``ExportedProgram``, in operators of ATen, with the same bits.
+
+        See :func:`torch_ir.to_exported_program`.
+
+        Args:
+            method: The method.
+            weights: Tensors by ``state_dict`` key; :attr:`state` where none are given.
+
+        Raises:
+            InvalidIRError: There is no such method.
+            MissingWeightsError: It has weights, and nobody gave them.
+            WeightLoadError: They are not those that it needs.
+            PassError: A node has no counterpart.
+        """
+        from torch_ir.backends.exported_program import to_exported_program
+
+        known = self.state.get(method) if weights is None else weights
+        return to_exported_program(self.ir(method), known)
 
     def __str__(self) -> str:
         return "\n\n".join([f"method {name!r}:\n{ir}" for name, ir in self.programs.items()])

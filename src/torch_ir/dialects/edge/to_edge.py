@@ -67,7 +67,12 @@ def to_edge(
     named = programs if isinstance(programs, Mapping) else {"forward": programs}
     sources = cast(Mapping[str, Source], named)
     lowered = {method: lower(_core(source, kept)) for method, source in sources.items()}
-    return EdgeProgram(lowered, options)
+    state = {
+        method: source.state_dict
+        for method, source in sources.items()
+        if isinstance(source, ExportedProgram)
+    }
+    return EdgeProgram(lowered, options, state)
 
 
 def _require_preservable(op_type: str) -> None:
