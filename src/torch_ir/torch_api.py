@@ -110,7 +110,7 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
         tensor([  1,   0, 254, 255], dtype=torch.uint8)
     """
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return dense.reshape(-1).view(torch.uint8)
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
 @lru_cache(maxsize=4096)

@@ -266,7 +266,8 @@ class Constant:
             )
             raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
         dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        raw = dense.reshape(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+        flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
+        raw = flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
         return cls(str(tensor.dtype), tuple(tensor.shape), raw)
 
 
