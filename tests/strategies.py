@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -162,6 +163,38 @@ def constants(draw: st.DrawFn, max_dim: int = 4) -> Constant:
     )
     pattern = draw(st.one_of(patterns, st.binary(min_size=1, max_size=16)))
     return Constant(dtype, shape, (pattern * size)[:size])
+
+
+@st.composite
+def views(draw: st.DrawFn, base: Constant, key: str) -> Constant:
+    """Views of a constant: any order, overlapping, expanded far beyond any memory, empty."""
+    elements = math.prod(base.shape)
+    offset = draw(st.integers(0, elements))
+    room = elements - offset - 1
+    shape: list[int] = [] if room >= 0 else [0]
+    strides = [0] * len(shape)
+    for _ in range(draw(st.integers(0, 3))):
+        size = draw(st.integers(0, 4))
+        widest = room // (size - 1) if size > 1 and room > 0 else 0
+        step = draw(st.integers(0, 9 if size < 2 else widest))
+        if step == 0 and draw(st.integers(0, 9)) == 0:
+            size = 10**12 if 10**12 not in shape else 1
+        room -= step * max(size - 1, 0)
+        shape.append(size)
+        strides.append(step)
+    return base.view_of(key, shape, strides=strides, offset=offset)
+
+
+@st.composite
+def constant_tables(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> dict[str, Constant]:
+    """The constants of a program, some of them views of others."""
+    plain = draw(st.dictionaries(keys, constants(), max_size=2))
+    found = dict(plain)
+    for key in draw(st.lists(keys, max_size=2)) if plain else ():
+        base = draw(st.sampled_from(list(plain)))
+        if key not in found:
+            found[key] = draw(views(plain[base], base))
+    return found
 
 
 @cache
@@ -325,7 +358,7 @@ def arbitrary_irs(draw: st.DrawFn, depth: int = 1) -> IR:
         graph_outputs=draw(lists),
         weights=draw(lists),
         weight_name_mapping=draw(st.dictionaries(keys, keys, max_size=3)),
-        constants=draw(st.dictionaries(keys, constants(), max_size=2)),
+        constants=draw(constant_tables(keys)),
         model_name=draw(st.one_of(st.just(""), any_text)),
         pytorch_version=draw(st.one_of(st.just("2.13.0"), any_text)),
         symbols=draw(st.dictionaries(st.one_of(symbols, any_names), ranges, max_size=2)),
@@ -371,6 +404,16 @@ class _Builder:
         self.names[f"c_{key}"] = key
         return TensorMeta(f"c_{key}", value.shape, value.dtype)
 
+    def index(self) -> TensorMeta:
+        """A constant with the numbers of four columns, by itself or every other one of eight."""
+        order = Constant.from_list(self.draw(st.permutations(range(4))), "int64")
+        if self.draw(st.booleans()):
+            return self.constant(order)
+        storage = f"idx{len(self.constants)}.storage"
+        pairs = [number for pair in zip(order.tolist(), [9] * 4, strict=True) for number in pair]
+        self.constants[storage] = Constant.from_list(pairs, "int64")
+        return self.constant(self.constants[storage].view_of(storage, (4,), strides=(2,)))
+
     def add(
         self, op: str, inputs: list[TensorMeta], shapes: list[tuple[Dim, ...]], **fields: Any
     ) -> None:
@@ -405,9 +448,7 @@ class _Builder:
                 shape = (x.shape[0] + y.shape[0], 4)
                 self.add("aten.cat.default", [x, y], [shape], attrs={"dim": 0})
             case "index":
-                index = self.constant(
-                    Constant.from_list(self.draw(st.permutations(range(4))), "int64")
-                )
+                index = self.index()
                 operands = {"self": 0, "indices": (None, 1)}
                 self.add("aten.index.Tensor", [x, index], [x.shape], operands=operands)
             case "norm":

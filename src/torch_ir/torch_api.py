@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -28,6 +28,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
 
@@ -44,6 +45,7 @@ __all__ = [
     "OpOverload",
     "ShapeEnv",
     "constant_tensor",
+    "constant_tensors",
     "dict_versions",
     "dispatch_keys",
     "enable_python_dispatcher",
@@ -87,19 +89,79 @@ BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignor
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def constant_tensor(constant: Constant) -> torch.Tensor:
-    """A fresh CPU tensor with exactly the constant's bits.
+def constant_tensor(constant: Constant, base: torch.Tensor | None = None) -> torch.Tensor:
+    """A tensor with exactly the constant's bits and strides.
+
+    Args:
+        constant: The constant.
+        base: For a view, the tensor of its base, whose memory it then shares. Without it the
+            tensor has fresh memory on the CPU.
 
     Example:
         >>> from torch_ir.ir import Constant
         >>> constant_tensor(Constant.from_list([1.5, -0.0], "bfloat16"))
         tensor([1.5000, -0.0000], dtype=torch.bfloat16)
     """
+    if constant.view is not None:
+        if base is None:
+            size = memoryview(constant.data or b"").nbytes // DTYPES[constant.dtype].itemsize
+            base = constant_tensor(
+                Constant(constant.dtype, (size,), constant.data, constant.sha256)
+            )
+        whole = base.contiguous()
+        offset = whole.storage_offset() + constant.view.offset
+        return whole.as_strided(constant.shape, constant.view.strides, offset)
     dtype = getattr(torch, constant.dtype)
     raw = bytearray(constant.tobytes())
     if not raw:
         return torch.empty(constant.shape, dtype=dtype)
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(constant.shape)
+
+
+def constant_tensors(
+    constants: Mapping[str, Constant],
+    keys: Iterable[str],
+    given: Mapping[str, torch.Tensor] | None = None,
+    device: torch.device | None = None,
+) -> dict[str, torch.Tensor]:
+    """The tensors of some constants; views share the memory of their base.
+
+    Args:
+        constants: Constants by key, as in ``ir.constants``.
+        keys: Those that are wanted.
+        given: Tensors that take the place of constants, by key: also below the views of these.
+        device: Where they are made; the CPU if not said.
+
+    Example:
+        >>> from torch_ir.ir import Constant
+        >>> table = Constant.from_list([[1, 2], [3, 4]], "int64")
+        >>> constants = {"table": table, "column": table.view_of("table", (2,), strides=(2,))}
+        >>> made = constant_tensors(constants, ["table", "column"])
+        >>> made["table"][1, 0] = 7
+        >>> made["column"]
+        tensor([1, 7])
+    """
+    made = dict(given or {})
+
+    def tensor(key: str) -> torch.Tensor:
+        if key not in made:
+            constant = constants[key]
+            if constant.view is None:
+                made[key] = constant_tensor(constant).to(device)
+            else:
+                made[key] = constant_tensor(constant, base(constant.view.base))
+        return made[key]
+
+    def base(key: str) -> torch.Tensor | None:
+        """None where there is none, or one that is refused: that is told elsewhere."""
+        declared = constants.get(key)
+        if declared is None or declared.view is not None:
+            return None
+        found = tensor(key)
+        is_fitting = (*found.shape,) == declared.shape
+        return found if is_fitting and str(found.dtype) == f"torch.{declared.dtype}" else None
+
+    return {key: tensor(key) for key in keys}
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:

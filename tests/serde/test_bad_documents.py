@@ -148,7 +148,7 @@ def at(document, *steps):
         (("constants", "small"), "data", [[1, "2"]], "$.constants.small.data[0][1]: expected a number, got str"),
         (("constants", "small"), "data", [[1, 2.5]], "$.constants.small.data: the values are not all int64: required argument is not an integer"),
         (("constants", "small"), "data", [[1, 2**63]], "$.constants.small.data: the values are not all int64: "),
-        (("constants", "small"), "base64", "AAAA", "$.constants.small: a constant needs exactly one of data, base64 and tensor"),
+        (("constants", "small"), "base64", "AAAA", "$.constants.small: a constant needs exactly one of data, base64, tensor and view"),
         (("constants",), "c", {"dtype": "int8", "shape": [1], "tensor": "c"}, "$.constants.c: a constant can be given by reference in an archive only"),
         (("symbols",), "s0", {"lower": 9, "upper": 2}, "$.symbols.s0: the range 9..2 is empty"),
         (("mutations", 0, "value"), "dtype", "x", "$.mutations[0].value.dtype: 'x' is not an element type"),

@@ -44,7 +44,9 @@ def gather(ir: IR) -> dict[str, Any]:
         "parameters": _sizes(m for m in ir.weights if m.name not in keys_of_buffers),
         "buffers": _sizes(m for m in ir.weights if m.name in keys_of_buffers),
         "constants": _sizes(
-            TensorMeta(key, value.shape, value.dtype) for key, value in ir.constants.items()
+            TensorMeta(key, value.shape, value.dtype)
+            for key, value in ir.constants.items()
+            if value.view is None  # views take no room
         ),
         "symbols": {
             name: {"lower": span.lower, "upper": span.upper} for name, span in ir.symbols.items()

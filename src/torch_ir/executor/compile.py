@@ -25,7 +25,7 @@ from torch_ir.executor.symbols import Bindings
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
 from torch_ir.ir.check import KNOWN_NAMESPACES, Finding
 from torch_ir.ir.tensor import type_text
-from torch_ir.torch_api import constant_tensor, overload
+from torch_ir.torch_api import constant_tensors, overload
 
 
 def compile_graph(
@@ -139,10 +139,7 @@ def _op_types(ir: IR) -> tuple[str, ...]:
 def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
     """Everything for which :func:`compile_graph` would refuse a graph, whatever its weights."""
     compiler = _Compiler(device, collect=True, derives=True, grad=False)
-    declared = {
-        name: torch.empty(cast(Any, value.shape), dtype=getattr(torch, value.dtype), device="meta")
-        for name, (_, value) in ir.external_values().items()
-    }
+    declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
     compiler.plan(ir, declared)
     return tuple(compiler.findings)
 
@@ -207,15 +204,18 @@ class _Compiler:
     def payload(self, ir: IR, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The tensor behind each name under which nodes use a weight or constant."""
         values: dict[str, torch.Tensor] = {}
-        for name, (key, declared) in ir.external_values().items():
+        external = ir.external_values()
+        missing = {key for key, _ in external.values() if key in ir.constants} - given.keys()
+        constants = constant_tensors(ir.constants, missing, given, self.device)
+        for name, (key, declared) in external.items():
             tensor = given.get(key)
             if tensor is None:
                 tensor = next(
                     (given[a] for a, k in ir.weight_aliases.items() if k == key and a in given),
                     None,
                 )
-            if tensor is None and key in ir.constants:
-                tensor = constant_tensor(ir.constants[key]).to(self.device)
+            if tensor is None:
+                tensor = constants.get(key)
             if isinstance(tensor, torch.Tensor) and _fits(tensor, declared):
                 values[name] = tensor
                 continue
@@ -339,6 +339,14 @@ def _require_functions(ir: IR, call: Call) -> None:
     for name in call.functions:
         if name not in ir.functions:
             raise FaultError("undefined-function", f"the graph has no function {name!r}")
+
+
+def _declared(value: TensorMeta | Constant) -> torch.Tensor:
+    """A tensor without values like a weight or constant; a weight is taken to be contiguous."""
+    dtype, shape = getattr(torch, value.dtype), cast(Any, value.shape)
+    if isinstance(value, TensorMeta):
+        return torch.empty(shape, dtype=dtype, device="meta")
+    return torch.empty_strided(shape, value.strides, dtype=dtype, device="meta")
 
 
 def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:

@@ -30,11 +30,10 @@ from torch_ir.executor.proofs import (
     in_row_major_order,
     prove,
     prove_fake,
-    row_major,
 )
 from torch_ir.executor.symbols import Symbols
 from torch_ir.ir import OpNode, SymExpr, TensorMeta
-from torch_ir.ir.tensor import type_text
+from torch_ir.ir.tensor import row_major, type_text
 from torch_ir.torch_api import OpOverload
 
 

@@ -399,7 +399,14 @@ def _first_state(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch
     external = ir.external_values()
     keys = {external[m.target][0] for m in ir.mutations if m.target in external}
     copies = {
-        key: payload[name].detach().clone() for name, (key, _) in external.items() if key in keys
+        # a program may show parts of a constant that it writes, by their places in row-major order
+        key: payload[name]
+        .detach()
+        .clone(
+            memory_format=torch.contiguous_format if key in ir.constants else torch.preserve_format
+        )
+        for name, (key, _) in external.items()
+        if key in keys
     }
     return {name: copies[key] for name, (key, _) in external.items() if key in keys}
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_ir.ir.tensor import row_major
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
     BelowViewTracking,
@@ -93,20 +94,6 @@ def in_row_major_order(signature: Signature) -> Signature:
     args = tuple([ordered(item) for item in signature.args])
     kwargs = tuple([(name, ordered(item)) for name, item in signature.kwargs])
     return Signature(signature.operator, args, kwargs)
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor whose last index moves fastest.
-
-    Example:
-        >>> row_major((2, 3, 4))
-        (12, 4, 1)
-    """
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Nothing here imports torch.
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.symbols import Dim, SymExpr
-from torch_ir.ir.tensor import Constant, TensorMeta
+from torch_ir.ir.tensor import Constant, ConstantView, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.values import (
     Attribute,
@@ -23,6 +23,7 @@ __all__ = [
     "IR",
     "Attribute",
     "Constant",
+    "ConstantView",
     "Container",
     "DType",
     "Device",

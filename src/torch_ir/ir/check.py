@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ir.constants import view_fault
 from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.schema import known_operators
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ir.tensor import TensorMeta, type_text
+from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import Attribute, FrozenDict, FunctionRef
 
@@ -56,8 +57,10 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
     operator exists and its arguments are the schema's (``unknown-operator``, ``unbound-inputs``,
     ``unknown-argument``, ``missing-argument``, ``bad-operand``, ``unused-input``); weights have
     one name and one entry (``duplicate-weight``, ``dangling-mapping``, ``dangling-alias``);
-    functions, symbols, mutations and the signature refer to what exists (``undefined-function``,
-    ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``, ``bad-signature``).
+    constants that are views lie in their bases, which nothing writes (``bad-view``,
+    ``shared-mutation``); functions, symbols, mutations and the signature refer to what exists
+    (``undefined-function``, ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``,
+    ``bad-signature``).
 
     Args:
         ir: The program.
@@ -113,6 +116,10 @@ def _weights(ir: IR) -> Iterator[Finding]:
             hint = did_you_mean(key, known)
             message = f"%{name} is mapped to {key!r}, which is neither a weight nor a constant"
             yield Finding("dangling-mapping", f"{message}. {hint}" if hint else message)
+    for key in ir.constants:
+        fault = view_fault(ir.constants, key)
+        if fault is not None:
+            yield Finding("bad-view", f"{fault.message}. {fault.remedy}")
     for alias, key in ir.weight_aliases.items():
         if key not in keys:
             yield Finding(
@@ -312,6 +319,7 @@ def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
 
 
 def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+    yield from _shared_mutations(ir)
     targets = {meta.name for meta in ir.graph_inputs} | ir.external_values().keys()
     for mutation in ir.mutations:
         if mutation.target not in targets:
@@ -330,6 +338,20 @@ def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
         if name in ir.external_values():
             message = f"%{name} is written in place, and no mutation says so"
             yield Finding("undeclared-mutation", message)
+
+
+def _shared_mutations(ir: IR) -> Iterator[Finding]:
+    """A constant that is written has memory of its own: names are all that tells memory apart."""
+    views = {c.view.base: key for key, c in ir.constants.items() if c.view is not None}
+    for mutation in ir.mutations if views else ():
+        key, value = ir.external_values().get(mutation.target, ("", None))
+        if isinstance(value, Constant) and (value.view is not None or key in views):
+            other = views[key] if value.view is None else value.view.base
+            yield Finding(
+                "shared-mutation",
+                f"%{mutation.target} is written, and shares its memory with the constant "
+                f"{other!r}. Make the view by aten.as_strided of its base in the program.",
+            )
 
 
 def _signature(ir: IR) -> Iterator[Finding]:

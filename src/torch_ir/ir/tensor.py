@@ -6,11 +6,11 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import dtype_name
@@ -96,11 +96,63 @@ def type_text(meta: TensorMeta | Constant) -> str:
     return f"{DTYPES[meta.dtype].short}[{', '.join(map(str, meta.shape))}]"
 
 
+MAX_EXPANDED_BYTES = 2**30
+"""The largest view, in bytes, whose values are written out where its base has fewer."""
+
+_MAX_BYTES = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantView:
+    """Where the values of a constant lie among those of another one, its base.
+
+    Attributes:
+        base: The base's key in ``ir.constants``: a constant of the same dtype that is no view.
+        strides: Elements of the base from one position to the next, for each dimension; from 0.
+        offset: The element of the base that is the first one.
+
+    Raises:
+        InvalidIRError: A stride or the offset is negative or no int.
+
+    Example:
+        >>> base = Constant.from_list([[1, 2, 3], [4, 5, 6]], "int64")
+        >>> base.view_of("table", (2,), strides=(3,), offset=1).tolist()
+        [2, 5]
+    """
+
+    base: str
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strides", tuple(self.strides))
+        for number in (*self.strides, self.offset):
+            if type(number) is not int or number < 0:
+                what = f"strides {list(self.strides)} and offset {self.offset}"
+                raise InvalidIRError(
+                    f"a view of a constant cannot have the {what:.200}",
+                    remedy="Strides and offset are integers from 0.",
+                )
+
+    def __str__(self) -> str:
+        return f"strides {list(self.strides)} from element {self.offset}"
+
+    def end(self, shape: Sequence[int]) -> int:
+        """The number of elements that the base needs: one more than the last that is shown."""
+        if 0 in shape:
+            return self.offset
+        last = [(size - 1) * step for size, step in zip(shape, self.strides, strict=True)]
+        return self.offset + sum(last) + 1
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
     """A tensor with its values: little-endian, contiguous, in row-major order.
 
-    Two constants are equal if dtype, shape and bytes are. IR text names the bytes of a large
+    A constant that shows part of the memory of another one, or shows it in another order, is a
+    view: it says where its values lie in the other's, and has no data of its own.
+
+    Two constants are equal if dtype, shape, view and bytes are. IR text names the bytes of a large
     constant by their hash alone; what is parsed from it is such a constant without data, equal to
     the one with data.
 
@@ -108,12 +160,14 @@ class Constant:
         dtype: torch's name of the element type.
         shape: Dimensions, all ints.
         data: The bytes; a view into a mapped file where it came from an archive; None where only
-            the hash is known.
-        sha256: Hash of the bytes in hexadecimal; computed when first asked for if not given.
+            the hash is known. Those of a view are all bytes of its base.
+        sha256: Hash of the data in hexadecimal; computed when first asked for if not given.
+        view: Where the values lie in the data, for a constant that shares it with its base; None
+            where they fill it.
 
     Raises:
-        InvalidIRError: The number of bytes is not that of the shape and dtype, or neither data nor
-            hash is given.
+        InvalidIRError: The number of bytes is not that of the shape and dtype, a view shows
+            elements that its base does not have, or neither data nor hash is given.
 
     Example:
         >>> c = Constant.from_list([[1, 2], [3, 4]], "int64")
@@ -121,27 +175,38 @@ class Constant:
         Constant(i64[2, 2])
         >>> c.tolist()
         [[1, 2], [3, 4]]
+        >>> c.view_of("c", (2, 2), strides=(1, 2)).tolist()
+        [[1, 3], [2, 4]]
     """
 
     dtype: str
     shape: tuple[int, ...]
     data: bytes | memoryview | None
     sha256: str = ""
+    view: ConstantView | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
         object.__setattr__(self, "shape", tuple(self.shape))
         if any(type(d) is not int or d < 0 for d in self.shape):
             raise InvalidIRError(f"a constant cannot have the shape {list(self.shape)}")
+        if self.view is not None:
+            _check_view(self.dtype, self.shape, self.view)
         if self.data is None:
             if not re.fullmatch("[0-9a-f]{64}", self.sha256):
                 raise InvalidIRError(
                     f"a constant {type_text(self)} needs its data or the SHA-256 of it"
                 )
-        elif memoryview(self.data).nbytes != (
-            expected := math.prod(self.shape) * DTYPES[self.dtype].itemsize
-        ):
-            got = memoryview(self.data).nbytes
+            return
+        got, itemsize = memoryview(self.data).nbytes, DTYPES[self.dtype].itemsize
+        if self.view is not None:
+            if self.view.end(self.shape) * itemsize > got or got % itemsize:
+                raise InvalidIRError(
+                    f"a view {type_text(self)} of {self.view.base!r} with {self.view} needs "
+                    f"{counted(self.view.end(self.shape), 'element')}, its base has "
+                    f"{got / itemsize:g}"
+                )
+        elif got != (expected := math.prod(self.shape) * itemsize):
             raise InvalidIRError(f"a constant {type_text(self)} has {expected} bytes, got {got}")
 
     def __repr__(self) -> str:
@@ -150,28 +215,102 @@ class Constant:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
             return NotImplemented
-        if (self.dtype, self.shape) != (other.dtype, other.shape):
+        if (self.dtype, self.shape, self.view) != (other.dtype, other.shape, other.view):
             return False
-        if self.data is None or other.data is None:
-            return self.digest() == other.digest()
-        return memoryview(self.data).cast("B") == memoryview(other.data).cast("B")
+        return self.has_data_of(other)
 
     def __hash__(self) -> int:
-        return hash((self.dtype, self.shape, self.digest()))
+        return hash((self.dtype, self.shape, self.view, self.digest()))
+
+    def has_data_of(self, other: Constant) -> bool:
+        """Whether the data of both is the same, whatever each shows of it."""
+        if self.data is None or other.data is None:
+            return self.digest() == other.digest()
+        if self.data is other.data:
+            return True
+        return memoryview(self.data).cast("B") == memoryview(other.data).cast("B")
 
     def digest(self) -> str:
-        """The SHA-256 of the bytes, in hexadecimal."""
+        """The SHA-256 of the data, in hexadecimal; that of a view is its base's."""
         if not self.sha256:
-            object.__setattr__(self, "sha256", hashlib.sha256(self.tobytes()).hexdigest())
+            raw = memoryview(self._buffer()).cast("B")
+            object.__setattr__(self, "sha256", hashlib.sha256(raw).hexdigest())
         return self.sha256
 
-    def tobytes(self) -> bytes:
-        """The bytes of the data.
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one position to the next, for each dimension."""
+        return row_major(self.shape) if self.view is None else self.view.strides
+
+    def view_of(
+        self, key: str, shape: Sequence[int], *, strides: Sequence[int], offset: int = 0
+    ) -> Constant:
+        """A view of this constant, which has that key in ``ir.constants``.
 
         Raises:
-            InvalidIRError: Only the hash is known.
+            InvalidIRError: It shows elements that this constant does not have, or this is a view
+                itself.
         """
-        return bytes(self._buffer())
+        if self.view is not None:
+            raise InvalidIRError(
+                f"{key!r} is itself a view of {self.view.base!r}",
+                remedy=f"Say where the values lie in {self.view.base!r}.",
+            )
+        view = ConstantView(key, tuple(strides), offset)
+        return Constant(self.dtype, tuple(shape), self.data, self.sha256, view)
+
+    def on_its_own(self) -> Constant:
+        """A constant with the same values in row-major order that is no view.
+
+        Raises:
+            InvalidIRError: As :meth:`tobytes`.
+        """
+        return self if self.view is None else Constant(self.dtype, self.shape, self.tobytes())
+
+    def tobytes(self) -> bytes:
+        """The bytes of the values in row-major order.
+
+        Raises:
+            InvalidIRError: Only the hash is known, or a view shows the elements of its base so
+                many times that they are more than 1 GiB.
+        """
+        if self.view is None:
+            return bytes(self._buffer())
+        self._require_bounded()
+        return self._elements(self._bytes_type()).tobytes()
+
+    def _bytes_type(self) -> Any:
+        """A NumPy type of the size of an element, for types that NumPy has not."""
+        import numpy as np
+
+        return np.dtype((np.void, DTYPES[self.dtype].itemsize))
+
+    def _require_bounded(self) -> None:
+        size = math.prod(self.shape) * DTYPES[self.dtype].itemsize
+        if size > max(MAX_EXPANDED_BYTES, memoryview(self._buffer()).nbytes):
+            raise InvalidIRError(
+                f"the values of a view {type_text(self)} are {size} bytes, more than are written "
+                "out",
+                remedy="Read it with numpy(), which copies nothing.",
+            )
+
+    def _elements(self, kind: Any) -> np.ndarray[Any, Any]:
+        """The values as a read-only array of NumPy's ``kind``, without a copy."""
+        import numpy as np
+
+        if self.view is None:
+            array = np.frombuffer(self._buffer(), dtype=kind).reshape(self.shape)
+        else:
+            strides = [step * kind.itemsize for step in self.view.strides]
+            offset = self.view.offset * kind.itemsize
+            try:
+                array = np.ndarray(self.shape, kind, self._buffer(), offset, strides)
+            except ValueError as error:
+                raise InvalidIRError(
+                    f"NumPy has no array of the shape of a view {type_text(self)}: {error}"
+                ) from None
+        array.flags.writeable = False
+        return array
 
     def _buffer(self) -> bytes | memoryview:
         if self.data is None:
@@ -184,7 +323,7 @@ class Constant:
         return self.data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a read-only array; bfloat16 and float8 as ml_dtypes.
+        """The values as a read-only array; bfloat16 and float8 as ml_dtypes. Nothing is copied.
 
         Raises:
             InvalidIRError: NumPy has no such element type; use :meth:`tobytes`.
@@ -202,18 +341,23 @@ class Constant:
             kind = np.dtype(getattr(ml_dtypes, name))
         else:
             kind = np.dtype(name)
-        array = np.frombuffer(self._buffer(), dtype=kind).reshape(self.shape)
-        array.flags.writeable = False
-        return array
+        return self._elements(kind)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
+        if dtype is not None or copy:
+            self._require_bounded()
         if dtype is not None:
             array = array.astype(dtype)
         return array.copy() if copy else array
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
+        """The values as nested lists of Python numbers.
+
+        Raises:
+            InvalidIRError: As :meth:`numpy` and :meth:`tobytes`.
+        """
+        self._require_bounded()
         return self.numpy().tolist()
 
     @classmethod
@@ -269,6 +413,33 @@ class Constant:
         flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
         raw = flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
         return cls(str(tensor.dtype), tuple(tensor.shape), raw)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie in row-major order, as torch counts them.
+
+    Example:
+        >>> row_major((2, 3, 4)), row_major((2, 0))
+        ((12, 4, 1), (1, 1))
+    """
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:
+    """Refuse a view that no tensor can have, whatever its base is."""
+    if len(view.strides) != len(shape):
+        raise InvalidIRError(
+            f"a view of the shape {list(shape)} needs {counted(len(shape), 'stride')}, got "
+            f"{list(view.strides)}"
+        )
+    itemsize = DTYPES[dtype].itemsize
+    if max(math.prod(shape), view.end(shape)) * itemsize > _MAX_BYTES:
+        raise InvalidIRError(f"no tensor has the shape {list(shape)} with {view}")
 
 
 def _require_numbers(values: object, dtype: str, kind: str) -> None:

@@ -113,19 +113,20 @@ def undecided(ir: IR) -> frozenset[str]:
 def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]]:
     """The inputs whose memory the results of the given nodes show, by torch's fake tensors.
 
-    Graph inputs and weights are taken to be contiguous.
+    Graph inputs and weights are taken to be contiguous; constants have their own strides.
     """
     import torch
 
-    from torch_ir.passes.fake import Fakes, contiguous
+    from torch_ir.passes.fake import Fakes, contiguous, external_layouts
 
     fakes, found = Fakes(ir), dict[str, tuple[str, ...]]()
+    layouts = external_layouts(ir)
     values: dict[str, torch.Tensor] = {}
     pending = set(names)
 
     def value(meta: TensorMeta) -> torch.Tensor:
         if meta.name not in values:
-            values[meta.name] = fakes.tensor(contiguous(meta))
+            values[meta.name] = fakes.tensor(layouts.get(meta.name) or contiguous(meta))
         return values[meta.name]
 
     with fakes.mode, torch.no_grad():

@@ -21,12 +21,13 @@ from torch_ir.ir import (
     SymExpr,
     TensorMeta,
 )
+from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.edit import Names, with_inputs
 from torch_ir.ir.tree import tensor_names
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.fake import RUN_DEVICE, arguments
 from torch_ir.passes.memory import Memory, is_pure
-from torch_ir.torch_api import constant_tensor, pytree
+from torch_ir.torch_api import constant_tensors, pytree
 
 MAX_BYTES = 1 << 20
 """How large a computed constant may be if not said otherwise, in bytes."""
@@ -97,11 +98,13 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
 def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
     """The value of each result that depends on constants alone."""
     memory = Memory(ir)
-    known = {
-        name: constant_tensor(value)
-        for name, (_, value) in ir.external_values().items()
+    keys = {
+        name: key
+        for name, (key, value) in ir.external_values().items()
         if isinstance(value, Constant) and value.data is not None and not memory.is_written(name)
     }
+    tensors = constant_tensors(ir.constants, keys.values())
+    known = {name: tensors[key] for name, key in keys.items()}
     constants = frozenset(known)
     for node in ir.nodes:
         if all(meta.name in known for meta in node.inputs) and _is_known(ir, node, memory):
@@ -197,6 +200,9 @@ def _without_unused(before: IR, after: IR) -> IR:
     keys = {after.weight_name_mapping.get(name, name) for name in gone} & after.constants.keys()
     still = {after.weight_name_mapping.get(name, name) for name in _used(after)}
     keys -= still
+    views = [after.constants[key].view for key in keys]
+    keys |= {view.base for view in views if view is not None} - still
+    keys -= needed_constants(after.constants, after.constants.keys() - keys).keys()
     mapping = {n: k for n, k in after.weight_name_mapping.items() if k not in keys}
     constants = {k: value for k, value in after.constants.items() if k not in keys}
     return after.replace(constants=constants, weight_name_mapping=mapping)

@@ -17,7 +17,7 @@ from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.executor.operators import resolve_operator, to_torch
 from torch_ir.executor.samples import samplings
 from torch_ir.frontend.scalars import expression
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.passes.dead_code import given_symbols
@@ -78,6 +78,30 @@ def contiguous(meta: TensorMeta) -> Layout:
             size * dim if isinstance(size, int) and isinstance(dim, int) else _product(size, dim)
         )
     return Layout(meta.dtype, meta.shape, tuple(reversed(strides)))
+
+
+def external_layouts(ir: IR) -> dict[str, Layout]:
+    """The layout of each constant, and of each weight, which is taken to be contiguous.
+
+    Args:
+        ir: The program.
+
+    Returns:
+        A layout for each name under which nodes use a weight or constant.
+
+    Example:
+        >>> table = Constant.from_list([[1, 2], [3, 4]], "int64")
+        >>> column = table.view_of("table", (2,), strides=(2,))
+        >>> layouts = external_layouts(IR([], [], [], [], constants={"t": table, "c": column}))
+        >>> layouts["t"].strides, layouts["c"].strides
+        ((2, 1), (2,))
+    """
+    return {
+        name: Layout(value.dtype, value.shape, value.strides)
+        if isinstance(value, Constant)
+        else contiguous(value)
+        for name, (_, value) in ir.external_values().items()
+    }
 
 
 def _product(left: Dim, right: Dim) -> Dim:

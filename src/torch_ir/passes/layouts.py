@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch_ir.ir import IR, TensorMeta
-from torch_ir.passes.fake import Fakes, Layout, contiguous
+from torch_ir.ir import IR
+from torch_ir.passes.fake import Fakes, Layout, contiguous, external_layouts
 from torch_ir.torch_api import pytree
 
 
 def layouts(ir: IR) -> Mapping[str, Layout]:
     """The layout of each value; one that torch cannot tell is absent, and so is what follows.
 
-    Graph inputs and weights are taken to be contiguous.
+    Graph inputs and weights are taken to be contiguous; constants have their own strides.
     """
     fakes = Fakes(ir)
     found = {meta.name: contiguous(meta) for meta in ir.graph_inputs}
-    for name, (_, value) in ir.external_values().items():
-        found[name] = contiguous(TensorMeta(name, value.shape, value.dtype))
+    found |= external_layouts(ir)
     with fakes.tracing():
         for node in ir.nodes:
             if any(meta.name not in found for meta in node.inputs):

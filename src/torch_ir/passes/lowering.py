@@ -18,7 +18,7 @@ from torch_ir.ir.edit import Names, renamed, with_inputs, with_leaves
 from torch_ir.ir.schema import lookup
 from torch_ir.ir.tree import leaves
 from torch_ir.passes.dead_code import references
-from torch_ir.passes.fake import Fakes, Layout, contiguous
+from torch_ir.passes.fake import Fakes, Layout, contiguous, external_layouts
 from torch_ir.passes.fragments import INPUT, Fragment, Tracer
 from torch_ir.torch_api import pytree
 
@@ -111,7 +111,7 @@ class _Walk:
         self.names = Names.of(ir)
         self.nodes: list[OpNode] = []
         self.values: dict[str, TensorMeta] = {}
-        self.layouts: dict[str, Layout] = {}
+        self.layouts = external_layouts(ir)
         self.constants: dict[str, Constant] = {}
         self.operators: dict[str, str] = {}
         self.functions: dict[str, IR] = {}

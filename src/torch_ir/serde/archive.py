@@ -266,7 +266,7 @@ def _fetch(record: ConstantRecord, stored: Mapping[str, Constant]) -> Constant:
     if not isinstance(record.tensor, str):
         raise Fault("", "a constant of an archive is given by reference")
     if record.data is not msgspec.UNSET or record.base64 is not msgspec.UNSET:
-        raise Fault("", "a constant needs exactly one of data, base64 and tensor")
+        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
     constant = stored.get(record.tensor)
     if constant is None:
         raise Fault(".tensor", f"{record.tensor!a:.80} is not in {CONSTANTS}")

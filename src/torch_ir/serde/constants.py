@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec import UNSET
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ir.constants import bound_view, view_fault, view_of_view
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.ir.tensor import Constant
+from torch_ir.ir.tensor import Constant, ConstantView
 from torch_ir.ir.values import dtype_name
-from torch_ir.serde.faults import Fault
-from torch_ir.serde.wire import ConstantRecord
+from torch_ir.serde.faults import Fault, as_fault, each_value
+from torch_ir.serde.wire import ConstantRecord, ViewRecord
 
 MAX_LISTED = 64
 """Elements of the largest constant that is written as nested lists; base64 takes less room."""
@@ -50,6 +51,58 @@ def encode_constant(constant: Constant) -> ConstantRecord:
     return ConstantRecord(
         dtype=constant.dtype, shape=list(constant.shape), base64=constant.tobytes()
     )
+
+
+def encode_view(constants: Mapping[str, Constant], key: str, view: ConstantView) -> ConstantRecord:
+    """The record of a constant that is a view.
+
+    Raises:
+        InvalidIRError: It is not a view of one of the constants, or of other values.
+    """
+    fault = view_fault(constants, key)
+    if fault is not None:
+        raise fault
+    constant = constants[key]
+    where = ViewRecord(of=view.base, strides=list(view.strides), offset=view.offset)
+    return ConstantRecord(dtype=constant.dtype, shape=list(constant.shape), view=where)
+
+
+def decode_constants(
+    records: Mapping[str, ConstantRecord], fetch: Callable[[ConstantRecord], Constant]
+) -> dict[str, Constant]:
+    """The constants of a program; views are bound when all others are known.
+
+    Args:
+        records: Their records by key.
+        fetch: Makes those that are no views.
+
+    Raises:
+        Fault: A record is malformed, or a view is not one of a constant here.
+    """
+    views = {key: record for key, record in records.items() if record.view is not UNSET}
+    known = each_value(fetch, {k: r for k, r in records.items() if k not in views}, ".constants")
+    bound = each_value(
+        lambda item: _decode_view(*item, views, known),
+        {key: (key, record) for key, record in views.items()},
+        ".constants",
+    )
+    return {key: bound[key] if key in bound else known[key] for key in records}
+
+
+def _decode_view(
+    key: str,
+    record: ConstantRecord,
+    views: Mapping[str, ConstantRecord],
+    known: Mapping[str, Constant],
+) -> Constant:
+    if any(part is not UNSET for part in (record.data, record.base64, record.tensor)):
+        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
+    where, name = cast(ViewRecord, record.view), f"the constant {key!r:.80}"
+    if where.of in views:
+        first = cast(ViewRecord, views[where.of].view).of
+        raise as_fault(view_of_view(name, where.of, first), ".view.of")
+    view = ConstantView(where.of, tuple(where.strides), where.offset)
+    return bound_view(known, name, record.dtype, tuple(record.shape), view)
 
 
 def values_missing(constant: Constant) -> Fault:
@@ -89,7 +142,7 @@ def decode_constant(record: ConstantRecord) -> Constant:
     """
     given = [name for name in ("data", "base64", "tensor") if getattr(record, name) is not UNSET]
     if len(given) != 1:
-        raise Fault("", "a constant needs exactly one of data, base64 and tensor")
+        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
     if given == ["tensor"]:
         raise Fault("", "a constant can be given by reference in an archive only")
     shape = tuple(record.shape)

@@ -16,7 +16,7 @@ from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.values import FrozenDict, dtype_name
 from torch_ir.serde.attributes import MAX_DEPTH, decode_attribute, too_deep
-from torch_ir.serde.constants import decode_constant
+from torch_ir.serde.constants import decode_constant, decode_constants
 from torch_ir.serde.faults import Fault, as_fault, at, each, each_value
 from torch_ir.serde.wire import (
     ConstantRecord,
@@ -56,7 +56,7 @@ def decode_ir(document: Document, fetch: FetchConstant = decode_constant, depth:
         graph_outputs=each(tensor, document.graph_outputs, ".graph_outputs"),
         weights=each(tensor, document.weights, ".weights"),
         weight_name_mapping=FrozenDict(document.weight_name_mapping),
-        constants=FrozenDict(each_value(fetch, _given(document.constants, {}), ".constants")),
+        constants=FrozenDict(decode_constants(_given(document.constants, {}), fetch)),
         model_name=document.model_name,
         pytorch_version=document.pytorch_version,
         symbols=FrozenDict(each_value(_decode_range, _given(document.symbols, {}), ".symbols")),

@@ -13,7 +13,7 @@ from torch_ir.ir.schema import Slots
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, ValueLeaf
 from torch_ir.serde.attributes import MAX_DEPTH, encode_attribute, too_deep
-from torch_ir.serde.constants import encode_constant
+from torch_ir.serde.constants import encode_constant, encode_view
 from torch_ir.serde.faults import Fault, at, each, each_value
 from torch_ir.serde.wire import (
     FORMAT_VERSION,
@@ -85,10 +85,14 @@ def _in_order(mapping: Mapping[str, V]) -> dict[str, V]:
 
 
 def _encode_constants(ir: IR, store: StoreConstant) -> dict[str, ConstantRecord]:
+    def record(item: tuple[str, Constant]) -> ConstantRecord:
+        key, constant = item
+        if constant.view is None:
+            return store(key, constant)
+        return encode_view(ir.constants, key, constant.view)
+
     ordered = _in_order(ir.constants)
-    return each_value(
-        lambda item: store(*item), {k: (k, c) for k, c in ordered.items()}, ".constants"
-    )
+    return each_value(record, {k: (k, c) for k, c in ordered.items()}, ".constants")
 
 
 def encode_tensor(meta: TensorMeta) -> TensorRecord:

@@ -74,8 +74,16 @@ class NodeRecord(Record):
     binds: dict[str, int] | UnsetType = UNSET
 
 
+class ViewRecord(Record):
+    """Where the values of a constant lie among those of another one, counted in elements."""
+
+    of: Annotated[str, Meta(description="The key of a constant that is itself no view.")]
+    strides: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(max_length=MAX_RANK)]
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+
+
 class ConstantRecord(Record):
-    """A tensor with values: nested lists, base64 of its bytes, or a reference into an archive."""
+    """A tensor with values: lists, base64, a reference into an archive, or a view of another."""
 
     dtype: str
     shape: ConstantShape
@@ -89,6 +97,7 @@ class ConstantRecord(Record):
         Annotated[str, Meta(description="Its name in the archive's constants.safetensors.")]
         | UnsetType
     ) = UNSET
+    view: ViewRecord | UnsetType = UNSET
 
 
 class RangeRecord(Record, gc=False):
@@ -149,6 +158,7 @@ RECORDS = (
     TensorRecord,
     LocationRecord,
     NodeRecord,
+    ViewRecord,
     ConstantRecord,
     RangeRecord,
     MutationRecord,

@@ -17,7 +17,7 @@ from torch_ir.errors import InvalidIRError, TraceError, counted
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
 from torch_ir.ir.edit import with_leaves
-from torch_ir.passes.fake import Fakes, contiguous
+from torch_ir.passes.fake import Fakes, contiguous, external_layouts
 from torch_ir.torch_api import OpOverload, pytree
 
 
@@ -52,7 +52,8 @@ def to_prims(ir: IR) -> IR:
         return [values[meta.name] for meta in ends]
 
     with fakes.tracing(), fx_traceback.preserve_node_meta():
-        tensors = [fakes.tensor(contiguous(meta)) for meta in inputs]
+        layouts = external_layouts(ir)
+        tensors = [fakes.tensor(layouts.get(meta.name) or contiguous(meta)) for meta in inputs]
         traced = make_fx(call, decomposition_table=_table())(tensors)
     traced.graph.eliminate_dead_code()
     return _program(ir, traced, inputs, ends)

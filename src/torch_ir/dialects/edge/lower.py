@@ -25,6 +25,7 @@ from torch_ir.dialects.scope import Scope, operand_metas
 from torch_ir.dialects.spec import spec_of, tagged_traits
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, Signature, SymExpr, TensorMeta
+from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.edit import Names, with_inputs, with_leaves
 from torch_ir.ir.schema import Slots, lookup
 from torch_ir.torch_api import constant_tensor
@@ -66,12 +67,14 @@ def _without_unused(ir: IR) -> IR:
     used = {meta.name for meta in metas} | {mutation.target for mutation in ir.mutations}
     external = ir.external_values()
     keys = {key for name, (key, _) in external.items() if name in used}
+    constants = needed_constants(ir.constants, keys)
+    keys |= constants.keys()
     if len(keys) == len(ir.weights) + len(ir.constants):
         return ir
     mapping = {name: key for name, key in ir.weight_name_mapping.items() if name in used}
     return ir.replace(
         weights=[meta for meta in ir.weights if meta.name in keys],
-        constants={key: constant for key, constant in ir.constants.items() if key in keys},
+        constants=constants,
         weight_name_mapping=mapping,
         weight_aliases={a: key for a, key in ir.weight_aliases.items() if key in keys},
     )
@@ -284,6 +287,8 @@ class _Lowering:
         _, value = self.ir.external_values().get(meta.name, ("", None))
         written = any(mutation.target == meta.name for mutation in self.ir.mutations)
         if not isinstance(value, Constant) or value.data is None or written:
+            return None
+        if value.view is not None:  # what it is converted to lies in memory as it does
             return None
         size = 1
         for dim in value.shape:

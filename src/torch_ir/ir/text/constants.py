@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.tensor import Constant, type_text
+from torch_ir.ir.tensor import Constant, ConstantView, type_text
+from torch_ir.ir.text.lexer import Line, read_int, read_sigil, sigil, spell_int
 from torch_ir.ir.text.values import spell_value
 from torch_ir.ir.values import Attribute, identical
 
@@ -39,14 +40,21 @@ _DIGITS = {"bfloat16": 4, "float16": 5, "float32": 9, "float64": 17}
 
 
 def spell_constant(constant: Constant) -> str:
-    """The values, or the bytes, or the hash of the bytes.
+    """The values, or the bytes, or the hash of the bytes; of a view where its values lie.
 
     Example:
         >>> spell_constant(Constant.from_list([[0.1, 2]], "float32"))
         '[[0.1, 2.0]]'
         >>> spell_constant(Constant("float32", (), bytes.fromhex("010080ff")))
         'bytes:010080ff'
+        >>> table = Constant.from_list([[1, 2], [3, 4]], "int64")
+        >>> spell_constant(table.view_of("table", (2,), strides=(2,), offset=1))
+        'view(@table, strides=[2], offset=1)'
     """
+    if constant.view is not None:
+        strides = ", ".join(map(spell_int, constant.view.strides))
+        where = f"strides=[{strides}], offset={spell_int(constant.view.offset)}"
+        return f"view({sigil('@', constant.view.base)}, {where})"
     if constant.data is None or math.prod(constant.shape) > MAX_ELEMENTS:
         return f"sha256:{constant.digest()}"
     if 0 in constant.shape:
@@ -76,6 +84,29 @@ def constant_from_values(dtype: str, shape: tuple[int, ...], values: Attribute) 
     if raw is None:
         raise InvalidIRError(f"a value does not fit {where}")
     return Constant(dtype, shape, raw)
+
+
+def read_view(line: Line) -> ConstantView:
+    """Take what stands behind the word ``view``: the base, the strides, and the offset."""
+    at = line.at - 1
+    line.expect("(")
+    base = read_sigil(line, "@", "a constant")
+    for token in (",", "strides", "=", "["):
+        line.expect(token)
+    strides: list[int] = []
+    while line.next != "]":
+        if strides:
+            line.expect(",")
+        strides.append(read_int(line))
+    line.take()
+    for token in (",", "offset", "="):
+        line.expect(token)
+    offset = read_int(line)
+    line.expect(")")
+    try:
+        return ConstantView(base, tuple(strides), offset)
+    except InvalidIRError as error:
+        raise line.error(error.message, at=at, remedy=error.remedy) from None
 
 
 def _nest(values: Iterator[Any], shape: Sequence[int]) -> Any:

@@ -13,7 +13,7 @@ from torch_ir.ir.schema import parse_schema
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant, type_text
 from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
-from torch_ir.ir.text.constants import constant_from_values
+from torch_ir.ir.text.constants import constant_from_values, read_view
 from torch_ir.ir.text.lexer import (
     TOKEN,
     Line,
@@ -29,6 +29,7 @@ from torch_ir.ir.text.printer import derived_name, result_index
 from torch_ir.ir.text.scope import Scope
 from torch_ir.ir.text.trees import read_tree
 from torch_ir.ir.text.values import read_type, read_value
+from torch_ir.ir.text.views import WrittenView, with_views
 from torch_ir.ir.tree import Signature
 from torch_ir.ir.values import Attribute, FrozenDict
 
@@ -97,6 +98,7 @@ class _Graph:
         self.symbols: dict[str, SymbolRange] = {}
         self.weights: list[TensorMeta] = []
         self.constants: dict[str, Constant] = {}
+        self.views: dict[str, WrittenView] = {}
         self.names: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         self.operators: dict[str, str] = {}
@@ -111,7 +113,8 @@ class _Graph:
     def build(self) -> IR:
         """The IR, with every reference looked up."""
         results = [meta for node in self.nodes for meta in node.outputs]
-        constants = {key: self.constants[key] for key in sorted(self.constants)}
+        known = with_views(self.constants, self.views)
+        constants = {key: known[key] for key in sorted(known)}
         scope = Scope([*self.inputs, *results], self.weights, constants, self.names)
 
         def resolve(reference: Reference) -> TensorMeta:
@@ -134,7 +137,7 @@ class _Graph:
             graph_outputs=tuple([resolve(reference) for reference in self.returned or ()]),
             weights=tuple(self.weights),
             weight_name_mapping=FrozenDict(self.names),
-            constants=FrozenDict(self.constants),
+            constants=FrozenDict(constants),
             symbols=FrozenDict(self.symbols),
             functions=FrozenDict(self.functions),
             mutations=tuple(
@@ -361,7 +364,8 @@ class _Reader:
 
     def read_constant(self, line: Line, graph: _Graph) -> None:
         key = read_sigil(line, "@", "a constant")
-        self._new(line, graph.constants, key, f"the constant @{key}")
+        for known in (graph.constants, graph.views):
+            self._new(line, known, key, f"the constant @{key}")
         line.expect(":")
         at = line.at
         dtype, dims = read_type(line, self.types)
@@ -370,8 +374,13 @@ class _Reader:
             raise line.error("a constant has no symbolic dimensions", at=at)
         self._as(line, graph, key)
         line.expect("=")
-        constant = self._values(line, dtype, shape)
         path = "/".join([opened.name for opened in self.open[1:]] + [key])
+        if line.accept("view"):
+            at, view = line.at - 1, read_view(line)
+            given = self._value(line, path)
+            graph.views[key] = WrittenView(line, at, dtype, shape, view, path, given)
+            return
+        constant = self._values(line, dtype, shape)
         graph.constants[key] = self._given(line, path, constant)
 
     def _values(self, line: Line, dtype: str, shape: tuple[int, ...]) -> Constant:
@@ -391,16 +400,22 @@ class _Reader:
             message = getattr(error, "message", "bytes are written as pairs of hexadecimal digits")
             raise line.error(message, at=at) from None
 
-    def _given(self, line: Line, path: str, constant: Constant) -> Constant:
+    def _value(self, line: Line, path: str) -> Constant | None:
+        """The value that is given for a constant, or None."""
         self.taken.add(path)
         if path not in self.given:
-            return constant
+            return None
         try:
-            value = as_constant(self.given[path])
+            return as_constant(self.given[path])
         except InvalidIRError as error:
             raise line.error(
                 f"the value given for @{path}: {error.message}", remedy=error.remedy
             ) from None
+
+    def _given(self, line: Line, path: str, constant: Constant) -> Constant:
+        value = self._value(line, path)
+        if value is None:
+            return constant
         if value != constant:
             raise line.error(
                 f"the value given for @{path} is another one",
