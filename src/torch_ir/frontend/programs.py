@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import sympy
@@ -19,6 +19,7 @@ from torch.fx import Node as FxNode
 
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
+from torch_ir.frontend.constants import with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbol_names import with_canonical_symbols
@@ -105,7 +106,7 @@ class _Program:
         self.weights: dict[str, TensorMeta] = {}
         self.first_key: dict[int, str] = {}
         self.mapping: dict[str, str] = {}
-        self.constants: dict[str, Constant] = {}
+        self.known: dict[str, torch.Tensor] = {}
         self.graph_inputs: list[TensorMeta] = []
         self.arguments: list[TensorLeaf | ValueLeaf] = []
         self.given: list[object] = []
@@ -131,7 +132,6 @@ class _Program:
             graph_outputs=tuple(self.body.tensors([*results, *self.gradients.values()])),
             weights=tuple(self.weights.values()),
             weight_name_mapping=self.mapping,
-            constants=self.constants,
             model_name=model_name,
             pytorch_version=str(torch.__version__),
             symbols=self.context.symbols,
@@ -140,8 +140,22 @@ class _Program:
             guards=guards,
             signature=signature,
             weight_aliases=_aliases(self.exported, self.weights),
+            mutations=mutations,
         )
-        return with_canonical_symbols(ir.replace(mutations=(*mutations, *_in_place(ir))))
+        return with_canonical_symbols(self._with_constants(ir))
+
+    def _with_constants(self, ir: IR) -> IR:
+        """The program with the values that it keeps, and all that it writes."""
+        written = written_values(ir)
+        try:
+            known = with_constants(ir, self.known, written)
+        except InvalidIRError as error:
+            self.context.refuse(None, error.message)
+            self._raise_refusals()
+            raise
+        if len(known.nodes) > len(ir.nodes):
+            written = written_values(known)
+        return known.replace(mutations=(*known.mutations, *_in_place(known, written)))
 
     def _raise_refusals(self) -> None:
         reasons = self.context.reasons
@@ -207,7 +221,10 @@ class _Program:
             and not known.is_meta
             and not isinstance(known, FakeTensor)
         ):
-            self.constants[key] = Constant.from_torch(known)
+            if known.layout is not torch.strided or known.is_quantized:
+                Constant.from_torch(known)  # says why it cannot be one
+            self.known[key] = known
+            self.weights[key] = meta.replace(name=key)
         else:
             stored = self.exported.state_dict.get(key)
             if stored is not None:  # a tied weight is one weight, under the key that comes first
@@ -281,13 +298,13 @@ class _Program:
         return Signature(inputs, outputs)
 
 
-def _in_place(ir: IR) -> Iterator[Mutation]:
+def _in_place(ir: IR, written: Iterable[str]) -> Iterator[Mutation]:
     """The buffers and inputs that in-place operators write as the program runs."""
     metas = {meta.name: meta for meta in ir.graph_inputs}
     metas |= {
         name: TensorMeta(name, v.shape, v.dtype) for name, (_, v) in ir.external_values().items()
     }
-    for name in sorted(written_values(ir)):
+    for name in sorted(written):
         yield Mutation(name, metas[name])
 
 

@@ -14,13 +14,13 @@ from torch.fx import GraphModule
 
 from torch_ir.errors import InvalidIRError, TraceError, counted
 from torch_ir.frontend.attributes import tensor_meta
+from torch_ir.frontend.constants import with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.scalars import expression_text
 from torch_ir.frontend.symbol_names import with_canonical_symbols
 from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
-    Constant,
     Container,
     Mutation,
     Signature,
@@ -109,7 +109,7 @@ class _Builder:
         self.weights: list[TensorMeta] = []
         self.mapping: dict[str, str] = {}
         self.closed: dict[str, int] = {}
-        self.constants: dict[str, Constant] = {}
+        self.known: dict[str, torch.Tensor] = {}
         self._held: set[torch.fx.Node] = set()
         self._taken = {node.name for node in module.graph.nodes}
 
@@ -130,9 +130,8 @@ class _Builder:
             nodes=tuple(self.body.nodes),
             graph_inputs=tuple(self.inputs),
             graph_outputs=outputs,
-            weights=tuple(self.weights),
+            weights=(*self.weights, *self._known_metas()),
             weight_name_mapping=self.mapping,
-            constants=self.constants,
             model_name=title,
             pytorch_version=str(torch.__version__),
             symbols=self._symbols(),
@@ -140,6 +139,8 @@ class _Builder:
             operators=self.body.operators,
             guards=self._guards(),
         )
+        if self.known:
+            ir = with_constants(ir, self.known, written_values(ir))
         written = sorted(written_values(ir))
         metas = {meta.name: meta for meta in self.inputs}
         metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
@@ -224,16 +225,17 @@ class _Builder:
                     remedy="Give it as an argument, or compute it with torch's functions.",
                 )
             target = str(node.target)
-            if target not in self.constants:
-                self.constants[target] = Constant.from_torch(value.detach())
+            self.known.setdefault(target, value.detach())
             with self.module.graph.inserting_before(node):
                 held = self.module.graph.placeholder(f"held_{node.name}")
             held.meta["val"] = value
             node.replace_all_uses_with(held)
             self.module.graph.erase_node(node)
-            constant = self.constants[target]
-            self.body.values[held] = TensorMeta(target, constant.shape, constant.dtype)
+            self.body.values[held] = tensor_meta(target, value)
             self._held.add(held)
+
+    def _known_metas(self) -> list[TensorMeta]:
+        return [tensor_meta(key, tensor) for key, tensor in self.known.items()]
 
     def _leaves(self, returned: Any) -> tuple[Any, ...]:
         """Each leaf of the result; an expression for a number that is not known yet."""
