@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import torch_ir
 from torch_ir import extract_ir, parse
 from torch_ir.errors import ConversionError, InvalidIRError
 from torch_ir.executor import IRExecutor, execute_ir
@@ -132,6 +133,9 @@ def test_tensors_may_be_given_in_place_of_constants(model, example, ir):
     table = torch.ones(60, 60, dtype=model.table.dtype)
     found = IRExecutor(ir, constants={"table": table})(example)
     assert torch.equal(found["row"], example + 1)  # a view shows what its base holds
+    meant = torch_ir.compile(ir, {"table": table}, backend="reference")(example)
+    assert torch.equal(meant["row"], found["row"])
+    assert torch_ir.validate(ir, {}, (example,), constants={"table": table}).is_valid
 
 
 def test_passes_keep_what_views_need(example, model, ir):

@@ -15,11 +15,11 @@ from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.errors import ExecutionError, MissingWeightsError, counted
 from torch_ir.executor import IRExecutor, register_executor
 from torch_ir.executor.registry import Kernel, unregister_executor
-from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
+from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.edit import Names
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
-from torch_ir.torch_api import constant_tensor
+from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
 
 _NUMBERS = count()
@@ -117,14 +117,13 @@ def _held(
     """The inputs of a body that are weights or constants which the program does not write."""
     external = ir.external_values()
     written = {external[m.target][0] for m in ir.mutations if m.target in external}
-    for meta in body.graph_inputs:
-        key, value = external.get(meta.name, ("", None))
-        if value is None or key in written:
-            continue
-        if key in payload:
-            yield meta.name, payload[key]
-        elif isinstance(value, Constant):
-            yield meta.name, constant_tensor(value)
+    taken = [(m.name, *external[m.name]) for m in body.graph_inputs if m.name in external]
+    fixed = [(name, key) for name, key, _ in taken if key not in written]
+    known = {key for _, key in fixed if key in ir.constants}
+    tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
+    for name, key in fixed:
+        if key in tensors:
+            yield name, tensors[key]
 
 
 def _number(names: Names, size: Any) -> OpNode:

@@ -34,7 +34,7 @@ from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.inline import inline_scopes
 from torch_ir.serde import write_atomically
-from torch_ir.torch_api import constant_tensor, overload
+from torch_ir.torch_api import constant_tensors, overload
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")
 
@@ -171,7 +171,7 @@ class _Watch:
                 continue
             wanted = tensors.get(key)
             if wanted is None and isinstance(declared, Constant):
-                wanted = constant_tensor(declared)
+                wanted = constant_tensors(self.ir.constants, [key], tensors)[key]
             if wanted is not None and not self._memory.is_same(name, wanted):
                 reason = "the graph was compiled with another value"
                 error = Error(part=float("inf"), reason=reason)

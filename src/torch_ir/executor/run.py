@@ -35,8 +35,8 @@ class IRExecutor:
         ir: The program.
         weights: Tensors by ``state_dict`` key; may hold more than the program needs.
         constants: Values that are in no state dict, by key: they take the place of
-            ``ir.constants`` and supply what a model on the meta device could not tell
-            (non-persistent buffers, plain tensor attributes).
+            ``ir.constants``, also below the views of these, and supply what a model on the meta
+            device could not tell (non-persistent buffers, plain tensor attributes).
         grad: Let torch's autograd differentiate results: by the inputs, and by weights that
             require gradients (parameters).
 

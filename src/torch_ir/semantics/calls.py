@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -131,6 +132,8 @@ def external_arrays(ir: IR, payload: Mapping[str, Any]) -> dict[str, Array]:
         if key not in taken:
             names = (key, *aliases.get(key, ()))
             given = next((payload[other] for other in names if other in payload), None)
+            if given is None and isinstance(declared, Constant):
+                declared = _shown(declared, payload)
             taken[key] = _external(key, declared, given, faults)
         array = taken[key]
         if array is not None:
@@ -141,6 +144,20 @@ def external_arrays(ir: IR, payload: Mapping[str, Any]) -> dict[str, Array]:
             picture="\n".join(faults[:20]),
         )
     return arrays
+
+
+def _shown(constant: Constant, payload: Mapping[str, Any]) -> Constant:
+    """A constant; one that is a view shows what is given in the place of its base."""
+    view = constant.view
+    if view is None or view.base not in payload:
+        return constant
+    try:
+        base = Constant.from_numpy(as_array(payload[view.base]))
+    except InvalidIRError:  # told of the base itself
+        return constant
+    if base.dtype != constant.dtype or view.end(constant.shape) > math.prod(base.shape):
+        return constant
+    return base.view_of(view.base, constant.shape, strides=view.strides, offset=view.offset)
 
 
 def _external(
