@@ -150,6 +150,19 @@ def assert_same_bits_as_values(found, wanted):
         torch.testing.assert_close(found[name], tensor)
 
 
+def test_a_program_of_torch_has_the_views_alone(model, example, ir):
+    exported = torch_ir.to_exported_program(ir)
+    assert sorted(exported.constants) == [
+        *("flags", "image", "mask", "row", "table", "transposed", "windows")
+    ]
+    row, table = exported.constants["row"], exported.constants["table"]
+    assert row.data_ptr() == table[3].data_ptr()
+    assert_same_bits(exported.module()(example), model(example))
+    again = convert_exported_program(exported)
+    assert again.constants == ir.constants
+    assert_same_bits(IRExecutor(again)(example), model(example))
+
+
 def test_a_view_that_is_folded_takes_its_base_along():
     class Folded(nn.Module):
         def __init__(self):

@@ -28,11 +28,11 @@ from torch_ir.dialects.edge.views import with_views
 from torch_ir.dialects.memory import shown_memory
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
-from torch_ir.ir import IR, Constant, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves, unflatten
-from torch_ir.passes.fake import Fakes
+from torch_ir.passes.fake import Fakes, Layout, external_layouts
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.torch_api import constant_tensor, module_call_graph, pytree, value_range
+from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
 from torch_ir.weights import check_weights
 
 
@@ -91,10 +91,12 @@ class _Exported:
     payload: Mapping[str, torch.Tensor]
     fakes: Fakes
     built: FxGraph = field(init=False)
+    layouts: Mapping[str, Layout] = field(init=False)
     inputs: list[InputSpec] = field(default_factory=list[InputSpec])
 
     def __post_init__(self) -> None:
         self.built = FxGraph(self.ir, self.fakes)
+        self.layouts = external_layouts(self.ir)
 
     def program(self) -> ExportedProgram:
         """The exported program."""
@@ -120,13 +122,22 @@ class _Exported:
     def _external(self) -> None:
         """Weights and constants, which come before the arguments: parameters first."""
         names: dict[str, list[str]] = {}
+        unused = self._unused_bases()
         for name, (key, _) in self.ir.external_values().items():
-            names.setdefault(key, []).append(name)
+            if key not in unused:
+                names.setdefault(key, []).append(name)
         kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
         for kind in kinds:
             for key, found in names.items():
                 if self._kind(key) is kind:
                     self._takes_external(key, found, kind)
+
+    def _unused_bases(self) -> set[str]:
+        """The keys of constants of which only views are used; torch has the views alone."""
+        used = {*self.ir.users, *(meta.name for meta in self.ir.graph_outputs)}
+        used.update(m.value.name for m in self.ir.mutations)
+        keys = {key for name, (key, _) in self.ir.external_values().items() if name in used}
+        return {c.view.base for c in self.ir.constants.values() if c.view is not None} - keys
 
     def _kind(self, key: str) -> InputKind:
         if key not in self.ir.constants:
@@ -141,7 +152,8 @@ class _Exported:
     def _takes_external(self, key: str, names: list[str], kind: InputKind) -> None:
         _, value = self.ir.external_values()[names[0]]
         metas = [TensorMeta(name, value.shape, value.dtype) for name in names]
-        node = self.built.takes(metas[0], names[0].replace(".", "_"))
+        layout = self.layouts[names[0]]
+        node = self.built.takes(metas[0], names[0].replace(".", "_"), layout)
         for meta in metas[1:]:
             self.built.gives(meta, node)
         stored = key not in self.ir.constants if kind is InputKind.BUFFER else None
@@ -247,12 +259,16 @@ class _Exported:
         return {**state, **{a: state[key] for a, key in self.ir.weight_aliases.items()}}
 
     def _constants(self) -> dict[str, Any]:
-        keys = {key for key, _ in self.ir.external_values().values()}
-        return {
-            key: self.payload[key] if key in self.payload else _tensor(key, constant)
-            for key, constant in self.ir.constants.items()
-            if key in keys
-        }
+        keys = {key for key, _ in self.ir.external_values().values()} & self.ir.constants.keys()
+        keys -= self._unused_bases()
+        for key in sorted(keys - self.payload.keys()):
+            if self.ir.constants[key].data is None:
+                raise PassError(
+                    f"the constant {key!r} has no value",
+                    remedy="Give it with the weights, by its key.",
+                )
+        tensors = constant_tensors(self.ir.constants, keys, self.payload)
+        return {key: tensors[key] for key in self.ir.constants if key in keys}
 
     def _ranges(self) -> dict[Any, Any]:
         return {
@@ -276,12 +292,3 @@ def _argument(node: FxNode) -> Any:
 def _position(leaf: TensorLeaf | ValueLeaf) -> object:
     """Anything that is a leaf to torch."""
     return leaf
-
-
-def _tensor(key: str, constant: Constant) -> torch.Tensor:
-    if constant.data is None:
-        raise PassError(
-            f"the constant {key!r} has no value",
-            remedy="Give it with the weights, by its key.",
-        )
-    return constant_tensor(constant)

@@ -31,7 +31,7 @@ from torch_ir.executor.symbols import Binding, Bindings
 from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.tree import Container, leaves, unflatten
-from torch_ir.passes.fake import RUN_DEVICE, Fakes, contiguous
+from torch_ir.passes.fake import RUN_DEVICE, Fakes, Layout, contiguous
 from torch_ir.passes.symbolic import symbolic
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, pytree, unbacked_key
 
@@ -86,10 +86,12 @@ class FxGraph:
 
     # -- what a graph takes -----------------------------------------------------------------------
 
-    def takes(self, meta: TensorMeta, name: str | None = None) -> FxNode:
-        """A placeholder for a tensor; its sizes give symbols their values."""
+    def takes(
+        self, meta: TensorMeta, name: str | None = None, layout: Layout | None = None
+    ) -> FxNode:
+        """A placeholder for a tensor, contiguous by default; its sizes give symbols values."""
         with self.fakes.mode:
-            value = self.fakes.tensor(contiguous(meta))
+            value = self.fakes.tensor(layout or contiguous(meta))
         node = self._placeholder(name or meta.name, value)
         self.gives(meta, node)
         for axis, dim in enumerate(meta.shape):
