@@ -28,6 +28,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
@@ -149,15 +150,14 @@ def constant_tensors(
             if constant.view is None:
                 made[key] = constant_tensor(constant).to(device)
             else:
-                made[key] = constant_tensor(constant, base(constant.view.base))
+                made[key] = constant_tensor(constant, base(key, constant.view.base))
         return made[key]
 
-    def base(key: str) -> torch.Tensor | None:
+    def base(view: str, key: str) -> torch.Tensor | None:
         """None where there is none, or one that is refused: that is told elsewhere."""
-        declared = constants.get(key)
-        if declared is None or declared.view is not None:
+        if view_fault(constants, view) is not None:
             return None
-        found = tensor(key)
+        found, declared = tensor(key), constants[key]
         is_fitting = (*found.shape,) == declared.shape
         return found if is_fitting and str(found.dtype) == f"torch.{declared.dtype}" else None
 

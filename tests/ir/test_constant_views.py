@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from strategies import constants, views
 from torch_ir import parse
-from torch_ir.errors import InvalidIRError, ParseError
+from torch_ir.errors import CompileError, InvalidIRError, ParseError, WeightLoadError
+from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, Constant, ConstantView, Mutation, TensorMeta
 from torch_ir.ir.constants import needed_constants, view_fault
 from torch_ir.ir.dtypes import DTYPES
@@ -198,6 +199,32 @@ FAULTS = {
 @pytest.mark.parametrize(("ir", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_check_finds_views_without_their_base(ir, message):
     assert [(finding.code, finding.message) for finding in ir.check()] == [("bad-view", message)]
+
+
+@pytest.mark.parametrize(("ir", "message"), FAULTS.values(), ids=FAULTS)
+def test_what_a_check_finds_does_not_run(ir, message):
+    row = TensorMeta("row", (3,), "int64")
+    with pytest.raises(CompileError) as caught:
+        IRExecutor(ir.replace(graph_outputs=[row])).execute(())
+    assert caught.value.message == message
+
+
+def test_a_view_known_by_a_hash_runs_when_its_base_is_given():
+    row = TensorMeta("row", (3,), "int64")
+    ir = program(table=TABLE, row=ROW).replace(graph_outputs=[row])
+    known = parse(str(ir).replace("[[1, 2, 3], [4, 5, 6]]", f"sha256:{TABLE.digest()}"))
+    assert known == ir
+    with pytest.raises(InvalidIRError, match=r"^the values of this constant i64"):
+        known.constants["row"].numpy()
+    table = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    assert IRExecutor(known, constants={"table": table}).execute(())[0].tolist() == [4, 5, 6]
+
+
+def test_a_base_that_is_given_and_does_not_fit_is_named():
+    ir = program(table=TABLE, row=ROW)
+    for table in (torch.ones(2, 2, dtype=torch.int64), torch.ones(2, 3)):
+        with pytest.raises(WeightLoadError, match="'table': expected i64"):
+            IRExecutor(ir, constants={"table": table}).execute(())
 
 
 def test_a_base_that_nothing_uses_is_no_fault():

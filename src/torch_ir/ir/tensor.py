@@ -298,13 +298,14 @@ class Constant:
         """The values as a read-only array of NumPy's ``kind``, without a copy."""
         import numpy as np
 
+        raw = self._buffer()
         if self.view is None:
-            array = np.frombuffer(self._buffer(), dtype=kind).reshape(self.shape)
+            array = np.frombuffer(raw, dtype=kind).reshape(self.shape)
         else:
             strides = [step * kind.itemsize for step in self.view.strides]
             offset = self.view.offset * kind.itemsize
             try:
-                array = np.ndarray(self.shape, kind, self._buffer(), offset, strides)
+                array = np.ndarray(self.shape, kind, raw, offset, strides)
             except ValueError as error:
                 raise InvalidIRError(
                     f"NumPy has no array of the shape of a view {type_text(self)}: {error}"
