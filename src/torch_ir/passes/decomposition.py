@@ -101,7 +101,7 @@ def decomposed(
     kept = frozenset(preserve)
     _require_operators(ir, kept | set(table or {}))
     own = {**_bound_patterns(kept), **(table or {})}
-    return _decomposed(ir, target, Settings(kept, _table(own, kept), own))
+    return _decomposed(ir, target, Settings(kept, _table(own, kept), own, is_core))
 
 
 def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:

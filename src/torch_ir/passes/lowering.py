@@ -45,11 +45,15 @@ class Settings:
         preserve: Operators that stay.
         decompositions: torch's table and the user's, by operator.
         own: The user's, by name.
+        is_target: Whether an operator is in the target.
+        dialect: The dialect of the target.
     """
 
     preserve: frozenset[str]
     decompositions: Mapping[Any, Decomposition]
     own: Mapping[str, Decomposition]
+    is_target: Callable[[str], bool]
+    dialect: str = "core_aten"
 
     def function(self, node: OpNode) -> Decomposition | None:
         """What to call in place of a node's operator; None for the operator itself."""
@@ -63,7 +67,7 @@ class Settings:
             return False
         if node.op_type.partition(".")[0] not in _OURS:
             return True
-        return node.op_type in self.preserve or is_core(node.op_type)
+        return node.op_type in self.preserve or self.is_target(node.op_type)
 
 
 @cache
@@ -178,7 +182,7 @@ class _Walk:
                 body = self.ir.functions[name]
                 path = f"{self.path}{name}/"
                 self.functions[name] = lowered(body, self.shared, path, self.reasons).replace(
-                    dialect="core_aten"
+                    dialect=self.shared.settings.dialect
                 )
         self.nodes.append(node)
 
