@@ -47,6 +47,7 @@ class Settings:
         own: The user's, by name.
         is_target: Whether an operator is in the target.
         dialect: The dialect of the target.
+        avoided: Operators that nothing is taken apart into; what would be stays.
     """
 
     preserve: frozenset[str]
@@ -54,6 +55,7 @@ class Settings:
     own: Mapping[str, Decomposition]
     is_target: Callable[[str], bool]
     dialect: str = "core_aten"
+    avoided: frozenset[str] = frozenset()
 
     def function(self, node: OpNode) -> Decomposition | None:
         """What to call in place of a node's operator; None for the operator itself."""
@@ -224,7 +226,11 @@ class _Walk:
             fragment = self._traced(node, inputs, function, contexts)
             if fragment.reusable:
                 self.shared.fragments[key] = fragment
-        self._splice(node, fragment)
+        avoided = self.shared.settings.avoided
+        if avoided and any(item.op_type in avoided for item in fragment.nodes):
+            self._keep(node)
+        else:
+            self._splice(node, fragment)
 
     def _traced(
         self, node: OpNode, inputs: tuple[Layout, ...], function: Any, contexts: Sequence[Any]

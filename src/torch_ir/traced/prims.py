@@ -16,6 +16,9 @@ from torch_ir.passes.fake import Fakes
 from torch_ir.passes.lowering import Settings, Shared, lowered, spare_decompositions
 from torch_ir.torch_api import OpOverload
 
+_AVOIDED = frozenset({"aten.as_strided.default", "prims.as_strided.default"})
+"""They read memory, so that what is said in them would hold for tensors of one layout alone."""
+
 
 def to_prims(ir: IR) -> IR:
     """The program in primitive operators; operators that torch has no reference for stay.
@@ -50,7 +53,7 @@ def _settings() -> Settings:
         for operator, function in spare_decompositions().items()
         if isinstance(operator, OpOverload) and seeded not in operator.tags
     }
-    return Settings(frozenset(), table, {}, _has_no_reference, "prims")
+    return Settings(frozenset(), table, {}, _has_no_reference, "prims", _AVOIDED)
 
 
 def _has_no_reference(op_type: str) -> bool:
