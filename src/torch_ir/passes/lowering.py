@@ -48,6 +48,7 @@ class Settings:
         is_target: Whether an operator is in the target.
         dialect: The dialect of the target.
         avoided: Operators that nothing is taken apart into; what would be stays.
+        is_partial: Whether what cannot be taken apart stays; if not, it is a reason to refuse.
     """
 
     preserve: frozenset[str]
@@ -56,6 +57,7 @@ class Settings:
     is_target: Callable[[str], bool]
     dialect: str = "core_aten"
     avoided: frozenset[str] = frozenset()
+    is_partial: bool = False
 
     def function(self, node: OpNode) -> Decomposition | None:
         """What to call in place of a node's operator; None for the operator itself."""
@@ -138,6 +140,9 @@ class _Walk:
             else:
                 self._replace(node, scopes)
         except PassError as error:
+            if self.shared.settings.is_partial and not scopes:
+                self._keep(node)
+                return
             place = f" (at {node.location})" if node.location is not None else ""
             name = f"node '{self.path}{node.name}': {node.op_type}"
             self.reasons.append(f"{name}: {error.message}{place}")

@@ -23,21 +23,22 @@ _AVOIDED = frozenset({"aten.as_strided.default", "prims.as_strided.default"})
 def to_prims(ir: IR) -> IR:
     """The program in primitive operators; operators that torch has no reference for stay.
 
-    Operators that draw random numbers stay too, so that the draws are those of eager. The bodies
-    of control flow are in primitive operators as well.
+    So do those whose references only hold for tensors that lie in one way, or write. Operators
+    that draw random numbers stay too, so that the draws are those of eager. The bodies of control
+    flow are in primitive operators as well.
 
     Args:
         ir: A functional program in core ATen.
 
     Raises:
-        TraceError: torch's references refuse calls; all are listed.
+        TraceError: There is control flow under autocast; all of it is listed.
     """
     fakes = Fakes(ir)
     reasons: list[str] = []
     result = lowered(ir, Shared(_settings(), fakes), "", reasons)
     if reasons:
         raise TraceError(
-            f"torch's references refuse {counted(len(reasons), 'call')}",
+            f"{counted(len(reasons), 'node')} cannot be said in torch's primitives",
             picture="\n".join(f"- {reason}" for reason in reasons),
             remedy='Take the dialect "core_aten".',
         )
@@ -53,7 +54,7 @@ def _settings() -> Settings:
         for operator, function in spare_decompositions().items()
         if isinstance(operator, OpOverload) and seeded not in operator.tags
     }
-    return Settings(frozenset(), table, {}, _has_no_reference, "prims", _AVOIDED)
+    return Settings(frozenset(), table, {}, _has_no_reference, "prims", _AVOIDED, True)
 
 
 def _has_no_reference(op_type: str) -> bool:
