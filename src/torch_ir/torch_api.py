@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.fx.experimental.symbolic_shapes import CallMethodKey, ShapeEnv
@@ -56,6 +57,7 @@ __all__ = [
     "has_modes",
     "higher_order_operator",
     "is_any_autocast_enabled",
+    "is_in_forward_level",
     "is_transforming",
     "module_call_graph",
     "operator_schema",
@@ -268,6 +270,11 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
 def is_transforming() -> bool:
     """Whether a transform of ``torch.func`` is under way in this thread."""
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def is_in_forward_level() -> bool:
+    """Whether tensors may carry tangents now."""
+    return forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def has_modes() -> bool:

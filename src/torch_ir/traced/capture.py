@@ -35,7 +35,7 @@ from torch_ir.torch_api import (
 )
 from torch_ir.traced.arguments import Flat, value_token
 from torch_ir.traced.environment import Environment
-from torch_ir.traced.lift import BelowAutogradNeeded, Lift, user_line
+from torch_ir.traced.lift import BelowAutogradNeeded, Lift, user_line, without_saving
 
 _TURN = threading.RLock()
 """Tracing changes state that threads share."""
@@ -59,6 +59,8 @@ class Trace:
         leaves: Each leaf of the result: a :class:`Leaf`, or None for the next output of the graph.
         shape_env: torch's symbols.
         needs_grad: Whether gradients pass through the call to a result or to what it writes.
+        requires_grad: Whether each tensor among the leaves requires gradients.
+        given_grad: Whether the tensor of each placeholder does, when the function has returned.
     """
 
     module: GraphModule
@@ -67,6 +69,8 @@ class Trace:
     leaves: tuple[Leaf | None, ...]
     shape_env: Any
     needs_grad: bool
+    requires_grad: tuple[bool, ...]
+    given_grad: tuple[bool, ...]
 
 
 def trace(
@@ -134,11 +138,20 @@ class _Attempt:
             module = traced(fakes, others)
         if not below_autograd and _has_fake_constants(module):
             return self.run(below_autograd=True)
+        if below_autograd:
+            without_saving(module)
         self._require_same_flags(fakes, self.flat.tensors)
         self._require_same_flags(others, closed)
         needs_grad = self._needs_grad((*fakes, *others))
         return Trace(
-            module, lifted, self.spec, tuple(self.leaves), shape_env, needs_grad=needs_grad
+            module,
+            lifted,
+            self.spec,
+            tuple(self.leaves),
+            shape_env,
+            needs_grad=needs_grad,
+            requires_grad=tuple([tensor.requires_grad for tensor in self.results]),
+            given_grad=tuple([tensor.requires_grad for tensor in (*fakes, *others)]),
         )
 
     def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:

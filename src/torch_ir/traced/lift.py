@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
+from torch.fx import GraphModule
 from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import TraceError
@@ -36,6 +38,18 @@ _REFUSED: dict[Any, tuple[str, str]] = {
     _DATA.__set__: ("sets .data", "Use copy_ under torch.no_grad()."),
     torch.Tensor.register_hook: ("registers a hook", "Do it outside the traced function."),
 }
+
+
+_DATA_OF: Any = _DATA.__get__
+_DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
+_DETACH_IN_PLACE = (torch.Tensor.detach_, torch.detach_)
+_COMPARED = (
+    torch.ops.aten.is_same_size.default,
+    torch.ops.aten._has_same_storage_numel.default,
+)
+
+OF_THE_FUNCTION = "torch_ir_of_the_function"
+"""The key under which a node of the trace says that the function itself detaches."""
 
 
 class Lift(TorchFunctionMode):
@@ -90,6 +104,12 @@ class Lift(TorchFunctionMode):
             )
         if is_transforming() and not self.below_autograd:
             raise BelowAutogradNeeded
+        if func in _DETACH_IN_PLACE and self.below_autograd:
+            raise TraceError(
+                "the function detaches in place, and takes derivatives of what is traced below "
+                f"autograd{at_user()}",
+                remedy="Use detach().",
+            )
         tensor = next((a for a in args if isinstance(a, torch.Tensor)), None)
         if tensor is not None:
             self.last = f"{_short(tensor)}"
@@ -98,14 +118,48 @@ class Lift(TorchFunctionMode):
         _set_location()
         if func is torch.Tensor.tolist:
             return _numbers(args[0])
-        result = func(*args, **kwargs)
+        with _of_the_function() if func in _DETACH else nullcontext():
+            result = func(*args, **kwargs)
         if type(result) in TENSORS:  # with values that are known, as from an array of NumPy's
             self.made[id(result)] = result
         if func is torch.autograd.grad and not kwargs.get("create_graph"):
-            return tuple([None if r is None else r.detach() for r in result])
+            with _of_the_function():
+                return tuple([None if r is None else r.detach() for r in result])
         return result
 
     switched = False
+
+
+@contextmanager
+def _of_the_function() -> Generator[None]:
+    """Mark what is traced as called by the function: below autograd, autograd detaches too."""
+    with fx_traceback.annotate({OF_THE_FUNCTION: True}):
+        yield
+
+
+def without_saving(module: GraphModule) -> None:
+    """Remove, in place, what autograd adds to a trace of operators below it.
+
+    It detaches a result that a formula needs when it is saved, and once more when it is used.
+    Gradients of the trace pass there all the same, as the formula is part of it. Forward
+    derivatives compare sizes.
+    """
+    for node in list(module.graph.nodes):
+        if node.target in _COMPARED and not node.users:
+            module.graph.erase_node(node)
+        elif _is_saving(node) and _is_saving(saved := node.args[0]):
+            node.replace_all_uses_with(saved.args[0])
+            module.graph.erase_node(node)
+            if not saved.users:
+                module.graph.erase_node(saved)
+
+
+def _is_saving(node: Any) -> bool:
+    return (
+        isinstance(node, torch.fx.Node)
+        and node.target is torch.ops.aten.detach.default
+        and OF_THE_FUNCTION not in node.meta.get("custom", {})
+    )
 
 
 def _numbers(tensor: torch.Tensor) -> Any:

@@ -10,6 +10,7 @@ from torch_ir.torch_api import (
     has_function_modes,
     has_modes,
     is_any_autocast_enabled,
+    is_in_forward_level,
     is_transforming,
 )
 
@@ -47,7 +48,7 @@ def _autocast() -> tuple[Any, ...]:
 def is_observed() -> bool:
     """Whether something else watches or transforms the operators that are called in this thread.
 
-    So do ``torch.compile`` and ``make_fx`` while they trace, ``torch.func``'s transforms, and
-    modes. They then see the operators of the function itself.
+    So do ``torch.compile`` and ``make_fx`` while they trace, ``torch.func``'s transforms, forward
+    derivatives, and modes. They then see the operators of the function itself.
     """
-    return is_transforming() or has_modes()
+    return is_transforming() or has_modes() or is_in_forward_level()

@@ -50,6 +50,8 @@ class Program:
         spec: torch's specification of the result.
         leaves: Each leaf of the result: a number or expression, or None for the next output.
         needs_grad: Whether gradients pass through it.
+        requires_grad: Whether each output of the program requires them.
+        written_grad: The inputs and closed-over tensors that require them when all is written.
     """
 
     ir: IR
@@ -57,6 +59,8 @@ class Program:
     spec: Any
     leaves: tuple[Leaf | SymExpr | None, ...]
     needs_grad: bool
+    requires_grad: tuple[bool, ...]
+    written_grad: frozenset[str]
 
 
 def program_of(
@@ -111,6 +115,7 @@ class _Builder:
         self.closed: dict[str, int] = {}
         self.known: dict[str, torch.Tensor] = {}
         self._held: set[torch.fx.Node] = set()
+        self._with_grad: list[str] = []
         self._taken = {node.name for node in module.graph.nodes}
 
     def build(
@@ -149,7 +154,15 @@ class _Builder:
         ir = ir.replace(mutations=mutations, signature=Signature(given, made))
         ir = with_canonical_symbols(ir)
         results = [_result(leaf, item) for leaf, item in zip(_outputs(ir), found, strict=True)]
-        return Program(ir, self.closed, self.trace.spec, tuple(results), self.trace.needs_grad)
+        return Program(
+            ir,
+            self.closed,
+            self.trace.spec,
+            tuple(results),
+            self.trace.needs_grad,
+            self.trace.requires_grad,
+            frozenset(self._with_grad),
+        )
 
     def _inputs_tree(
         self, arguments: tuple[tuple[Any, ...], dict[str, Any]], positions: dict[int, int]
@@ -215,6 +228,8 @@ class _Builder:
                 self.mapping[meta.name] = key
                 self.weights.append(meta.replace(name=key))
                 self.body.values[node] = meta
+            if node in self.body.values and self.trace.given_grad[position]:
+                self._with_grad.append(self.body.values[node].name)
 
     def _constants(self) -> None:
         """Tensors that the function writes down become values that the program has."""
@@ -258,7 +273,10 @@ class _Builder:
         return ranges
 
     def _guards(self) -> tuple[SymExpr, ...]:
-        texts = [expression_text(guard.expr) for guard in self.trace.shape_env.guards]
+        """What the trace takes for true of sizes; the sizes of inputs say which are fixed."""
+        env = self.trace.shape_env
+        found = [env.replace(guard.expr) for guard in env.guards]
+        texts = [expression_text(expr) for expr in found if expr.free_symbols]
         return tuple([SymExpr(text) for text in dict.fromkeys(texts)])
 
     def _raise_refusals(self) -> None:
