@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from torch_ir.dialects.edge.program import EdgeProgram
     from torch_ir.dialects.edge.to_edge import to_edge
     from torch_ir.errors import (
+        BackendError,
         CompileError,
         ConversionError,
         DialectError,
@@ -175,6 +176,7 @@ __all__ = [
     "InputError",
     "MissingWeightsError",
     "OptionalDependencyError",
+    "BackendError",
     "__version__",
 ]
 
@@ -202,6 +204,7 @@ _HOME_OF_NAMES = {
         "InputError",
         "MissingWeightsError",
         "OptionalDependencyError",
+        "BackendError",
     ),
     "torch_ir.frontend": (
         "extract_ir",

@@ -170,6 +170,15 @@ class PassError(TorchIRError, ValueError):
     code = "pass-error"
 
 
+class BackendError(TorchIRError, RuntimeError):
+    """A backend failed at what it said that it does; its own error is the cause.
+
+    Nothing takes its place: a run on something else is asked for by name.
+    """
+
+    code = "backend-error"
+
+
 class OptionalDependencyError(TorchIRError, ImportError):
     """A feature needs a package that is not installed; the message names the extra to install."""
 

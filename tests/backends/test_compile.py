@@ -124,7 +124,7 @@ def test_an_unknown_backend_has_a_hint():
     with pytest.raises(ExecutionError) as caught:
         torch_ir.compile(ir, backend="atne")
     assert str(caught.value) == (
-        "there is no backend 'atne'\nKnown backends: aten, reference. Did you mean aten?"
+        "there is no backend 'atne'\nKnown backends: aten, inductor, reference. Did you mean aten?"
     )
 
 
@@ -220,7 +220,7 @@ def test_installed_packages_offer_backends(monkeypatch):
         EntryPoint("absent", "no_such_package:make", registry.GROUP),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points))
-    assert known_backends() == ("absent", "aten", "loaded", "reference")
+    assert known_backends() == ("absent", "aten", "inductor", "loaded", "reference")
     with pytest.raises(ExecutionError) as caught:
         torch_ir.compile(ir, {}, backend="absent")
     assert str(caught.value) == (

@@ -63,8 +63,12 @@ def to_backend(ir: IR, partitioner: Partitioner) -> IR:
 subgraph=&relu_0)
         %b: f32[2] = aten.neg.default(%a)
     """
-    partition = partitioner(ir)
-    return _Delegator(partition).run() if partition.subgraphs else ir
+    return delegated(partitioner(ir))
+
+
+def delegated(partition: Partition) -> IR:
+    """A program with the subgraphs that a partition found as functions."""
+    return _Delegator(partition).run() if partition.subgraphs else partition.ir
 
 
 def delegates(ir: IR, backend: str | None = None) -> tuple[OpNode, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torch_ir.backends.delegate import body_of, delegates, to_backend
-from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.assignment import assign
+from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.errors import ExecutionError, MissingWeightsError, counted
 from torch_ir.executor import IRExecutor, register_executor
@@ -34,10 +34,10 @@ class DelegatingExecutor:
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
-        backend: The backend.
+        backend: The backend, or several, the preferred first.
 
     Attributes:
-        ir: The program, with the subgraphs of the backend as functions.
+        ir: The program, with the subgraphs of the backends as functions.
 
     Raises:
         MissingWeightsError: The program has weights and none were given.
@@ -45,7 +45,10 @@ class DelegatingExecutor:
     """
 
     def __init__(
-        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, backend: DelegateBackend
+        self,
+        ir: IR,
+        weights: Mapping[str, torch.Tensor] | None,
+        backend: DelegateBackend | Sequence[DelegateBackend],
     ):
         if ir.weights and weights is None:
             raise MissingWeightsError(
@@ -53,17 +56,18 @@ class DelegatingExecutor:
                 remedy="Give weights, such as model.state_dict().",
             )
         program = ir if is_functional(ir) else without_writes(ir)
-        self.ir = to_backend(program, Partitioner(backend))
+        backends = (backend,) if isinstance(backend, DelegateBackend) else tuple(backend)
+        self.ir = assign(program, backends).ir
         payload = check_weights(self.ir, weights or {}, strict=False)
         kernels: dict[str, Kernel] = {}
         nodes: list[OpNode] = []
-        called = {node.name for node in delegates(self.ir, backend.name)}
+        called = {n.name: b for b in backends for n in delegates(self.ir, b.name)}
         names = Names.of(self.ir)
         for node in self.ir.nodes:
-            if node.name in called:
-                op_type = f"{backend.name}.{node.name}_{next(_NUMBERS)}.default"
-                compiled, inputs, sizes = _compiled(self.ir, node, payload, backend)
-                kernels[op_type] = _kernel(backend.name, node, compiled)
+            if (taker := called.get(node.name)) is not None:
+                op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
+                compiled, inputs, sizes = _compiled(self.ir, node, payload, taker)
+                kernels[op_type] = _kernel(taker.name, node, compiled)
                 numbers = [_number(names, size) for size in sizes]
                 taken = (*inputs, *[number.outputs[0] for number in numbers])
                 nodes.extend(numbers)

@@ -139,7 +139,7 @@ class Partitioner:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
         if any(_symbol_makers(ir).get(symbol) == node.name for symbol in symbols_of(node)):
             return "data decides the size of its result"
-        if _draws(ir, node):
+        if draws(ir, node):
             return "it draws random numbers"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
@@ -181,7 +181,7 @@ def _flat(value: Attribute) -> Iterator[Attribute]:
         yield value
 
 
-def _draws(ir: IR, node: OpNode) -> bool:
+def draws(ir: IR, node: OpNode) -> bool:
     """Whether a node draws random numbers; dropout that is turned off draws none."""
     if "random" not in tagged_traits(node.op_type) or node.attrs.get("train") is False:
         return False
@@ -216,7 +216,7 @@ def _dependencies(ir: IR) -> list[list[int]]:
 
 def _is_ordered(ir: IR, node: OpNode) -> bool:
     """Whether a node keeps its place among others of the kind: it draws numbers, or checks."""
-    if not node.outputs or _draws(ir, node):
+    if not node.outputs or draws(ir, node):
         return True
     bodies = [ir.functions[name] for name in references(node) if name in ir.functions]
     return any(_is_ordered(body, inner) for body in bodies for inner in body.nodes)

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.backends.registry import Options
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.inputs import flatten_arguments, results_of
-from torch_ir.ir import IR, Constant
+from torch_ir.ir import IR, Constant, OpNode, ValueLeaf
+from torch_ir.ir.tree import leaves
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, require_denotations
@@ -89,6 +91,35 @@ def compile_reference(
             "the backend 'reference' has no gradients", remedy="Use the backend 'aten'."
         )
     return ReferenceExecutor(ir, weights or {})
+
+
+class ReferenceParts(DelegateBackend):
+    """The denotation for those nodes of a program that have one."""
+
+    name = "reference"
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Whether the operator has a denotation."""
+        if has_denotation(node.op_type):
+            return SUPPORTED
+        return Support.refused("it has no denotation")
+
+    def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
+        """The subgraph, evaluated on each call."""
+        given = [meta.name for meta in ir.graph_inputs if meta.name not in payload]
+        arguments = leaves(ir.signature.inputs) if ir.signature is not None else ()
+        sizes = [str(leaf.value) for leaf in arguments if isinstance(leaf, ValueLeaf)]
+
+        def run(*values: Any) -> list[torch.Tensor]:
+            named = {**payload, **dict(zip(given, values, strict=False))}
+            inputs = [named[meta.name] for meta in ir.graph_inputs]
+            symbols = dict(zip(sizes, values[len(given) :], strict=True))
+            program = Evaluation(ir, {}, inputs, symbols=symbols)
+            for _ in program.run(keep=False):
+                pass
+            return [_tensor(program.tensor(meta.name)) for meta in ir.graph_outputs]
+
+        return run
 
 
 def _tensor(array: Array) -> torch.Tensor:

@@ -52,6 +52,7 @@ class Backend(Protocol):
 
 _OWN = {
     "aten": ("torch_ir.backends.aten", "compile_aten"),
+    "inductor": ("torch_ir.backends.inductor", "INDUCTOR"),
     "reference": ("torch_ir.backends.reference", "compile_reference"),
 }
 _REGISTERED: dict[str, Backend] = {}
@@ -68,7 +69,7 @@ def register_backend(name: str) -> Callable[[Backend], Backend]:
         ... def constant(ir, weights, options):
         ...     return lambda *args: 42
         >>> known_backends()
-        ('aten', 'constant', 'reference')
+        ('aten', 'constant', 'inductor', 'reference')
         >>> unregister_backend("constant")
     """
 

@@ -1,0 +1,116 @@
+"""Which of several backends takes which node of a program, in order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch_ir.backends.delegate import BACKEND, delegated
+from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.errors import CompileError, counted
+from torch_ir.ir import IR, OpNode
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What of a program each of several backends takes.
+
+    Attributes:
+        ir: The program with the subgraphs of each backend as functions, each called by one node.
+        nodes: The nodes of the program as it was, in order.
+        takers: The name of the backend that takes a node, by the node's name.
+        reasons: Why each backend that was asked does not take a node, by the node's name.
+    """
+
+    ir: IR
+    nodes: tuple[OpNode, ...]
+    takers: Mapping[str, str]
+    reasons: Mapping[str, Mapping[str, str]]
+
+    @property
+    def left(self) -> tuple[OpNode, ...]:
+        """The nodes that no backend takes."""
+        return tuple([node for node in self.nodes if node.name not in self.takers])
+
+    def subgraphs(self, backend: str) -> int:
+        """How many subgraphs a backend takes."""
+        return sum(f.metadata.get(BACKEND) == backend for f in self.ir.functions.values())
+
+
+def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
+    """Let each backend in turn take what it can of what is left.
+
+    Args:
+        ir: A functional program.
+        backends: The backends, the preferred first.
+
+    Raises:
+        PassError: A node of the program writes to memory.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> from torch_ir.backends import SUPPORTED, Support
+        >>> class One:
+        ...     def __init__(self, name, operator):
+        ...         self.name, self.operator = name, operator
+        ...     def supports(self, node, ir):
+        ...         taken = node.op_type == self.operator
+        ...         return SUPPORTED if taken else Support.refused(f"it is no {self.operator}")
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   return %b
+        ... }''')
+        >>> found = assign(ir, [One("m", "aten.neg.default"), One("n", "aten.relu.default")])
+        >>> dict(found.takers), found.left
+        ({'b': 'm', 'a': 'n'}, ())
+    """
+    own = {node.name for node in ir.nodes}
+    takers: dict[str, str] = {}
+    reasons: dict[str, dict[str, str]] = {}
+    program = ir
+    for backend in backends:
+        partition = Partitioner(backend)(program)
+        takers |= {n.name: backend.name for nodes in partition.subgraphs for n in nodes}
+        for name, reason in partition.reasons.items():
+            if name in own:
+                reasons.setdefault(name, {})[backend.name] = reason
+        program = delegated(partition)
+    return Assignment(program, tuple(ir.nodes), takers, reasons)
+
+
+def left_over(
+    found: Assignment,
+    backends: Sequence[str],
+    remedy: str = "Let torch run the rest: add 'aten' to the executors.",
+) -> CompileError:
+    """The error for nodes that no backend takes: each with why, and where it is written."""
+    left = {node.name for node in found.left}
+    reasons = {name: list(why.values()) for name, why in found.reasons.items() if name in left}
+    if len(backends) > 1:
+        reasons = {name: [f"{b}: {w}" for b, w in found.reasons[name].items()] for name in left}
+    return refused_nodes(found.left, found.nodes, backends, reasons, remedy)
+
+
+def refused_nodes(
+    left: Sequence[OpNode],
+    nodes: Sequence[OpNode],
+    backends: Sequence[str],
+    reasons: Mapping[str, Sequence[str]],
+    remedy: str,
+) -> CompileError:
+    """The error for nodes that backends do not take, with the reasons for each."""
+    lines: list[str] = []
+    for node in left:
+        place = f" (at {node.location})" if node.location is not None else ""
+        why = "; ".join(reasons[node.name])
+        lines.append(f"- %{node.name}: {node.op_type}: {why}{place}")
+    names = " and ".join([repr(name) for name in backends])
+    return CompileError(
+        f"{names} {'does' if len(backends) == 1 else 'do'} not take {len(left)} of "
+        f"{counted(len(nodes), 'node')}",
+        picture="\n".join(lines),
+        remedy=remedy,
+    )
