@@ -295,15 +295,6 @@ def test_an_executor_that_computes_first_refuses_inputs_that_share_memory():
     assert torch.equal(x, torch.zeros(4))
 
 
-def test_the_first_executor_that_takes_a_program_runs_it_and_says_so():
-    traced = make_traced(lambda x: (x + 1, x.sum().item()), executor=("reference", "aten"))
-    assert traced(X)[1] == 15.0
-    assert traced.report() == (
-        "<lambda>(x: f32[2, 3]): runs on aten; reference does not: the executor 'reference' "
-        "returns tensors alone, and the function returns a number that it reads from one"
-    )
-
-
 def test_executing_graphs_of_others():
     graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x: x * 2)(X)
     assert torch.equal(execute(graph, X), X * 2)

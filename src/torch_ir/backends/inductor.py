@@ -22,7 +22,7 @@ from torch_ir.errors import (
     did_you_mean,
 )
 from torch_ir.ir import IR, OpNode
-from torch_ir.passes import functionalize
+from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 
 _NAMESPACES = ("aten", "prims")
@@ -91,7 +91,7 @@ class Inductor(DelegateBackend):
             raise ExecutionError(
                 "the backend 'inductor' has no gradients", remedy="Use the backend 'aten'."
             )
-        program = ir if is_functional(ir) else functionalize(ir)
+        program = ir if is_functional(ir) else without_writes(ir)
         found = assign(program, [self])
         if found.left:
             raise left_over(found, [self.name], "Use the backend 'aten'.")

@@ -2,5 +2,15 @@
 
 from torch_ir.traced.execute import execute
 from torch_ir.traced.function import CacheInfo, Traced, TraceWarning, make_ir, make_traced
+from torch_ir.traced.report import ExecutorReport, NodeReport
 
-__all__ = ["CacheInfo", "TraceWarning", "Traced", "execute", "make_ir", "make_traced"]
+__all__ = [
+    "CacheInfo",
+    "ExecutorReport",
+    "NodeReport",
+    "TraceWarning",
+    "Traced",
+    "execute",
+    "make_ir",
+    "make_traced",
+]

@@ -11,11 +11,11 @@ import torch
 
 from torch_ir.errors import InputError
 from torch_ir.executor.inputs import check_inputs
-from torch_ir.ir import IR
 from torch_ir.traced.arguments import Flat
 from torch_ir.traced.describe import Description
 from torch_ir.traced.environment import Environment
 from torch_ir.traced.program import Program
+from torch_ir.traced.report import ExecutorReport
 from torch_ir.traced.results import assembler
 from torch_ir.traced.runners import MakeRunner
 
@@ -29,6 +29,7 @@ class Entry:
         flat: The call that it was traced for.
         runner: Makes what runs it.
         description: The call in words.
+        dynamic: Whether its key leaves sizes open.
 
     Attributes:
         choice: What runs the program.
@@ -41,6 +42,8 @@ class Entry:
         flat: Flat,
         runner: MakeRunner,
         description: Description,
+        *,
+        dynamic: bool,
     ):
         self.description = description
         self.program = program
@@ -52,7 +55,7 @@ class Entry:
         self.choice = runner(program, closed, flat.tensors)
         self._run = self.choice.run
         self._assemble = assembler(program)
-        self._is_dynamic = any(not meta.is_static for meta in program.ir.graph_inputs)
+        self._is_dynamic = dynamic
 
     @property
     def title(self) -> str:
@@ -60,12 +63,18 @@ class Entry:
         ir = self.program.ir
         return f"{ir.model_name}({', '.join(str(meta)[1:] for meta in ir.graph_inputs)})"
 
+    @property
+    def report(self) -> ExecutorReport:
+        """What runs each node."""
+        choice = self.choice
+        return ExecutorReport(self.title, choice.nodes, choice.subgraphs, choice.refused)
+
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether tensors of a call have sizes that the program is for.
 
         They must also be shared with the environment as they were.
         """
-        if self._is_dynamic and not _has_sizes(self.program.ir, tensors):
+        if self._is_dynamic and not self._has_sizes(tensors):
             return False
         if not self._overlap and self._closed.isdisjoint(map(id, tensors)):
             return True
@@ -82,18 +91,29 @@ class Entry:
             entry = copy.copy(self)
             entry.environment = environment
             return entry
-        return Entry(self.program, environment, flat, self._make, self.description)
+        return Entry(
+            self.program,
+            environment,
+            flat,
+            self._make,
+            self.description,
+            dynamic=self._is_dynamic,
+        )
+
+    def _has_sizes(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether tensors have the sizes that the program is for, as traced and as it runs.
+
+        What a lowering takes for true of sizes is a guard of what runs alone.
+        """
+        ir = self.program.ir
+        more = [guard for guard in self.choice.ir.guards if guard not in ir.guards]
+        try:
+            check_inputs(ir.replace(guards=(*ir.guards, *more)) if more else ir, tensors, None, {})
+        except InputError:
+            return False
+        return True
 
 
 def _overlap(tensors: Sequence[torch.Tensor], environment: Environment) -> dict[int, int]:
     found = {i: environment.position_of(tensor) for i, tensor in enumerate(tensors)}
     return {i: position for i, position in found.items() if position is not None}
-
-
-def _has_sizes(ir: IR, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors have the sizes that a program with symbolic sizes is for."""
-    try:
-        check_inputs(ir, tensors, None, {})
-    except InputError:
-        return False
-    return True

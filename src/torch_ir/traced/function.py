@@ -9,26 +9,27 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.errors import InputError
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.errors import InputError, TraceError
 from torch_ir.ir import IR
 from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.capture import trace
 from torch_ir.traced.describe import Description, Given, describe, differences, leaves_of
+from torch_ir.traced.dialects import in_dialect, require_dialect
 from torch_ir.traced.entry import Entry
 from torch_ir.traced.environment import Environment
+from torch_ir.traced.executors import Executor, executors_of
 from torch_ir.traced.modes import is_observed, modes
 from torch_ir.traced.program import Program, program_of
-from torch_ir.traced.runners import (
-    executors_of,
-    in_dialect,
-    require_dialect,
-    require_parameters,
-    runner,
-)
+from torch_ir.traced.report import ExecutorReport
+from torch_ir.traced.runners import Preference
+
+Chosen: TypeAlias = str | DelegateBackend | Sequence[str | DelegateBackend] | None
+"""What names executors: one, or several in order of preference; None is torch's kernels."""
 
 _MANY = 8
 """After so many traces a function says why."""
@@ -61,7 +62,8 @@ class Traced:
         self,
         function: Callable[..., Any],
         *,
-        executor: str | Sequence[str] | None,
+        executor: Chosen,
+        strict: bool,
         dialect: str,
         dynamic: bool,
         cache: int,
@@ -71,19 +73,22 @@ class Traced:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._function = function
+        self._asked = executor
         self._executors = executors_of(executor)
+        self._strict = strict
+        self._chosen: dict[Any, tuple[Executor, ...]] = {}
         self._dialect = dialect
         self._dynamic = dynamic
         self._maxsize = cache
         self._title = getattr(function, "__name__", type(function).__name__)
-        self._takes_executor = _takes(function, "executor")
+        self._takes = _parameters(function)
         self._entries: OrderedDict[Any, list[Entry]] = OrderedDict()
         self._turn = threading.RLock()
         self._hits = 0
         self._misses = 0
 
     def __repr__(self) -> str:
-        return f"Traced({self._title}, executor={', '.join(self._executors)})"
+        return f"Traced({self._title}, executor={', '.join(map(_name, self._executors))})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result, by the program that stands for this call.
@@ -98,10 +103,8 @@ class Traced:
             TraceError: The function cannot be traced; the message says what it does, and where.
         """
         executors = self._executors
-        if not self._takes_executor and ("executor" in kwargs or "executor_parameters" in kwargs):
-            if (chosen := kwargs.pop("executor", None)) is not None:
-                executors = executors_of(chosen)
-            require_parameters(executors, kwargs.pop("executor_parameters", None))
+        if "executor" in kwargs or "executor_parameters" in kwargs:
+            executors = self._executors_for(kwargs)
         if torch.compiler.is_compiling() or is_observed():
             return self._function(*args, **kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
@@ -109,12 +112,37 @@ class Traced:
         entry = self._hit(key, flat)
         if entry is None:
             if any(map(is_foreign, flat.tensors)):
+                self._require_torch(executors, flat)
                 return self._function(*args, **kwargs)
             entry = self._missed(key, flat, (args, kwargs))
         return entry.run(flat.tensors)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def _executors_for(self, kwargs: dict[str, Any]) -> tuple[Executor, ...]:
+        """What a call asks for, whose arguments then are the function's own alone."""
+        given = [n for n in ("executor", "executor_parameters") if n not in self._takes]
+        asked = {name: kwargs.pop(name) for name in given if name in kwargs}
+        chosen, parameters = asked.get("executor"), asked.get("executor_parameters")
+        if chosen is None and not parameters:
+            return self._executors
+        if type(chosen) is str and not parameters:  # looked up once: installed packages are slow
+            if chosen not in self._chosen:
+                self._chosen[chosen] = executors_of(chosen)
+            return self._chosen[chosen]
+        return executors_of(self._asked if chosen is None else chosen, parameters)
+
+    def _require_torch(self, executors: Sequence[Executor], flat: Flat) -> None:
+        """Refuse to call the function itself where something else was asked to run it."""
+        if not any(executor.is_torch for executor in executors):
+            kinds = [type(t).__name__ for t in flat.tensors if is_foreign(t)]
+            raise TraceError(
+                f"{self._title} is given a tensor that no program describes ({kinds[0]}: sparse, "
+                "quantized, without data, or of a class of its own), and the executor "
+                f"{executors[0].name!r} runs programs alone",
+                remedy="Add 'aten' to the executors: the function itself is called then.",
+            )
 
     # -- tracing ----------------------------------------------------------------------------------
 
@@ -136,12 +164,28 @@ class Traced:
             if entry is not None:
                 return entry
             self._misses += 1
-            call = describe(self._function, given, key[1], key[0], environment)
+            call = self._described(key, given, environment)
             self._warn(call)
-            program = self._program(flat, environment, given)
-            entry = Entry(program, environment, flat, runner(key[0], self._dialect), call)
+            entry = self._traced(key[0], flat, environment, given, call)
             self._keep(key, entry)
             return entry
+
+    def _traced(
+        self,
+        executors: tuple[Executor, ...],
+        flat: Flat,
+        environment: Environment,
+        given: Given,
+        call: Description,
+    ) -> Entry:
+        """The program of a call, ready to run."""
+        make = Preference(executors, self._dialect, self._strict)
+        for dynamic in (True, False) if self._dynamic else (False,):
+            program = self._program(flat, environment, given, dynamic=dynamic)
+            entry = Entry(program, environment, flat, make, call, dynamic=self._dynamic)
+            if entry.fits(flat.tensors):
+                return entry
+        raise TraceError(f"the program of {self._title} does not fit the call it was traced for")
 
     def _moved(self, key: Any, flat: Flat, environment: Environment) -> Entry | None:
         """An entry that fits but for which objects hold what it depends on."""
@@ -187,8 +231,14 @@ class Traced:
         objects = [(f"argument {i}", o) for i, o in enumerate(flat.objects)]
         return Environment([(self._title, self._function), *objects])
 
-    def _program(self, flat: Flat, environment: Environment, given: Given) -> Program:
-        traced = trace(self._function, *given, flat, environment, dynamic=self._dynamic)
+    def _described(self, key: Any, given: Given, environment: Environment) -> Description:
+        names = [executor.name for executor in key[0]]
+        return describe(self._function, given, key[1], names, environment)
+
+    def _program(
+        self, flat: Flat, environment: Environment, given: Given, *, dynamic: bool
+    ) -> Program:
+        traced = trace(self._function, *given, flat, environment, dynamic=dynamic)
         names = names_of(self._function, given, flat.positions)
         return program_of(traced, names, environment.paths, given, flat.positions, self._title)
 
@@ -204,7 +254,8 @@ class Traced:
             PassError: The program cannot be said in the dialect.
         """
         flat = flatten(args, kwargs, dynamic=self._dynamic)
-        program = self._program(flat, self._environment(flat), (args, kwargs))
+        given = (args, kwargs)
+        program = self._program(flat, self._environment(flat), given, dynamic=self._dynamic)
         return in_dialect(program.ir, self._dialect)
 
     def explain_miss(self, *args: Any, **kwargs: Any) -> str:
@@ -219,29 +270,43 @@ class Traced:
             x was f32[2], and is f32[4]
         """
         flat = flatten(args, kwargs, dynamic=self._dynamic)
-        state = modes()
-        key = (self._executors, state, *flat.tokens)
+        key = (self._executors, modes(), *flat.tokens)
         with self._turn:
             environment = self._environment(flat)
             for entry in self._entries.get(key, ()):
                 if entry.environment.is_alike(environment) and entry.fits(flat.tensors):
                     return "there is a program for this call"
             given = (args, kwargs)
-            call = describe(self._function, given, state, self._executors, environment)
+            call = self._described(key, given, environment)
             return "\n".join(self._difference(call))
 
-    def report(self) -> str:
-        """What runs each program in the cache, and why no executor that was preferred does.
+    def report(self, *args: Any, **kwargs: Any) -> ExecutorReport:
+        """Which executor runs which node of a call, and why the preferred ones do not.
+
+        A program of the cache is looked at if there is one for the call; if not, one is traced
+        and not kept. Nothing runs.
+
+        Raises:
+            TraceError: The function cannot be traced.
+            CompileError: Nodes are left that no executor takes; all are listed.
 
         Example:
-            >>> traced = make_traced(lambda x: x.sum().item(), executor=("reference", "aten"))
-            >>> _ = traced(torch.ones(2))
-            >>> print(traced.report().splitlines()[0][:44])
-            <lambda>(x: f32[2]): runs on aten; reference
+            >>> traced = make_traced(lambda x: x.exp(), executor=("reference", "aten"))
+            >>> print(traced.report(torch.ones(2)))
+            <lambda>(x: f32[2]): reference 1 of 1 node
+              reference  %exp: aten.exp.default
         """
+        executors = self._executors_for(kwargs)
+        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        key = (executors, modes(), *flat.tokens)
+        given = (args, kwargs)
         with self._turn:
-            entries = [entry for entries in self._entries.values() for entry in entries]
-        return "\n".join([f"{entry.title}: {entry.choice}" for entry in entries])
+            environment = self._environment(flat)
+            for entry in self._entries.get(key, ()):
+                if entry.environment.is_alike(environment) and entry.fits(flat.tensors):
+                    return entry.report
+            call = self._described(key, given, environment)
+            return self._traced(executors, flat, environment, given, call).report
 
     def _size(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -258,11 +323,16 @@ class Traced:
             self._hits = self._misses = 0
 
 
-def _takes(function: Callable[..., Any], name: str) -> bool:
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's own parameters."""
     try:
-        return name in inspect.signature(function).parameters
+        return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a builtin does not say what it takes
-        return False
+        return frozenset()
+
+
+def _name(executor: Executor) -> str:
+    return executor.name
 
 
 def names_of(
@@ -279,7 +349,8 @@ def names_of(
 def make_traced(
     function: Callable[..., Any],
     *,
-    executor: str | Sequence[str] | None = None,
+    executor: Chosen = None,
+    strict: bool = False,
     dialect: str = "prims",
     dynamic: bool = False,
     cache: int = 64,
@@ -295,8 +366,12 @@ def make_traced(
     Args:
         function: A function, a module, or anything else that can be called.
         executor: What runs the program: ``"aten"`` (the default; torch's kernels), ``"prims"``
-            (torch's references), ``"reference"`` (the denotation), or a backend of
-            :func:`torch_ir.compile`. Of several, the first that takes the whole program.
+            (torch's references), ``"reference"`` (the denotation), ``"inductor"``, any other
+            backend of :func:`torch_ir.compile`, or a :class:`~torch_ir.DelegateBackend` itself.
+            Of several, the first that takes the whole program; if none does, those that take
+            parts share it. What is not named runs nothing. :meth:`Traced.report` says what runs
+            where.
+        strict: That the first executor takes the whole program, or it is an error.
         dialect: The dialect of :meth:`Traced.ir`, and of what other packages' backends are
             given: ``"prims"``, ``"core_aten"``, ``"aten"`` or ``"export"``.
         dynamic: Keep sizes symbolic, so that one program serves many.
@@ -313,7 +388,9 @@ def make_traced(
         CacheInfo(hits=1, misses=2, maxsize=64, currsize=2)
     """
     require_dialect(dialect)
-    return Traced(function, executor=executor, dialect=dialect, dynamic=dynamic, cache=cache)
+    return Traced(
+        function, executor=executor, strict=strict, dialect=dialect, dynamic=dynamic, cache=cache
+    )
 
 
 def make_ir(function: Callable[..., Any], *, dialect: str = "prims") -> Callable[..., IR]:

@@ -1,29 +1,36 @@
-"""What runs a traced program: torch's kernels, its primitives, the denotation, any backend."""
+"""What runs a traced program: the executors that were asked for, each with what it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 
-from torch_ir.backends import Options, known_backends
-from torch_ir.backends.registry import find_backend
-from torch_ir.errors import ExecutionError, InputError, PassError, TraceError, did_you_mean
-from torch_ir.executor import compile_graph
-from torch_ir.executor.symbols import Symbols
-from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
-from torch_ir.ir.tree import leaves
-from torch_ir.passes.decomposition import decomposed
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.torch_api import storage_of
-from torch_ir.traced.capture import Leaf
-from torch_ir.traced.prims import to_prims
+from torch_ir.backends import Options
+from torch_ir.backends.assignment import Assignment, assign, left_over, refused_nodes
+from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
+from torch_ir.executor import IRExecutor, compile_graph
+from torch_ir.ir import IR, Signature, SymExpr
+from torch_ir.traced.executors import Executor
+from torch_ir.traced.functional import (
+    Functional,
+    Run,
+    flat_signature,
+    functional_of,
+    run_functional,
+    with_inputs,
+    with_own_results,
+)
 from torch_ir.traced.program import Program
+from torch_ir.traced.recorded import recorded
+from torch_ir.traced.report import NodeReport, row, whole
 
-Run: TypeAlias = Callable[[Sequence[torch.Tensor]], tuple[Sequence[Any], Symbols]]
-"""Runs a program on the tensors of a call: its outputs, and the symbols that it found."""
+Closed: TypeAlias = Mapping[str, torch.Tensor]
+Tensors: TypeAlias = Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,139 +39,200 @@ class Choice:
 
     Attributes:
         run: Runs it.
-        executor: The name of the executor.
-        refused: Why each executor that was preferred does not run it.
+        ir: The program that it runs; its guards say for which sizes.
+        nodes: What runs each node.
+        subgraphs: How many each executor has that takes parts.
+        refused: Why each executor that was preferred does not take the whole program.
     """
 
     run: Run
-    executor: str
-    refused: tuple[str, ...] = ()
+    ir: IR
+    nodes: tuple[NodeReport, ...]
+    subgraphs: Mapping[str, int]
+    refused: Mapping[str, str]
 
-    def __str__(self) -> str:
-        return "; ".join([f"runs on {self.executor}", *self.refused])
 
-
-MakeRunner: TypeAlias = Callable[
-    [Program, Mapping[str, torch.Tensor], Sequence[torch.Tensor]], Choice
-]
+MakeRunner: TypeAlias = Callable[[Program, Closed, Tensors], Choice]
 """Makes what runs a program, for its closed-over tensors and the tensors of a first call."""
 
-DIALECTS = ("prims", "core_aten", "aten", "export")
+_REFUSALS = (ExecutionError, PassError, TraceError)
+"""By these an executor says that a program is not for it; anything else is a failure."""
 
 
-def known_executors() -> tuple[str, ...]:
-    """The names of everything that runs a program, the preferred first."""
-    return tuple(dict.fromkeys(["aten", "reference", "prims", *known_backends()]))
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Executors in order of preference.
 
-
-def executors_of(chosen: Any) -> tuple[str, ...]:
-    """The names of the executors that were asked for, in order of preference.
-
-    Raises:
-        InputError: There is none of a name; the message lists those that there are.
-    """
-    names = (
-        ("aten",) if chosen is None else (chosen,) if isinstance(chosen, str) else tuple(chosen)
-    )
-    known = known_executors()
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise InputError(
-                f"there is no executor {name!r:.60}",
-                remedy=f"There are {', '.join(known)}.{' ' if hint else ''}{hint}",
-            )
-    if not names:
-        raise InputError("no executor is given", remedy=f"There are {', '.join(known)}.")
-    return names
-
-
-def require_parameters(executors: Sequence[str], parameters: Any) -> None:
-    """Refuse parameters that no executor takes.
-
-    Raises:
-        InputError: There are some.
-    """
-    if parameters:
-        raise InputError(
-            f"the executor {executors[0]!r} takes no parameters, got "
-            f"{', '.join(map(str, parameters))}"
-        )
-
-
-def in_dialect(ir: IR, dialect: str) -> IR:
-    """A traced program in the operators of a dialect.
-
-    Raises:
-        PassError: It has operators that cannot be decomposed.
-    """
-    if dialect == "export":
-        return ir
-    functional = without_writes(ir)
-    if dialect == "aten":
-        return functional
-    core = decomposed(functional)
-    return core if dialect == "core_aten" else to_prims(core)
-
-
-def require_dialect(name: Any) -> None:
-    """Refuse a name that no dialect of traced programs has.
-
-    Raises:
-        InputError: There is none.
-    """
-    if name not in DIALECTS:
-        raise InputError(
-            f"there is no dialect {name!r:.60} of traced programs",
-            remedy=did_you_mean(str(name), DIALECTS) or f"There are {', '.join(DIALECTS)}.",
-        )
-
-
-def runner(executors: Sequence[str], dialect: str) -> MakeRunner:
-    """What makes the first executor that takes a program run it.
-
-    Args:
-        executors: Their names, which are known.
-        dialect: The dialect that other packages' backends are given.
+    Attributes:
+        executors: Them.
+        dialect: What those are given that do not say.
+        strict: That the first takes the whole program.
     """
 
-    def make(
-        program: Program, closed: Mapping[str, torch.Tensor], tensors: Sequence[torch.Tensor]
-    ) -> Choice:
-        refused: list[str] = []
-        for name in executors:
+    executors: tuple[Executor, ...]
+    dialect: str
+    strict: bool
+
+    def __call__(self, program: Program, closed: Closed, tensors: Tensors) -> Choice:
+        """What runs a program.
+
+        Raises:
+            CompileError: Nodes are left that none of them takes; all are listed.
+            ExecutionError: None of them takes it. So do :class:`PassError` and
+                :class:`TraceError`.
+        """
+        return _Search(self, program, closed, tensors).run()
+
+
+class _Search:
+    def __init__(self, preference: Preference, program: Program, closed: Closed, tensors: Tensors):
+        self.preference = preference
+        self.program = program
+        self.closed = closed
+        self.tensors = tensors
+        self.refused: dict[str, str] = {}
+        self.parts: list[Executor] = []
+
+    def run(self) -> Choice:
+        """The choice."""
+        last: TorchIRError | None = None
+        for executor in self.preference.executors:
             try:
-                return Choice(_runner(name, dialect, program, closed, tensors), name, (*refused,))
-            except (ExecutionError, PassError, TraceError) as error:
-                if name == executors[-1]:
+                if self.parts and executor.is_torch:
+                    return self._shared(host=executor)
+                if self.parts and executor.parts is None:
+                    raise ExecutionError("it takes whole programs alone")
+                return self._whole(executor)
+            except _REFUSALS as error:
+                if self.preference.strict or len(self.preference.executors) == 1:
                     raise
-                refused.append(f"{name} does not: {error.message}")
-        raise InputError("no executor is given")
+                last = error
+                self.refused[executor.name] = _in_short(error)
+                if executor.parts is not None and self._takes_some(executor):
+                    self.parts.append(executor)
+        if self.parts:
+            return self._shared(host=None)
+        raise last or ExecutionError("no executor is given")
 
-    return make
+    # -- whole programs ---------------------------------------------------------------------------
+
+    def _whole(self, executor: Executor) -> Choice:
+        if executor.name == "aten":
+            run, ir = run_aten(self.program, self.closed, self.tensors)
+            return Choice(run, ir, whole(ir, executor.name), {}, dict(self.refused))
+        functional = functional_of(self.program, self._dialect(executor))
+        ir = functional.ir
+        if executor.is_torch:
+            if self.preference.strict:
+                _require_primitives(ir)
+            return self._choice(functional, executor.name, IRExecutor(ir, {}), whole(ir, "prims"))
+        if isinstance(executor.backend, DelegateBackend):
+            found = assign(ir, [executor.backend])
+            self._require_none_left(found, [executor])
+            compute = DelegatingExecutor(ir, {}, executor.backend)
+            return self._choice(functional, executor.name, compute, _rows(found), found)
+        if executor.name == "reference" and self.program.needs_grad:
+            _require_no_draws(functional)
+        compute = cast(Any, executor.backend)(ir, {}, Options())
+        return self._choice(functional, executor.name, compute, whole(ir, executor.name))
+
+    def _dialect(self, executor: Executor) -> str:
+        return executor.dialect or self.preference.dialect
+
+    def _choice(
+        self,
+        functional: Functional,
+        name: str,
+        compute: Any,
+        nodes: tuple[NodeReport, ...],
+        found: Assignment | None = None,
+    ) -> Choice:
+        compute = with_own_results(functional, compute)
+        if self.program.needs_grad:
+            compute = recorded(self.program, functional, compute, self.preference)
+        run = run_functional(name, functional, self.closed, compute)
+        names = [executor.name for executor in self.preference.executors]
+        subgraphs = {} if found is None else {n: found.subgraphs(n) for n in names}
+        taken = {name: count for name, count in subgraphs.items() if count}
+        return Choice(run, functional.ir, nodes, taken, dict(self.refused))
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _assigned(self, executors: Sequence[Executor]) -> tuple[Functional, Assignment]:
+        """The program in the dialect of the first of some executors, shared among them."""
+        functional = functional_of(self.program, self._dialect(executors[0]))
+        return functional, assign(functional.ir, _parts(executors))
+
+    def _takes_some(self, executor: Executor) -> bool:
+        try:
+            _, found = self._assigned([*self.parts, executor])
+        except _REFUSALS:
+            return False  # why was said of the whole program
+        return executor.name in found.takers.values()
+
+    def _shared(self, host: Executor | None) -> Choice:
+        functional, found = self._assigned(self.parts)
+        if host is None:
+            self._require_none_left(found, self.parts)
+        compute = DelegatingExecutor(functional.ir, {}, _parts(self.parts))
+        name = self.parts[0].name
+        nodes = _rows(found, "" if host is None else host.name)
+        return self._choice(functional, name, compute, nodes, found)
+
+    def _require_none_left(self, found: Assignment, executors: Sequence[Executor]) -> None:
+        if found.left:
+            names = [executor.name for executor in executors]
+            if self.preference.strict and len(self.preference.executors) > 1:
+                raise left_over(found, names, "Leave out strict=True: others run the rest.")
+            raise left_over(found, names)
 
 
-def _runner(
-    name: str,
-    dialect: str,
-    program: Program,
-    closed: Mapping[str, torch.Tensor],
-    tensors: Sequence[torch.Tensor],
-) -> Run:
-    if name == "aten":
-        return run_aten(program, closed, tensors)
-    wanted = {"reference": "core_aten", "prims": "prims"}.get(name, dialect)
-    return _run_functional(name, wanted, program, closed)
+def _in_short(error: TorchIRError) -> str:
+    """What an executor refuses, with the first of its reasons."""
+    first = next(iter((error.picture or "").splitlines()), "").removeprefix("- ")
+    return f"{error.message}; first {first}" if first.startswith("%") else error.message
+
+
+def _parts(executors: Sequence[Executor]) -> list[DelegateBackend]:
+    return [executor.parts for executor in executors if executor.parts is not None]
+
+
+def _rows(found: Assignment, host: str = "") -> tuple[NodeReport, ...]:
+    """What takes each node; what nobody takes is left to the host."""
+    return tuple(
+        [
+            row(node, found.takers.get(node.name, host), found.reasons.get(node.name, {}))
+            for node in found.nodes
+        ]
+    )
+
+
+def _require_primitives(ir: IR) -> None:
+    """Refuse a program in which operators stay that torch has no reference for."""
+    left = [node for node in ir.nodes if node.op_type.partition(".")[0] != "prims"]
+    if left:
+        reasons = {node.name: ["torch has no reference for it"] for node in left}
+        remedy = "Leave out strict=True: torch's kernels run these as they are."
+        raise refused_nodes(left, ir.nodes, ["prims"], reasons, remedy)
+
+
+def _require_no_draws(functional: Functional) -> None:
+    """Refuse gradients where random numbers would have to be drawn again."""
+    if (node := functional.draws) is not None:
+        raise ExecutionError(
+            f"%{node.name}: {node.op_type} draws random numbers, which the gradients that the "
+            "executor 'reference' computes would not know",
+            remedy="Use the executor 'aten', or call the function under torch.no_grad().",
+        )
 
 
 # -- torch's kernels ------------------------------------------------------------------------------
 
 
-def run_aten(
-    program: Program, closed: Mapping[str, torch.Tensor], tensors: Sequence[torch.Tensor]
-) -> Run:
+def run_aten(program: Program, closed: Closed, tensors: Tensors) -> tuple[Run, IR]:
     """Calls the operators as the function did, in its order, writes and views included."""
     ir, live = with_inputs(program.ir, [m.target for m in program.ir.mutations])
+    ir = ir.replace(signature=_numbers(program, ir))
     others = [closed[key] for key in live]
     payload = {key: tensor for key, tensor in closed.items() if key not in live}
     device = next((tensor.device for tensor in (*tensors, *closed.values())), None)
@@ -172,100 +240,11 @@ def run_aten(
     grad: bool | tuple[str, ...] = () if program.needs_grad else False
     run = compile_graph(ir, payload, device=device, grad=grad).run
     if others:
-        return lambda tensors: run([*tensors, *others], {})
-    return lambda tensors: run(tensors, {})
+        return (lambda tensors: run([*tensors, *others], {})), ir
+    return (lambda tensors: run(tensors, {})), ir
 
 
-def with_inputs(ir: IR, names: Iterable[str]) -> tuple[IR, tuple[str, ...]]:
-    """The program in which some weights are inputs, after the others, and the keys of these.
-
-    Its signature is flat: the inputs alone, and the leaves of the results.
-    """
-    wanted = set(names)
-    used = {name: key for name, key in ir.weight_name_mapping.items() if name in wanted}
-    metas = {meta.name: meta for meta in ir.weights}
-    more = [TensorMeta(n, metas[k].shape, metas[k].dtype) for n, k in used.items()]
-    inputs = (*ir.graph_inputs, *more)
-    keys = tuple(used.values())
-    changed = ir.replace(
-        graph_inputs=inputs,
-        weights=[meta for meta in ir.weights if meta.name not in keys],
-        weight_name_mapping={n: k for n, k in ir.weight_name_mapping.items() if n not in used},
-    )
-    return changed.replace(signature=_flat_signature(changed)), keys
-
-
-def _flat_signature(ir: IR) -> Signature | None:
-    """None, but where numbers are returned: they are found by the signature."""
-    numbers = [
-        leaf
-        for leaf in (leaves(ir.signature.outputs) if ir.signature is not None else ())
-        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr)
-    ]
-    if not numbers:
-        return None
-    given = tuple([TensorLeaf(meta.name) for meta in ir.graph_inputs])
-    made = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
-    return Signature(
-        Container("tuple", (Container("tuple", given), Container("dict"))),
-        Container("tuple", (*made, *numbers)),
-    )
-
-
-# -- functional programs --------------------------------------------------------------------------
-
-
-def _run_functional(
-    executor: str,
-    dialect: str,
-    program: Program,
-    closed: Mapping[str, torch.Tensor],
-) -> Run:
-    """Computes everything first, and then writes what the function wrote."""
-    if any(not isinstance(leaf, Leaf) and leaf is not None for leaf in program.leaves):
-        raise ExecutionError(
-            f"the executor {executor!r} returns tensors alone, and the function returns a number "
-            "that it reads from one",
-            remedy="Use the executor 'aten'.",
-        )
-    ir, keys = with_inputs(in_dialect(program.ir, dialect), program.ir.weight_name_mapping)
-    others = [closed[key] for key in keys]
-    targets = [mutation.target for mutation in ir.mutations]
-    positions = [[m.name for m in ir.graph_inputs].index(name) for name in targets]
-    same = [
-        [m.name for m in ir.graph_inputs].index(meta.name)
-        if meta.producer_node is None and meta.name not in ir.external_values()
-        else None
-        for meta in ir.graph_outputs
-    ]
-    count = len(ir.graph_outputs)
-    pure = ir.replace(
-        graph_outputs=(*ir.graph_outputs, *(m.value for m in ir.mutations)), mutations=()
-    )
-    make = find_backend("aten" if executor == "prims" else executor)
-    call = make(pure, {}, Options(grad=program.needs_grad))
-
-    def run(tensors: Sequence[torch.Tensor]) -> tuple[Sequence[Any], Symbols]:
-        inputs = [*tensors, *others]
-        if positions:
-            _require_apart(executor, inputs, positions)
-        made = call(*inputs)
-        for position, value in zip(positions, made[count:], strict=True):
-            with torch.set_grad_enabled(value.requires_grad):
-                inputs[position].copy_(value)
-        pairs = zip(same, made, strict=False)
-        return [value if i is None else inputs[i] for i, value in pairs], {}
-
-    return run
-
-
-def _require_apart(executor: str, inputs: Sequence[torch.Tensor], written: Sequence[int]) -> None:
-    """Refuse a call in which the program writes to memory that another input shows."""
-    storages = [storage_of(tensor) for tensor in inputs]
-    for position in written:
-        if storages.count(storages[position]) > 1:
-            raise TraceError(
-                f"inputs share memory, and the function writes to it: the executor {executor!r} "
-                "computes results first",
-                remedy="Use the executor 'aten', or give copies.",
-            )
+def _numbers(program: Program, ir: IR) -> Signature | None:
+    """A signature with the numbers that are returned; None where there are none."""
+    numbers = [leaf for leaf in program.leaves if isinstance(leaf, SymExpr)]
+    return flat_signature(ir, numbers) if numbers else None

@@ -1,0 +1,221 @@
+"""Programs that compute everything first, and write what the function wrote at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from torch_ir.backends.partition import draws
+from torch_ir.errors import ExecutionError, TraceError
+from torch_ir.executor.symbols import Symbols
+from torch_ir.ir import (
+    IR,
+    Container,
+    OpNode,
+    Signature,
+    SymExpr,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
+from torch_ir.torch_api import storage_of
+from torch_ir.traced.dialects import in_dialect
+from torch_ir.traced.program import Program
+
+Run: TypeAlias = Callable[[Sequence[torch.Tensor]], tuple[Sequence[Any], Symbols]]
+"""Runs a program on the tensors of a call: its outputs, and the symbols that it found."""
+
+Compute: TypeAlias = Callable[..., Sequence[Any]]
+"""Takes the inputs of a functional program, and gives its outputs and then its numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Functional:
+    """A program that only computes.
+
+    Attributes:
+        ir: It takes the tensors of a call, then those that the function closes over, and gives
+            those results that it computes, then what is written, then numbers.
+        closed: The key of each closed-over tensor, in the order in which it takes them.
+        results: For each result the position of its value: among what the program gives if it is
+            not negative, else ``-1 - position`` among what it takes.
+        written: The position of each input that is written.
+        symbols: The symbols whose values it gives.
+        requires_grad: Whether each tensor that it gives can have a gradient.
+    """
+
+    ir: IR
+    closed: tuple[str, ...]
+    results: tuple[int, ...]
+    written: tuple[int, ...]
+    symbols: tuple[str, ...]
+    requires_grad: tuple[bool, ...]
+
+    @property
+    def draws(self) -> OpNode | None:
+        """The first node that draws random numbers, if any does."""
+        graphs = (self.ir, *self.ir.functions.values())
+        return next((n for graph in graphs for n in graph.nodes if draws(graph, n)), None)
+
+
+def functional_of(program: Program, dialect: str) -> Functional:
+    """The program as one that only computes, in the operators of a dialect.
+
+    Raises:
+        PassError: It cannot be said in the dialect.
+        ExecutionError: Its meaning depends on how tensors lie in memory.
+    """
+    lowered = in_dialect(program.ir, "aten" if dialect == "export" else dialect)
+    _require_no_strides(lowered)
+    ir, closed = with_inputs(lowered, lowered.weight_name_mapping)
+    taken = [meta.name for meta in ir.graph_inputs]
+    outputs, results = _outputs(program.ir, ir, taken)
+    grad = dict(zip(results, program.requires_grad, strict=True))
+    symbols = _symbols(program)
+    numbers = [SymExpr(symbol) for symbol in symbols]
+    pure = ir.replace(
+        graph_outputs=[*outputs, *[mutation.value for mutation in ir.mutations]], mutations=()
+    )
+    return Functional(
+        pure.replace(signature=flat_signature(pure, numbers)) if numbers else pure,
+        closed,
+        results,
+        tuple([taken.index(mutation.target) for mutation in ir.mutations]),
+        symbols,
+        (
+            *[grad[position] for position in range(len(outputs))],
+            *[mutation.target in program.written_grad for mutation in ir.mutations],
+        ),
+    )
+
+
+def _outputs(
+    exported: IR, ir: IR, taken: Sequence[str]
+) -> tuple[tuple[TensorMeta, ...], tuple[int, ...]]:
+    """The results that are computed, each once, and the position of each result.
+
+    Which results are inputs, or one another, is as the function has it; in another dialect more
+    of them may be.
+    """
+    outputs: dict[str, TensorMeta] = {}
+    results: list[int] = []
+    for before, meta in zip(exported.graph_outputs, ir.graph_outputs, strict=True):
+        if before.producer_node is None and before.name in taken:
+            results.append(-1 - taken.index(before.name))
+            continue
+        outputs.setdefault(before.name, meta)
+        results.append(list(outputs).index(before.name))
+    return tuple(outputs.values()), tuple(results)
+
+
+def with_inputs(ir: IR, names: Mapping[str, str] | Sequence[str]) -> tuple[IR, tuple[str, ...]]:
+    """The program in which some weights are inputs, after the others, and the keys of these."""
+    used = {name: key for name, key in ir.weight_name_mapping.items() if name in names}
+    metas = {meta.name: meta for meta in ir.weights}
+    more = [TensorMeta(n, metas[k].shape, metas[k].dtype) for n, k in used.items()]
+    keys = tuple(used.values())
+    changed = ir.replace(
+        graph_inputs=(*ir.graph_inputs, *more),
+        weights=[meta for meta in ir.weights if meta.name not in keys],
+        weight_name_mapping={n: k for n, k in ir.weight_name_mapping.items() if n not in used},
+        signature=None,
+    )
+    return changed, keys
+
+
+def _symbols(program: Program) -> tuple[str, ...]:
+    """The symbols of the numbers that the function returns."""
+    found = [leaf.symbols for leaf in program.leaves if isinstance(leaf, SymExpr)]
+    return tuple(dict.fromkeys([symbol for symbols in found for symbol in symbols]))
+
+
+def flat_signature(ir: IR, numbers: Sequence[SymExpr]) -> Signature:
+    """The tensors of a program alone, and then numbers: they are found by the signature."""
+    given = tuple([TensorLeaf(meta.name) for meta in ir.graph_inputs])
+    made = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
+    return Signature(
+        Container("tuple", (Container("tuple", given), Container("dict"))),
+        Container("tuple", (*made, *map(ValueLeaf, numbers))),
+    )
+
+
+def _require_no_strides(ir: IR) -> None:
+    """Refuse a program that reads memory: inputs and results lie in another way here."""
+    for graph in (ir, *ir.functions.values()):
+        for node in graph.nodes:
+            if node.op_type in ("aten.as_strided.default", "prims.as_strided.default"):
+                raise ExecutionError(
+                    f"%{node.name}: {node.op_type} reads memory by strides, and here tensors may "
+                    f"lie in another way{f' (at {node.location})' if node.location else ''}",
+                    remedy="Use the executor 'aten'.",
+                )
+
+
+def run_functional(
+    name: str, functional: Functional, closed: Mapping[str, torch.Tensor], compute: Compute
+) -> Run:
+    """What runs such a program, and writes what the function writes.
+
+    Args:
+        name: The executor, for messages.
+        functional: The program.
+        closed: The closed-over tensors by key.
+        compute: Computes it.
+    """
+    others = [closed[key] for key in functional.closed]
+    written, symbols = functional.written, functional.symbols
+    count = len(functional.ir.graph_outputs)
+    first = count - len(written)
+
+    def run(tensors: Sequence[torch.Tensor]) -> tuple[Sequence[Any], Symbols]:
+        inputs = [*tensors, *others]
+        if written:
+            _require_apart(name, inputs, written)
+        made = compute(*[tensor.contiguous() for tensor in inputs])
+        for position, value in zip(written, made[first:count], strict=True):
+            with torch.set_grad_enabled(value.requires_grad):
+                inputs[position].copy_(value)
+        numbers = dict(zip(symbols, made[count:], strict=True))
+        return [made[i] if i >= 0 else inputs[-1 - i] for i in functional.results], numbers
+
+    return run
+
+
+def with_own_results(functional: Functional, compute: Compute) -> Compute:
+    """As ``compute``, with results that are tensors of their own, and gradients of nothing."""
+    shared = _shared(functional.ir)
+
+    def call(*inputs: torch.Tensor) -> Sequence[Any]:
+        made = [*compute(*inputs)]
+        for position in shared:
+            made[position] = made[position].detach().clone()
+        return made
+
+    return call if shared else compute
+
+
+def _shared(ir: IR) -> tuple[int, ...]:
+    """The positions of outputs that are inputs, constants or other outputs too."""
+    names = [meta.name for meta in ir.graph_outputs]
+    return tuple(
+        [
+            position
+            for position, meta in enumerate(ir.graph_outputs)
+            if meta.producer_node is None or meta.name in names[:position]
+        ]
+    )
+
+
+def _require_apart(executor: str, inputs: Sequence[torch.Tensor], written: Sequence[int]) -> None:
+    """Refuse a call in which the program writes to memory that another input shows."""
+    storages = [storage_of(tensor) for tensor in inputs]
+    for position in written:
+        if storages.count(storages[position]) > 1:
+            raise TraceError(
+                f"inputs share memory, and the function writes to it: the executor {executor!r} "
+                "computes results first",
+                remedy="Use the executor 'aten', or give copies.",
+            )
