@@ -236,6 +236,15 @@ def assume(condition: Any) -> None:
 
 
 @contextmanager
+def plain_tensors() -> Generator[None]:
+    """Within the context tensors have values, and calls are run, whatever the caller traces."""
+    from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
+
+    with disabled(), torch.device("cpu"):
+        yield
+
+
+@contextmanager
 def without_mkldnn() -> Generator[None]:
     """Within the context torch decomposes recurrent layers into arithmetic.
 

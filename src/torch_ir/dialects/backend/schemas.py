@@ -11,7 +11,21 @@ def _quantised(name: str) -> str:
     return f"float {name}_scale, int {name}_zero_point, int {name}_quant_min, int {name}_quant_max"
 
 
-_ADD = f"Tensor a, {_quantised('a')}, Tensor b, {_quantised('b')}, {_quantised('out')}"
+_TWO = f"Tensor a, {_quantised('a')}, Tensor b, {_quantised('b')}, {_quantised('out')}"
+_ONE = f"Tensor a, {_quantised('a')}"
+_WEIGHT = {
+    "": f"Tensor weight, {_quantised('weight')}",
+    ".per_channel": "Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, "
+    "int weight_axis, int weight_quant_min, int weight_quant_max",
+}
+_WINDOW = (
+    "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
+    "int groups"
+)
+_TABLE = (
+    "Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, int weight_quant_min, "
+    "int weight_quant_max, Tensor indices"
+)
 
 _TEXTS = (
     *[
@@ -22,13 +36,35 @@ _TEXTS = (
         f"executorch_prims::{name}.int(SymInt a, SymInt b) -> bool"
         for name in ("gt", "lt", "ge", "le", "eq")
     ],
-    f"quantized_decomposed::add({_ADD}) -> Tensor qc",
-    f"quantized_decomposed::add_relu({_ADD}) -> Tensor qc",
+    *[
+        f"quantized_decomposed::{name}({_TWO}) -> Tensor qc"
+        for name in ("add", "add_relu", "mul", "mul_relu")
+    ],
+    f"quantized_decomposed::relu({_ONE}, {_quantised('out')}) -> Tensor qc",
+    *[
+        f"quantized_decomposed::{name}{kind}({_ONE}, {weight}, Tensor? bias{window}, "
+        f"{_quantised('out')}) -> Tensor qc"
+        for kind, weight in _WEIGHT.items()
+        for name, window in (
+            ("conv", f", {_WINDOW}"),
+            ("conv_relu", f", {_WINDOW}"),
+            ("linear", ""),
+            ("linear_relu", ""),
+        )
+    ],
     f"quantized_decomposed::add.scalar(Tensor qa, {_quantised('a')}, ScalarType a_dtype, "
     f"Scalar b, {_quantised('out')}, ScalarType out_dtype) -> Tensor",
     "quantized_decomposed::embedding_byte(Tensor weight, Tensor weight_scales, "
     "Tensor weight_zero_points, int weight_quant_min, int weight_quant_max, Tensor indices) "
     "-> Tensor",
+    *[
+        text
+        for bits in (4, 2)
+        for text in (
+            f"quantized_decomposed::embedding_{bits}bit({_TABLE}) -> Tensor",
+            f"quantized_decomposed::pack_{bits}bit(Tensor codes) -> Tensor",
+        )
+    ],
 )
 
 BACKEND_SCHEMAS: Mapping[str, str] = {parse_schema(text).op_type: text for text in _TEXTS}
