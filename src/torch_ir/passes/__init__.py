@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
     from torch_ir.passes.decomposition import Decompose, decompose
+    from torch_ir.passes.quantised_fusion import FuseQuantised, fuse_quantised
 
 __all__ = [
     "CleanCasts",
@@ -37,6 +38,7 @@ __all__ = [
     "FoldConstants",
     "FoldedProgram",
     "Functionalize",
+    "FuseQuantised",
     "InlineFunctions",
     "MaterialiseSymbols",
     "Pass",
@@ -49,6 +51,7 @@ __all__ = [
     "fold_batch_norm",
     "fold_constants",
     "functionalize",
+    "fuse_quantised",
     "inline_functions",
     "materialise_symbols",
     "pass_named",
@@ -67,6 +70,8 @@ _NEEDS_TORCH = {
     "FoldedProgram": "batch_norm_folding",
     "fold_batch_norm": "batch_norm_folding",
     "fold_constants": "constant_folding",
+    "FuseQuantised": "quantised_fusion",
+    "fuse_quantised": "quantised_fusion",
 }
 
 

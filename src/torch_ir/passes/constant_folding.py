@@ -191,10 +191,10 @@ def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.
         added[key] = Constant.from_torch(tensor)
         metas[name] = TensorMeta(key, tuple(tensor.shape), added[key].dtype)
     rewired = [with_inputs(node, metas) for node in nodes]
-    return _without_unused(ir, ir.replace(nodes=rewired, constants={**ir.constants, **added}))
+    return without_unused(ir, ir.replace(nodes=rewired, constants={**ir.constants, **added}))
 
 
-def _without_unused(before: IR, after: IR) -> IR:
+def without_unused(before: IR, after: IR) -> IR:
     """The program without the constants that were used and are no more."""
     gone = _used(before) - _used(after)
     keys = {after.weight_name_mapping.get(name, name) for name in gone} & after.constants.keys()
