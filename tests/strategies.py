@@ -190,8 +190,9 @@ def constant_tables(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> dict[str, 
     """The constants of a program, some of them views of others."""
     plain = draw(st.dictionaries(keys, constants(), max_size=2))
     found = dict(plain)
-    for key in draw(st.lists(keys, max_size=2)) if plain else ():
-        base = draw(st.sampled_from(list(plain)))
+    bases = [key for key, constant in plain.items() if not constant.dtype.startswith("q")]
+    for key in draw(st.lists(keys, max_size=2)) if bases else ():
+        base = draw(st.sampled_from(bases))
         if key not in found:
             found[key] = draw(views(plain[base], base))
     return found

@@ -167,7 +167,8 @@ class Constant:
 
     Raises:
         InvalidIRError: The number of bytes is not that of the shape and dtype, a view shows
-            elements that its base does not have, or neither data nor hash is given.
+            elements that its base does not have or is quantised, or neither data nor hash is
+            given.
 
     Example:
         >>> c = Constant.from_list([[1, 2], [3, 4]], "int64")
@@ -433,6 +434,8 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:
     """Refuse a view that no tensor can have, whatever its base is."""
+    if dtype.startswith("q"):  # without a scheme torch has no strides for them
+        raise InvalidIRError(f"a quantised constant ({dtype}) cannot be a view")
     if len(view.strides) != len(shape):
         raise InvalidIRError(
             f"a view of the shape {list(shape)} needs {counted(len(shape), 'stride')}, got "
