@@ -15,6 +15,25 @@ from torch_ir.passes import FuseQuantised, run_passes
 
 qd = torch.ops.quantized_decomposed
 
+if not hasattr(torch.ops.torchao, "dequantize_affine"):  # torchao may be installed, or not
+    LIBRARY = torch.library.Library("torchao", "FRAGMENT")
+    LIBRARY.define(
+        "dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, "
+        "ScalarType input_dtype, Scalar? quant_min=None, Scalar? quant_max=None, "
+        "ScalarType output_dtype=6) -> Tensor"
+    )
+
+    @torch.library.impl(LIBRARY, "dequantize_affine", "CompositeExplicitAutograd")
+    def dequantize_affine(
+        codes, block, scale, offset, dtype, low=None, high=None, out=torch.float32
+    ):
+        """As torchao does it, for blocks of a row."""
+        grouped = codes.view(codes.shape[0], -1, block[1]).to(out, copy=True)
+        if offset is not None:
+            grouped = grouped - offset.view(codes.shape[0], -1, 1).to(out)
+        return (grouped * scale.view(codes.shape[0], -1, 1)).view(codes.shape).to(out)
+
+
 RANGES = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 LEVELS = {
     "export": lambda ir: ir,

@@ -17,25 +17,6 @@ from torch_ir.executor.operators import resolve_operator
 from torch_ir.ir import IR
 from torch_ir.passes import fold_constants
 
-if not hasattr(torch.ops.torchao, "dequantize_affine"):  # torchao may be installed, or not
-    LIBRARY = torch.library.Library("torchao", "FRAGMENT")
-    LIBRARY.define(
-        "dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, "
-        "ScalarType input_dtype, Scalar? quant_min=None, Scalar? quant_max=None, "
-        "ScalarType output_dtype=6) -> Tensor"
-    )
-
-    @torch.library.impl(LIBRARY, "dequantize_affine", "CompositeExplicitAutograd")
-    def dequantize_affine(
-        codes, block, scale, offset, dtype, low=None, high=None, out=torch.float32
-    ):
-        """As torchao does it, for blocks of a row."""
-        grouped = codes.view(codes.shape[0], -1, block[1]).to(out, copy=True)
-        if offset is not None:
-            grouped = grouped - offset.view(codes.shape[0], -1, 1).to(out)
-        return (grouped * scale.view(codes.shape[0], -1, 1)).view(codes.shape).to(out)
-
-
 INDICES = torch.tensor([[3, 0], [1, 3]])
 SCALES = torch.tensor([0.5, 0.25, 0.1, 3.0])
 
