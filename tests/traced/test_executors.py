@@ -200,6 +200,7 @@ def test_arguments_may_lie_in_memory_as_they_like(executor: str):
         lambda x: x.view(3, 2, 1) + 1,
         lambda x: x.flatten() * 2,
         lambda x: x.expand(4, 3, 2).reshape(-1),
+        lambda x: x.unfold(0, 2, 1),
     ):
         traced = make_traced(function, executor=executor)
         assert torch.equal(traced(X.t()), function(X.t()))

@@ -2,6 +2,7 @@
 
 from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.compile import compile_graph
+from torch_ir.executor.generators import register_generator
 from torch_ir.executor.gradients import Gradients, Pullback
 from torch_ir.executor.graph import ExecGraph, RunStats
 from torch_ir.executor.listeners import Listener
@@ -27,5 +28,6 @@ __all__ = [
     "compile_graph",
     "execute_ir",
     "register_executor",
+    "register_generator",
     "unregister_executor",
 ]

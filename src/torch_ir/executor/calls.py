@@ -11,6 +11,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.executor.faults import FaultError
+from torch_ir.executor.generators import find_generator
 from torch_ir.executor.operators import from_text, has_expression, resolve_operator, to_torch
 from torch_ir.executor.registry import Kernel, registered_kernel
 from torch_ir.executor.slots import Idx, Slots
@@ -268,7 +269,15 @@ class _Arguments:
             value = from_text(kind, self.node.attrs.get(name))
         except InvalidIRError as error:
             raise self._bad_value(name, error.message, error.remedy) from None
+        if isinstance(value, str) and kind.removesuffix("?") == "Generator":
+            return self._generator(name, value)
         return self._value(name, value)
+
+    def _generator(self, name: str, value: str) -> Operand:
+        try:
+            return Literal(find_generator(value))
+        except ExecutionError as error:
+            raise self._bad_value(name, error.message, error.remedy) from None
 
     def _value(self, name: str, value: Attribute) -> Operand:
         try:

@@ -20,6 +20,7 @@ from torch_ir.executor.calls import (
     Operand,
     Read,
 )
+from torch_ir.executor.generators import name_of
 from torch_ir.executor.names import Names, printable
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.executor.proofs import Binding as PythonBinding
@@ -126,6 +127,10 @@ class Module:
                 return self.made("device", f"device_{value}", f"torch.device({str(value)!a})")
             case OpOverload() | HigherOrderOperator():
                 return self.operator(value)
+            case torch.Generator():
+                name = name_of(value)
+                find = self.imported("torch_ir.executor.generators", "find_generator")
+                return self.made("generator", f"generator_{name}", f"{find}({name!a})")
             case list() | tuple():
                 items = [self.literal(item, frozen=frozen) for item in cast(list[Any], value)]
                 return _sequence(items, is_tuple=frozen or isinstance(value, tuple))

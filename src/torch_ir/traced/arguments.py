@@ -26,16 +26,18 @@ class Flat:
         tokens: What the key says of each leaf and container, in order.
         tensors: The distinct tensors, in order.
         objects: The leaves that are neither tensors nor values, such as modules and functions.
+        generators: The distinct generators of random numbers, in order.
         positions: The position of each tensor, by its identity.
     """
 
-    __slots__ = ("dynamic", "objects", "positions", "tensors", "tokens")
+    __slots__ = ("dynamic", "generators", "objects", "positions", "tensors", "tokens")
 
     def __init__(self, *, dynamic: bool = False) -> None:
         self.dynamic = dynamic
         self.tokens: list[Token] = []
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []
+        self.generators: list[torch.Generator] = []
         self.positions: dict[int, int] = {}
 
     def add(self, value: Any) -> None:
@@ -68,6 +70,12 @@ class Flat:
         if isinstance(value, torch.Tensor):
             self.tokens += (kind, Same(value))
             self.tensors.append(value)
+            return
+        if kind is torch.Generator and value is not torch.default_generator:
+            if not any(value is known for known in self.generators):
+                self.generators.append(value)
+            position = next(i for i, g in enumerate(self.generators) if g is value)
+            self.tokens += (kind, str(value.device), position)
             return
         if (constant := value_token(value)) is not None:
             self.tokens += constant

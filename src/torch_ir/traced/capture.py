@@ -61,6 +61,7 @@ class Trace:
         needs_grad: Whether gradients pass through the call to a result or to what it writes.
         requires_grad: Whether each tensor among the leaves requires gradients.
         given_grad: Whether the tensor of each placeholder does, when the function has returned.
+        generators: The generators that it draws from, by the attribute of the graph that has them.
     """
 
     module: GraphModule
@@ -71,6 +72,7 @@ class Trace:
     needs_grad: bool
     requires_grad: tuple[bool, ...]
     given_grad: tuple[bool, ...]
+    generators: dict[str, torch.Generator]
 
 
 def trace(
@@ -152,6 +154,7 @@ class _Attempt:
             needs_grad=needs_grad,
             requires_grad=tuple([tensor.requires_grad for tensor in self.results]),
             given_grad=tuple([tensor.requires_grad for tensor in (*fakes, *others)]),
+            generators=dict(self._generators(module)),
         )
 
     def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -194,22 +197,44 @@ class _Attempt:
                 self.leaves.append(Leaf(leaf))
         return outputs
 
+    def _known_generators(self) -> tuple[torch.Generator, ...]:
+        return (*self.flat.generators, *self.environment.generators, torch.default_generator)
+
+    def _generators(self, module: GraphModule) -> Iterator[tuple[str, torch.Generator]]:
+        """The generators that the graph holds, as the caller knows them."""
+        for node in module.graph.find_nodes(op="get_attr"):
+            held = getattr(module, str(node.target), None)
+            if isinstance(held, torch.Generator):
+                found = [known for known in self._known_generators() if _is_same(held, known)]
+                if not found:
+                    raise TraceError(
+                        "the function draws from a generator that is found neither in its "
+                        "arguments nor in what it closes over",
+                        remedy="Give it as an argument, or let a variable hold it.",
+                    )
+                yield str(node.target), found[0]
+
     @contextmanager
     def _state_kept(self) -> Generator[None]:
         """Leave generators of random numbers as they were, and refuse what uses them."""
-        before = torch.get_rng_state(), random.getstate(), _numpy_state()
+        known = self._known_generators()
+        states = [generator.get_state() for generator in known]
+        before = random.getstate(), _numpy_state()
         try:
             yield
         finally:
-            after = torch.get_rng_state(), random.getstate(), _numpy_state()
-            torch.set_rng_state(before[0])
-            random.setstate(before[1])
-        if not torch.equal(before[0], after[0]):
+            after = random.getstate(), _numpy_state()
+            found = [generator.get_state() for generator in known]
+            for generator, state in zip(known, states, strict=True):
+                generator.set_state(state)
+            random.setstate(before[0])
+        if not all(map(torch.equal, states, found)):
             raise TraceError(
                 "the function seeds torch's random numbers",
-                remedy="Call torch.manual_seed outside the traced function.",
+                remedy="Call torch.manual_seed, or the method of a generator, outside the traced "
+                "function.",
             )
-        if before[1:] != after[1:]:
+        if before != after:
             raise TraceError(
                 "the function draws random numbers from Python or NumPy, which one call alone "
                 "would see",
@@ -338,6 +363,20 @@ def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Ten
             value = getattr(value, part)
         if isinstance(value, torch.Tensor):
             yield node, value
+
+
+def _is_same(held: torch.Generator, known: torch.Generator) -> bool:
+    """Whether two objects are one generator: torch makes a new object where it hands one on."""
+    if held.device != known.device:
+        return False
+    state = known.get_state()
+    try:
+        known.manual_seed(known.initial_seed() ^ 1)
+        return torch.equal(held.get_state(), known.get_state()) and not torch.equal(
+            held.get_state(), state
+        )
+    finally:
+        known.set_state(state)
 
 
 def _numpy_state() -> str:

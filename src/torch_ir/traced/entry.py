@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from operator import is_
 from typing import Any
@@ -56,6 +57,8 @@ class Entry:
         self._run = self.choice.run
         self._assemble = assembler(program)
         self._is_dynamic = dynamic
+        self._drawn = [(_position(g, flat), g) for g in program.generators.values()]
+        self._turn = threading.Lock()
 
     @property
     def title(self) -> str:
@@ -69,20 +72,40 @@ class Entry:
         choice = self.choice
         return ExecutorReport(self.title, choice.nodes, choice.subgraphs, choice.refused)
 
-    def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
+    def fits(self, flat: Flat) -> bool:
         """Whether tensors of a call have sizes that the program is for.
 
         They must also be shared with the environment as they were.
         """
+        tensors = flat.tensors
         if self._is_dynamic and not self._has_sizes(tensors):
+            return False
+        if flat.generators and not is_apart(flat, self.environment):
             return False
         if not self._overlap and self._closed.isdisjoint(map(id, tensors)):
             return True
         return _overlap(tensors, self.environment) == self._overlap
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+    def run(self, flat: Flat) -> Any:
         """The function's result."""
-        return self._assemble(*self._run(tensors))
+        if self.choice.generators:
+            return self._run_drawing(flat)
+        return self._assemble(*self._run(flat.tensors))
+
+    def _run_drawing(self, flat: Flat) -> Any:
+        """The result of a program that draws from generators, which go on from where they are."""
+        given = [
+            generator if position is None else flat.generators[position]
+            for position, generator in self._drawn
+        ]
+        with self._turn:
+            for theirs, ours in zip(given, self.choice.generators, strict=True):
+                ours.set_state(theirs.get_state())
+            try:
+                return self._assemble(*self._run(flat.tensors))
+            finally:
+                for theirs, ours in zip(given, self.choice.generators, strict=True):
+                    theirs.set_state(ours.get_state())
 
     def moved(self, environment: Environment, flat: Flat) -> Entry:
         """The same program where other objects hold equal values and tensors of equal types."""
@@ -112,6 +135,16 @@ class Entry:
         except InputError:
             return False
         return True
+
+
+def is_apart(flat: Flat, environment: Environment) -> bool:
+    """Whether no generator that a call gives is one that the function closes over."""
+    return not any(given is known for given in flat.generators for known in environment.generators)
+
+
+def _position(generator: torch.Generator, flat: Flat) -> int | None:
+    """The position of a generator among those of a call; None for a closed-over one."""
+    return next((i for i, given in enumerate(flat.generators) if given is generator), None)
 
 
 def _overlap(tensors: Sequence[torch.Tensor], environment: Environment) -> dict[int, int]:

@@ -57,12 +57,14 @@ class Environment:
         tokens: What was found, each with where it is.
         tensors: The distinct tensors among it, in order.
         paths: Where each tensor is.
+        generators: The generators of random numbers among it.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]]):
         self.tokens: list[tuple[str, Token]] = []
         self.tensors: list[torch.Tensor] = []
         self.paths: list[str] = []
+        self.generators: list[torch.Generator] = []
         self.mappings: list[Mapping[Any, Any]] = []
         self._dicts: list[dict[Any, Any]] = []
         self._versions: list[int] = []
@@ -355,6 +357,8 @@ class Environment:
     def _slots(self, path: str, value: Any) -> None:
         """An object without a dictionary: what its slots hold; itself, if it has none."""
         self._note(path, "object", Same(value))
+        if isinstance(value, torch.Generator):
+            self.generators.append(value)
         for base in type(value).__mro__ if not _is_opaque(type(value)) else ():
             names: Any = base.__dict__.get("__slots__", ())
             for name in (names,) if isinstance(names, str) else names:

@@ -20,7 +20,7 @@ from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.capture import trace
 from torch_ir.traced.describe import Description, Given, describe, differences, leaves_of
 from torch_ir.traced.dialects import in_dialect, require_dialect
-from torch_ir.traced.entry import Entry
+from torch_ir.traced.entry import Entry, is_apart
 from torch_ir.traced.environment import Environment
 from torch_ir.traced.executors import Executor, executors_of
 from torch_ir.traced.modes import is_observed, modes
@@ -115,7 +115,7 @@ class Traced:
                 self._require_torch(executors, flat)
                 return self._function(*args, **kwargs)
             entry = self._missed(key, flat, (args, kwargs))
-        return entry.run(flat.tensors)
+        return entry.run(flat)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -149,7 +149,7 @@ class Traced:
     def _hit(self, key: Any, flat: Flat) -> Entry | None:
         """The entry that fits a call as it is."""
         for entry in self._entries.get(key, ()):
-            if entry.environment.is_unchanged() and entry.fits(flat.tensors):
+            if entry.environment.is_unchanged() and entry.fits(flat):
                 self._hits += 1
                 with contextlib.suppress(KeyError):  # another thread may have forgotten it
                     self._entries.move_to_end(key)
@@ -179,11 +179,16 @@ class Traced:
         call: Description,
     ) -> Entry:
         """The program of a call, ready to run."""
+        if not is_apart(flat, environment):
+            raise TraceError(
+                f"{self._title} is given a generator of random numbers that it closes over too",
+                remedy="Give it as an argument alone.",
+            )
         make = Preference(executors, self._dialect, self._strict)
         for dynamic in (True, False) if self._dynamic else (False,):
             program = self._program(flat, environment, given, dynamic=dynamic)
             entry = Entry(program, environment, flat, make, call, dynamic=self._dynamic)
-            if entry.fits(flat.tensors):
+            if entry.fits(flat):
                 return entry
         raise TraceError(f"the program of {self._title} does not fit the call it was traced for")
 
@@ -193,7 +198,7 @@ class Traced:
         for position, entry in enumerate(entries):
             if entry.environment.is_alike(environment):
                 moved = entry.moved(environment, flat)
-                if moved.fits(flat.tensors):
+                if moved.fits(flat):
                     entries[position] = moved
                     self._hits += 1
                     return moved
@@ -274,7 +279,7 @@ class Traced:
         with self._turn:
             environment = self._environment(flat)
             for entry in self._entries.get(key, ()):
-                if entry.environment.is_alike(environment) and entry.fits(flat.tensors):
+                if entry.environment.is_alike(environment) and entry.fits(flat):
                     return "there is a program for this call"
             given = (args, kwargs)
             call = self._described(key, given, environment)
@@ -303,7 +308,7 @@ class Traced:
         with self._turn:
             environment = self._environment(flat)
             for entry in self._entries.get(key, ()):
-                if entry.environment.is_alike(environment) and entry.fits(flat.tensors):
+                if entry.environment.is_alike(environment) and entry.fits(flat):
                     return entry.report
             call = self._described(key, given, environment)
             return self._traced(executors, flat, environment, given, call).report

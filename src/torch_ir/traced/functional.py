@@ -21,6 +21,8 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.passes.fake import contiguous
+from torch_ir.passes.layouts import layouts
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -57,8 +59,8 @@ class Functional:
     @property
     def draws(self) -> OpNode | None:
         """The first node that draws random numbers, if any does."""
-        graphs = (self.ir, *self.ir.functions.values())
-        return next((n for graph in graphs for n in graph.nodes if draws(graph, n)), None)
+        nodes = [(graph, node) for graph in _graphs(self.ir) for node in graph.nodes]
+        return next((node for graph, node in nodes if draws(graph, node)), None)
 
 
 def functional_of(program: Program, dialect: str) -> Functional:
@@ -66,10 +68,16 @@ def functional_of(program: Program, dialect: str) -> Functional:
 
     Raises:
         PassError: It cannot be said in the dialect.
-        ExecutionError: Its meaning depends on how tensors lie in memory.
+        ExecutionError: Its meaning depends on how tensors lie in memory, or it draws from a
+            generator of its own.
     """
+    if program.generators:
+        raise ExecutionError(
+            "the function draws from a generator of its own, as torch's kernels alone can",
+            remedy="Use the executor 'aten'.",
+        )
     lowered = in_dialect(program.ir, "aten" if dialect == "export" else dialect)
-    _require_no_strides(lowered)
+    _require_no_strides(program.ir, lowered)
     ir, closed = with_inputs(lowered, lowered.weight_name_mapping)
     taken = [meta.name for meta in ir.graph_inputs]
     outputs, results = _outputs(program.ir, ir, taken)
@@ -142,16 +150,30 @@ def flat_signature(ir: IR, numbers: Sequence[SymExpr]) -> Signature:
     )
 
 
-def _require_no_strides(ir: IR) -> None:
-    """Refuse a program that reads memory: inputs and results lie in another way here."""
-    for graph in (ir, *ir.functions.values()):
-        for node in graph.nodes:
-            if node.op_type in ("aten.as_strided.default", "prims.as_strided.default"):
+def _require_no_strides(exported: IR, ir: IR) -> None:
+    """Refuse a program that reads memory where its tensors may lie in another way here.
+
+    What operators are made of may read memory of tensors that are known to lie in order.
+    """
+    graphs = [(graph, g is exported) for g in (exported, ir) for graph in _graphs(g)]
+    for graph, is_own in graphs:
+        found = [node for node in graph.nodes if node.op_type in _STRIDED]
+        lies = layouts(graph) if found and not is_own else {}
+        for node in found:
+            taken = node.inputs[0]
+            if is_own or lies.get(taken.name) != contiguous(taken):
                 raise ExecutionError(
                     f"%{node.name}: {node.op_type} reads memory by strides, and here tensors may "
                     f"lie in another way{f' (at {node.location})' if node.location else ''}",
                     remedy="Use the executor 'aten'.",
                 )
+
+
+_STRIDED = ("aten.as_strided.default", "prims.as_strided.default")
+
+
+def _graphs(ir: IR) -> tuple[IR, ...]:
+    return (ir, *ir.functions.values())
 
 
 def run_functional(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._export.passes.replace_set_grad_with_hop_pass import replace_set_grad_with_hop_pass
 from torch.fx import GraphModule
+from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError, TraceError, counted
 from torch_ir.frontend.attributes import tensor_meta
@@ -52,6 +53,7 @@ class Program:
         needs_grad: Whether gradients pass through it.
         requires_grad: Whether each output of the program requires them.
         written_grad: The inputs and closed-over tensors that require them when all is written.
+        generators: The generators that it draws from, by the name under which operators have them.
     """
 
     ir: IR
@@ -61,6 +63,7 @@ class Program:
     needs_grad: bool
     requires_grad: tuple[bool, ...]
     written_grad: frozenset[str]
+    generators: dict[str, torch.Generator]
 
 
 def program_of(
@@ -116,6 +119,7 @@ class _Builder:
         self.known: dict[str, torch.Tensor] = {}
         self._held: set[torch.fx.Node] = set()
         self._with_grad: list[str] = []
+        self.generators: dict[str, torch.Generator] = {}
         self._taken = {node.name for node in module.graph.nodes}
 
     def build(
@@ -125,6 +129,7 @@ class _Builder:
         title: str,
     ) -> Program:
         self._constants()
+        self._generators()
         self._placeholders()
         self.body.run()
         returned = self.module.graph.output_node().args[0]
@@ -162,6 +167,7 @@ class _Builder:
             self.trace.needs_grad,
             self.trace.requires_grad,
             frozenset(self._with_grad),
+            self.generators,
         )
 
     def _inputs_tree(
@@ -251,6 +257,27 @@ class _Builder:
 
     def _known_metas(self) -> list[TensorMeta]:
         return [tensor_meta(key, tensor) for key, tensor in self.known.items()]
+
+    def _generators(self) -> None:
+        """Generators become names, the default one none: operators that take none draw from it."""
+        for node in list(self.module.graph.find_nodes(op="get_attr")):
+            value = self.trace.generators.get(str(node.target))
+            if value is None:
+                continue
+            name = None if value is torch.default_generator else self._generator(value)
+            for user in list(node.users):
+                named = {node: name}
+                user.args = map_arg(user.args, lambda item, named=named: named.get(item, item))
+                user.kwargs = map_arg(user.kwargs, lambda item, named=named: named.get(item, item))
+            self.module.graph.erase_node(node)
+
+    def _generator(self, generator: torch.Generator) -> str:
+        for name, known in self.generators.items():
+            if known is generator:
+                return name
+        name = f"generator_{len(self.generators)}"
+        self.generators[name] = generator
+        return name
 
     def _leaves(self, returned: Any) -> tuple[Any, ...]:
         """Each leaf of the result; an expression for a number that is not known yet."""

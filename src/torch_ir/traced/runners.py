@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -14,6 +16,7 @@ from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
+from torch_ir.executor.generators import register_generator
 from torch_ir.ir import IR, Signature, SymExpr
 from torch_ir.traced.executors import Executor
 from torch_ir.traced.functional import (
@@ -43,6 +46,8 @@ class Choice:
         nodes: What runs each node.
         subgraphs: How many each executor has that takes parts.
         refused: Why each executor that was preferred does not take the whole program.
+        generators: The generators that it draws from, in the order of ``Program.generators``:
+            they stand for those, whose state they are given.
     """
 
     run: Run
@@ -50,6 +55,7 @@ class Choice:
     nodes: tuple[NodeReport, ...]
     subgraphs: Mapping[str, int]
     refused: Mapping[str, str]
+    generators: tuple[torch.Generator, ...] = ()
 
 
 MakeRunner: TypeAlias = Callable[[Program, Closed, Tensors], Choice]
@@ -118,8 +124,7 @@ class _Search:
 
     def _whole(self, executor: Executor) -> Choice:
         if executor.name == "aten":
-            run, ir = run_aten(self.program, self.closed, self.tensors)
-            return Choice(run, ir, whole(ir, executor.name), {}, dict(self.refused))
+            return self._torch()
         functional = functional_of(self.program, self._dialect(executor))
         ir = functional.ir
         if executor.is_torch:
@@ -135,6 +140,13 @@ class _Search:
             _require_no_draws(functional)
         compute = cast(Any, executor.backend)(ir, {}, Options())
         return self._choice(functional, executor.name, compute, whole(ir, executor.name))
+
+    def _torch(self) -> Choice:
+        """Torch's kernels, called as the function did, in its order, writes and views included."""
+        program, generators = _with_generators(self.program)
+        run, ir = run_aten(program, self.closed, self.tensors)
+        nodes = whole(program.ir, "aten")
+        return Choice(run, ir, nodes, {}, dict(self.refused), generators)
 
     def _dialect(self, executor: Executor) -> str:
         return executor.dialect or self.preference.dialect
@@ -227,6 +239,28 @@ def _require_no_draws(functional: Functional) -> None:
 
 
 # -- torch's kernels ------------------------------------------------------------------------------
+
+
+def _with_generators(program: Program) -> tuple[Program, tuple[torch.Generator, ...]]:
+    """The program with generators that are its own in place of those it was traced with."""
+    if not program.generators:
+        return program, ()
+    names: dict[str, str] = {}
+    made: list[torch.Generator] = []
+    for name, generator in program.generators.items():
+        made.append(torch.Generator(generator.device))
+        names[name] = f"{program.ir.model_name} {next(_NUMBERS)}"
+        register_generator(names[name], made[-1])
+    nodes = [
+        node.replace(attrs={**node.attrs, "generator": names[str(node.attrs["generator"])]})
+        if node.attrs.get("generator") is not None
+        else node
+        for node in program.ir.nodes
+    ]
+    return dataclasses.replace(program, ir=program.ir.replace(nodes=nodes)), tuple(made)
+
+
+_NUMBERS = count(1)
 
 
 def run_aten(program: Program, closed: Closed, tensors: Tensors) -> tuple[Run, IR]:
