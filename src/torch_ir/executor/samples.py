@@ -9,6 +9,7 @@ from typing import Any
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor.symbols import Symbols
 from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr, ValueLeaf
+from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tree import leaves
 
 USUAL = 7
@@ -50,7 +51,13 @@ def samplings(ir: IR) -> tuple[Symbols, ...]:
     if first is None:
         return ()
     other = _search(ir.symbols, _others(ir, first), [*conditions, *_lengths(ir)])
-    return (first,) if other is None or other == first else (first, other)
+    found = (first,) if other is None or other == first else (first, other)
+    return tuple([_of_their_kinds(symbols) for symbols in found])
+
+
+def _of_their_kinds(symbols: Symbols) -> Symbols:
+    """The values with floating-point ones for such symbols: results have their dtypes by them."""
+    return {name: kind_of(name)(value) for name, value in symbols.items()}
 
 
 def _is_prim(node: OpNode) -> bool:

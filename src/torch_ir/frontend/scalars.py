@@ -32,6 +32,8 @@ _INFIX: dict[type[Any], str] = {
     sympy_functions.Mod: " % ",
     sympy_functions.PythonMod: " % ",
     sympy_functions.IntTrueDiv: " / ",
+    sympy_functions.FloatTrueDiv: " / ",
+    sympy_functions.FloatPow: " ** ",
 }
 _CALLS: dict[type[Any], str] = {
     sympy.Max: "max",
@@ -44,6 +46,19 @@ _CALLS: dict[type[Any], str] = {
     sympy_functions.FloorToInt: "floor",
     sympy_functions.CeilToInt: "ceil",
     sympy_functions.RoundToInt: "round",
+    sympy_functions.BitwiseFn_bitwise_and: "bit_and",
+    sympy_functions.BitwiseFn_bitwise_or: "bit_or",
+    sympy_functions.BitwiseFn_bitwise_xor: "bit_xor",
+    **{
+        getattr(sympy_functions, f"OpaqueUnaryFn_{name}"): name
+        for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+    },
+}
+_TEMPLATES: dict[type[Any], str] = {
+    sympy_functions.CeilDiv: "-(-{} // {})",
+    sympy_functions.ModularIndexing: "{} // {} % {}",
+    sympy_functions.TruncToFloat: "float(int({}))",
+    sympy_functions.Identity: "{}",
 }
 
 
@@ -67,6 +82,8 @@ def expression_text(expr: Any) -> str:
         return str(expr)
     if kind is sympy.Piecewise and expr.args[-1].cond == sympy.true:
         return _choice_text(expr)
+    if isinstance(expr, sympy.Float):
+        return repr(float(expr))
     arguments = [f"({expression_text(argument)})" for argument in expr.args]
     if kind in (sympy.And, sympy.Or):  # which sympy sorts by names, and torch's are accidental
         arguments.sort(key=creation_order)
@@ -74,6 +91,8 @@ def expression_text(expr: Any) -> str:
         return _INFIX[kind].join(arguments)
     if kind in _CALLS:
         return f"{_CALLS[kind]}({', '.join(arguments)})"
+    if kind in _TEMPLATES:
+        return _TEMPLATES[kind].format(*arguments)
     if kind in (sympy.Pow, sympy_functions.PowByNatural) and expr.args[1].is_nonnegative:
         return f"{arguments[0]} ** {expr.args[1]}"
     if kind is sympy.Not:
@@ -147,7 +166,8 @@ def call_expression(function: Any, arguments: tuple[Any, ...], traced: Any) -> S
         except InvalidIRError:
             pass  # floating-point numbers take part
     template = _OPERATORS.get(function)
-    if template is None:
+    is_bitwise = isinstance(traced, torch.SymInt) and function in (operator.and_, operator.or_)
+    if template is None or is_bitwise:
         raise InvalidIRError(f"a call of {function} on numbers has no counterpart")
     return SymExpr(template.format(*map(repr_number, arguments)))
 

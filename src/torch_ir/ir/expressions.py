@@ -41,6 +41,13 @@ _TO_INT: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "round": round,
 }
+_BITWISE: dict[str, Callable[..., Any]] = {
+    "bit_and": operator.and_,
+    "bit_or": operator.or_,
+    "bit_xor": operator.xor,
+}
+"""Of two integers."""
+
 _MATH = (
     *("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan"),
     *("sinh", "cosh", "tanh"),
@@ -49,7 +56,7 @@ _TO_FLOAT: dict[str, Callable[..., Any]] = {
     "float": float,
     **{name: getattr(math, name) for name in _MATH},
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_EITHER, **_TO_INT, **_TO_FLOAT}
+FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_EITHER, **_TO_INT, **_BITWISE, **_TO_FLOAT}
 """The functions of the language, by name."""
 
 _COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
@@ -243,13 +250,21 @@ def _spell_call(node: ast.expr) -> str:
             if name not in FUNCTIONS:
                 hint = did_you_mean(name, FUNCTIONS)
                 raise InvalidIRError(f"{name!r} is not a function of expressions", remedy=hint)
-            if (name in ("min", "max")) != (len(arguments) > 1):
-                takes = "two or more arguments" if name in ("min", "max") else "one argument"
-                raise InvalidIRError(f"{name} takes {takes}")
+            _require_arguments(name, arguments)
             spell = _spell if name == "int" else _spell_number  # int(s0 == 1) is 1 or 0
             return f"{name}({', '.join(map(spell, arguments))})"
         case _:
             raise _not_an_expression(node)
+
+
+def _require_arguments(name: str, arguments: list[ast.expr]) -> None:
+    count = len(arguments)
+    if name in _BITWISE:
+        if count != 2 or any(_kind(argument) is not int for argument in arguments):
+            raise InvalidIRError(f"{name} takes two integers")
+    elif (name in ("min", "max")) != (count > 1):
+        takes = "two or more arguments" if name in ("min", "max") else "one argument"
+        raise InvalidIRError(f"{name} takes {takes}")
 
 
 def _not_an_expression(node: ast.expr) -> InvalidIRError:

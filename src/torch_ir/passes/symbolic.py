@@ -29,6 +29,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "round": round,
     "float": torch.sym_float,
+    "bit_and": operator.and_,
+    "bit_or": operator.or_,
+    "bit_xor": operator.xor,
     **{
         name: getattr(torch, f"_sym_{name}")
         for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
