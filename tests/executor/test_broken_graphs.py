@@ -116,6 +116,14 @@ def slot_out_of_range(data, ir, node):
     return with_node(ir, node, operands={**node.operands, name: wrong}), node.name
 
 
+@breaks("bad-operand")
+def argument_given_twice(data, ir, node):
+    single = [name for name, slots in (node.operands or {}).items() if isinstance(slots, int)]
+    assume(single)
+    name = data.draw(st.sampled_from(single))
+    return with_node(ir, node, attrs={**node.attrs, name: 1}), node.name
+
+
 @breaks("wrong-type", "refused-arguments")
 def wrong_slot(data, ir, node):
     assume(node.op_type == "aten.linear.default")

@@ -189,6 +189,14 @@ CASES = [
         ["[bad-operand] node 'cat': argument 'tensors' takes input 2, the node has 2 inputs"],
     ),
     (
+        "argument given twice",
+        change("linear_1", attrs={"input": 1}),
+        [
+            "[bad-operand] node 'linear_1': argument 'input' is given twice, as an input and "
+            "as an attribute"
+        ],
+    ),
+    (
         "unused input",
         change("cat", operands={"tensors": (1,)}),
         ["[unused-input] node 'cat': no argument takes input 0 (%split_with_sizes.1)"],

@@ -148,3 +148,11 @@ class TestConstants:
         assert "wrong dtype: 'table': expected i64[2], found f32[2]" in refused(
             self.ir, {"a": torch.ones(1), "table": torch.ones(2)}
         )
+
+
+def test_weights_that_are_no_mapping_are_refused():
+    for given, kind in ((None, "NoneType"), ([], "list"), ("model.pt", "str")):
+        assert (
+            refused(ir_of(a=(2,)), given)
+            == f"weights are a mapping of names to tensors, got {kind}"
+        )

@@ -250,6 +250,12 @@ class _Arguments:
             value = self.node.attrs.get(name)
             return Literal(value) if type(value) in _AS_THEY_ARE else self._attribute(name, kind)
         if isinstance(slots, int):
+            if name in self.node.attrs:
+                raise FaultError(
+                    "bad-operand",
+                    f"argument {name!r} of {self.node.op_type} is given twice, as an input and as "
+                    "an attribute",
+                )
             return _read(self.node, slots, self._slots)
         rest = cast(tuple[Attribute, ...], self.node.attrs.get(name, (None,) * len(slots)))
         if not isinstance(rest, tuple) or len(rest) != len(slots):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file may hold anything

@@ -212,6 +212,10 @@ def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
             )
         return
     yield from _slots(node)
+    for name, slots in node.operands.items():
+        if not isinstance(slots, tuple) and name in node.attrs:
+            message = f"argument {name!r} is given twice, as an input and as an attribute"
+            yield Finding("bad-operand", message)
     if schema is None:
         return
     for name in dict.fromkeys((*node.operands, *node.attrs)):

@@ -68,6 +68,10 @@ def check_weights(
             unexpected: 'fc.weigth' f32[2, 3]
         Give the state_dict of the model that the IR was extracted from.
     """
+    for given in (weights, {} if constants is None else constants):
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            kind = type(given).__name__
+            raise WeightLoadError(f"weights are a mapping of names to tensors, got {kind}")
     check = _Check(ir, weights, constants or {})
     check.find_weights()
     check.find_constants()
