@@ -65,6 +65,7 @@ __all__ = [
     "parameters_of",
     "pytree",
     "storage_of",
+    "symbol_of",
     "tensor_guard",
     "unbacked_key",
     "value_range",
@@ -198,6 +199,16 @@ def higher_order_operator(name: str) -> HigherOrderOperator | None:
     """The higher-order operator of that name, or None."""
     found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
     return found if isinstance(found, HigherOrderOperator) else None
+
+
+def symbol_of(value: Any) -> Any:
+    """The sympy symbol as which a symbolic number was made; None for one that was computed.
+
+    Its expression is what torch writes for it since: something else where torch has concluded
+    that both are equal.
+    """
+    made = value.node._expr
+    return made if made.is_symbol else None
 
 
 def guards_of(exported: ExportedProgram) -> list[str]:

@@ -139,7 +139,37 @@ def vectorised_with_an_axis(m, x):
     return torch.vmap(torch.dot, in_dims=(1, 0), out_dims=0)(x, m.weight)
 
 
+def constants_in_branches(m, x):
+    def marked(x):
+        marked = x.clone()
+        marked[0] = 1.5
+        return marked
+
+    return torch.cond(x.sum() > 0, lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), marked, (x,))
+
+
+def constants_further_in(m, x):
+    def body(count, x):
+        return count + 1, constants_in_branches(m, x) * torch.tensor(0.5)
+
+    return while_loop(lambda count, x: count < torch.tensor(3), body, (torch.tensor(0), x))
+
+
+def constants_in_a_scan(m, x):
+    return scan(lambda c, row: (c * torch.tensor(0.5) + row, c + 1), torch.zeros_like(x[0]), x)
+
+
+def vectorised_without_gradients(m, x):
+    with torch.no_grad():
+        return torch.vmap(lambda row: row.softmax(0))(x)
+
+
+def strict(m, x):
+    return torch._higher_order_ops.strict_mode(lambda x: m.first(x), (x,))
+
+
 PROGRAMS = {
+    "strict_mode": strict,
     "cond": choose,
     "scan": running_sum,
     "while_loop": loop,
@@ -151,7 +181,8 @@ MORE = [
     *(choose_in_a_choice, choose_a_structure, choose_by_a_constant),
     *(loop_until, scan_of_structures, scan_backwards, loop_with_a_choice),
     *(products, regions, saved_memory),
-    *(masked_attention, vectorised, vectorised_with_an_axis),
+    *(masked_attention, vectorised, vectorised_with_an_axis, vectorised_without_gradients),
+    *(constants_in_branches, constants_further_in, constants_in_a_scan),
 ]
 CALLS = [(X,), (-X,), (X * 3 + 2,)]
 

@@ -1,8 +1,12 @@
 """Numbers read from tensors, and what is computed with them, are followed without nodes."""
 
+import pytest
 import torch
+from torch.export import Dim
 
 from torch_ir import IRExecutor, extract_ir, parse
+from torch_ir.errors import ExecutionError
+from whole_way import Lambda, kept
 
 
 class Chosen(torch.nn.Module):
@@ -50,3 +54,85 @@ def test_storage_offsets_that_depend_on_data_are_read_as_the_program_runs():
         got = IRExecutor(ir)(x, torch.tensor(positions))
         assert all(map(torch.equal, expected, got))
         assert [t.shape for t in got] == [t.shape for t in expected]
+
+
+def test_bits_of_sizes_are_combined():
+    def bits(m, x):
+        n = x.shape[0]
+        return x * (n & 6) + (n | 9)
+
+    rows = {"args": ({0: Dim("n", min=2)},)}
+    ir = kept(extract_ir(Lambda(bits).eval(), (torch.ones(5, 4),), dynamic_shapes=rows))
+    assert "bit_and(s0, 6)" in str(ir)
+    for n in (5, 6, 15):
+        x = torch.full((n, 4), 0.5)
+        assert torch.equal(IRExecutor(ir, Lambda(bits).state_dict())(x), bits(None, x))
+
+
+def test_floating_point_factors_of_sizes_are_kept():
+    def steps(m, x):
+        return torch.arange(0, x.shape[0] * 0.7, 0.3, device=x.device)
+
+    rows = {"args": ({0: Dim("n", min=2)},)}
+    ir = kept(extract_ir(Lambda(steps).eval(), (torch.ones(5, 4),), dynamic_shapes=rows))
+    for n in (5, 6, 100):
+        x = torch.ones(n, 4)
+        assert torch.equal(IRExecutor(ir, Lambda(steps).state_dict())(x), steps(None, x))
+
+
+def test_a_tensor_filled_with_a_number_from_data_has_its_kind():
+    def filled(m, x):
+        return torch.full((3,), x.item())
+
+    for value, other in ((0.5, 2.5), (4, 7)):
+        ir = kept(extract_ir(Lambda(filled).eval(), (torch.tensor(value),)))
+        result = IRExecutor(ir, Lambda(filled).state_dict())(torch.tensor(other))
+        assert torch.equal(result, torch.full((3,), other))
+        assert result.dtype == (torch.float32 if isinstance(value, float) else torch.int64)
+
+
+def known_number(m, x, v):
+    torch._check(v.item() == 4)
+    return x * 2
+
+
+def number_that_is_a_size(m, x, v):
+    torch._check(v.item() == x.shape[0])
+    return x * 2
+
+
+def count_that_is_a_size(m, x, v):
+    rows = v.nonzero()
+    torch._check(rows.shape[0] == x.shape[0])
+    return x * rows
+
+
+ROWS = {"args": ({0: Dim.DYNAMIC}, None)}
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "good", "bad", "message"),
+    [
+        (known_number, None, 4, 5, "the value of u0 is 5, which is outside its range 4..4"),
+        (number_that_is_a_size, ROWS, 6, 5, "Runtime assertion failed for expression u0 == s0"),
+        (
+            count_that_is_a_size,
+            ROWS,
+            [1, 1, 1, 1, 1, 1, 0],
+            [1, 1, 1, 0, 0, 0, 0],
+            "Runtime assertion failed for expression u0 == s0",
+        ),
+    ],
+)
+def test_what_torch_concludes_of_numbers_from_data_is_checked(
+    function, shapes, good, bad, message
+):
+    """torch writes the size for the number, in its own assertion too."""
+    x = torch.ones(6, 1)
+    model = Lambda(function).eval()
+    ir = kept(extract_ir(model, (x, torch.tensor(good)), dynamic_shapes=shapes))
+    executor = IRExecutor(ir, model.state_dict())
+    assert torch.equal(executor(x, torch.tensor(good)), function(None, x, torch.tensor(good)))
+    with pytest.raises(ExecutionError) as caught:
+        executor(x, torch.tensor(bad))
+    assert message in str(caught.value)

@@ -15,6 +15,8 @@ from torch.fx.node import map_arg
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
 from torch_ir.frontend.calls import Call, schema_of, translate_call
+from torch_ir.frontend.captures import Captured, Captures
+from torch_ir.frontend.conclusions import Conclusion, conclusions, required
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.scalars import call_expression, expression
@@ -44,7 +46,7 @@ SUPPORTED_HIGHER_ORDER = frozenset(
     {
         *("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph"),
         *("cond", "while_loop", "scan", "map_impl", "associative_scan"),
-        *("flex_attention", "out_dtype", "tag_activation_checkpoint"),
+        *("flex_attention", "out_dtype", "tag_activation_checkpoint", "strict_mode"),
     }
 )
 
@@ -57,11 +59,13 @@ class Context:
         run_device: The device that stands for "where the program runs" in device arguments.
         symbols: The range of each symbol of the program.
         reasons: Everything that could not be translated, one sentence each, in program order.
+        known: The symbols of sizes and numbers from data that the nodes so far have made.
     """
 
     run_device: torch.device | None
     symbols: dict[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
     reasons: list[str] = field(default_factory=list[str])
+    known: set[str] = field(default_factory=set[str])
 
     def attribute(self, value: object) -> Attribute:
         """A non-tensor argument as an attribute."""
@@ -85,6 +89,7 @@ class GraphTranslator:
         self.nodes: list[OpNode] = []
         self.functions: dict[str, IR] = {}
         self.operators: dict[str, str] = {}
+        self.captures = Captures()
         self._items: list[Item] = []
         self._layout_symbols: set[str] = set()
 
@@ -165,23 +170,33 @@ class GraphTranslator:
     def _resolved(self, argument: Any) -> Any:
         return self.values[argument] if isinstance(argument, FxNode) else argument
 
-    def _attribute(self, node: FxNode) -> FunctionRef:
+    def _attribute(self, node: FxNode) -> FunctionRef | TensorMeta:
         name = str(node.target)
         held: Any = self.module
         for part in name.split("."):
             held = getattr(held, part)
+        if isinstance(held, torch.Tensor):
+            self.captures.own[node.name] = held
+            return tensor_meta(node.name, held)
         if not isinstance(held, GraphModule):
             raise InvalidIRError(
                 f"the graph holds a {type(held).__name__} as the attribute {name!r}"
             )
         if name not in self.functions:
-            self.functions[name] = function_ir(held, name, self.context)
+            self.functions[name], captured = function_ir(held, name, self.context)
+            self.captures.of_bodies[name] = captured
         return FunctionRef(name)
+
+    def _names(self) -> set[str]:
+        return {node.name for node in self.module.graph.nodes} | self.captures.own.keys()
 
     def _operator(self, node: FxNode, op_type: str) -> Any:
         value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
         bound = _bound_symbols(node)
         self._layout_symbols |= _layout_symbols(node)
+        concluded = tuple(self._concluded(node, value))
+        if concluded and isinstance(value, SYMBOLIC_TYPES):
+            bound = {concluded[0].symbol: 0}
         if isinstance(value, SYMBOLIC_TYPES) and not bound:
             queried = expression(value)
             if queried.text not in self._layout_symbols:
@@ -191,8 +206,21 @@ class GraphTranslator:
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
         made = self._convert(node, op_type, call, outputs)
+        if any(self.captures.of_bodies.values()):
+            made = self.captures.hand_in(made, self.functions, self._names())
         self._items.append(made.replace(binds=bound) if bound else made)
+        if concluded:
+            self._items.extend(required(concluded, made, self._names()))
         return result
+
+    def _concluded(self, node: FxNode, value: Any) -> Iterator[Conclusion]:
+        """What torch has concluded about the numbers that the node makes from data."""
+        if isinstance(node.target, OpOverload):
+            for conclusion in conclusions(value):
+                if conclusion.symbol not in self.context.known:
+                    self.context.known.add(conclusion.symbol)
+                    if conclusion.is_news:
+                        yield conclusion
 
     def _convert(
         self, node: FxNode, op_type: str, call: Call, outputs: list[TensorMeta]
@@ -256,8 +284,8 @@ def _layout_symbols(node: FxNode) -> set[str]:
     }
 
 
-def function_ir(module: GraphModule, name: str, context: Context) -> IR:
-    """The IR of a body: everything that it uses comes in through its inputs."""
+def function_ir(module: GraphModule, name: str, context: Context) -> tuple[IR, Captured]:
+    """The IR of a body, and the constants that it holds itself: they are to become inputs."""
     translator = GraphTranslator(module, context)
     arguments: list[TensorLeaf | ValueLeaf] = []
     graph_inputs: list[TensorMeta] = []
@@ -274,7 +302,7 @@ def function_ir(module: GraphModule, name: str, context: Context) -> IR:
     translator.run()
     results = module.graph.output_node().args[0]
     inputs = Container("tuple", (Container("tuple", tuple(arguments)), Container("dict")))
-    return IR(
+    body = IR(
         nodes=tuple(translator.nodes),
         graph_inputs=tuple(graph_inputs),
         graph_outputs=tuple(translator.tensors(results)),
@@ -285,6 +313,7 @@ def function_ir(module: GraphModule, name: str, context: Context) -> IR:
         operators=translator.operators,
         signature=Signature(inputs, tree_from_value(results, translator.leaf)),
     )
+    return body, translator.captures.own
 
 
 def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:

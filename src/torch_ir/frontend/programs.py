@@ -15,10 +15,12 @@ from torch.export.graph_signature import (
     OutputKind,
     TensorArgument,
 )
+from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
+from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.constants import with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.guards import GuardReader, argument_paths
@@ -91,7 +93,8 @@ def _calls_functorch(exported: ExportedProgram) -> bool:
 
     torch's decomposition writes out what they mean.
     """
-    modules = {getattr(node.target, "__module__", "") for node in exported.graph.nodes}
+    graphs = [m.graph for m in exported.graph_module.modules() if isinstance(m, GraphModule)]
+    modules = {getattr(node.target, "__module__", "") for graph in graphs for node in graph.nodes}
     return "torch._functorch.predispatch" in modules
 
 
@@ -122,6 +125,7 @@ class _Program:
                 self.context.refuse(node, error.message)
                 self.body.values[node] = None
         self.body.run()
+        self._captured()
         results, mutations = self._outputs()
         signature = self._signature(results)
         guards = () if signature is None else tuple(dict.fromkeys(self._guards()))
@@ -231,6 +235,13 @@ class _Program:
                 key = self.mapping[node.name] = self.first_key.setdefault(id(stored), key)
             self.weights.setdefault(key, meta.replace(name=key))
         return meta
+
+    def _captured(self) -> None:
+        """Constants that bodies hold themselves."""
+        taken = {*self.mapping.values(), *self.exported.state_dict, *self.exported.constants}
+        for name, tensor in self.body.captures.own.items():
+            key = self.mapping[name] = new_name(name, taken)
+            self.constants[key] = Constant.from_torch(tensor)
 
     # -- outputs ----------------------------------------------------------------------------------
 
