@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import enum
+import json
 import sys
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import torch_ir
 from torch_ir.errors import ExecutionError, InputError
@@ -34,6 +37,55 @@ class Results(nn.Module):
 
     def forward(self, x):
         return x.max(1), torch.linalg.qr(x), [torch.sort(x), x.topk(2)], torch.frexp(x)
+
+
+class Mode(enum.Enum):
+    PLAIN = "plain"
+    DOUBLE = 2
+
+
+class Bag:
+    """A class whose context is a tuple."""
+
+    def __init__(self, items, tag):
+        self.items, self.tag = items, tag
+
+
+pytree.register_pytree_node(
+    Bag,
+    lambda bag: (list(bag.items), bag.tag),
+    lambda items, tag: Bag(list(items), tag),
+    serialized_type_name="tests.Bag",
+)
+
+
+class Boxed(Bag):
+    """A class that writes its context itself, as a dict."""
+
+
+pytree.register_pytree_node(
+    Boxed,
+    lambda bag: (list(bag.items), bag.tag),
+    lambda items, tag: Boxed(list(items), tag),
+    serialized_type_name="tests.Boxed",
+    to_dumpable_context=lambda tag: {"tag": tag},
+    from_dumpable_context=lambda context: context["tag"],
+)
+
+
+class Containers(nn.Module):
+    """The containers of Python's library, members of an enumeration, and registered classes."""
+
+    def forward(self, given, queue, mode):
+        total = given["b"] @ given["a"] if mode is Mode.PLAIN else given["a"]
+        return (
+            defaultdict(list, {2: total, 1: queue[0]}),
+            OrderedDict(z=defaultdict(None, {"x": queue[1]})),
+            deque([total], maxlen=3),
+            {Mode.DOUBLE: total, (1, "k"): total + 1},
+            Bag([total], ("a", (1, None))),
+            Boxed([total], "box"),
+        )
 
 
 X = torch.arange(9.0).reshape(3, 3).sin()
@@ -99,3 +151,58 @@ def test_a_registered_class_that_is_not_imported_is_named():
         "Import the module that registers it, or use execute(), which takes and returns plain "
         "tensors."
     )
+
+
+GIVEN = (defaultdict(list, a=X, b=X + 1), deque([X, X * 2]), Mode.PLAIN)
+
+
+def test_containers_of_pythons_library_go_in_and_come_out():
+    reordered = (defaultdict(list, b=X, a=X - 1), deque([X + 3, X]), Mode.PLAIN)
+    runs_as_eager(lambda: Containers().eval(), GIVEN, reordered)
+    result = IRExecutor(torch_ir.extract_ir(Containers().eval(), GIVEN))(*GIVEN)
+    assert type(result[0]) is defaultdict
+    assert result[0].default_factory is list
+    assert result[2].maxlen == 3
+    assert result[4].tag == ("a", (1, None))
+    assert result[5].tag == "box"
+
+
+def test_other_keys_and_members_are_refused():
+    executor = IRExecutor(torch_ir.extract_ir(Containers().eval(), GIVEN))
+    given, queue, mode = GIVEN
+    with pytest.raises(InputError) as caught:
+        executor(given, queue, Mode.DOUBLE)
+    assert str(caught.value).startswith(
+        "args[2] is <Mode.DOUBLE: 2>, the program was extracted for <Mode.PLAIN: 'plain'>"
+    )
+    with pytest.raises(InputError) as caught:
+        executor(defaultdict(list, a=X), queue, mode)
+    assert str(caught.value) == "args[0] has the keys ['a'], expected ['a', 'b']"
+
+
+def test_a_size_stands_for_a_tuple():
+    class Reshaped(nn.Module):
+        def forward(self, x, size):
+            return x.view(size)
+
+    ir = kept(torch_ir.extract_ir(Reshaped().eval(), (X, torch.Size([9]))))
+    assert same(IRExecutor(ir)(X, torch.Size([9])), X.view(9))
+    assert same(IRExecutor(ir)(X, (9,)), X.view(9))
+
+
+def test_a_context_imports_nothing():
+    ir = torch_ir.extract_ir(Containers().eval(), GIVEN)
+    children = ir.signature.outputs.children
+    member = {"__enum__": True, "fqn": "antigravity:Mode", "name": "PLAIN"}
+    contexts = {
+        "tests.Bag": (json.dumps(member), "no enumeration antigravity.Mode is imported"),
+        "collections.defaultdict": ('["antigravity.list", []]', "no class antigravity.list is"),
+        "enum": (json.dumps(member), "no enumeration antigravity.Mode is imported"),
+    }
+    for kind, (context, message) in contexts.items():
+        container = torch_ir.ir.Container(kind, children[:1], context=context)
+        outputs = torch_ir.ir.Container("tuple", (container, *children[1:]))
+        changed = ir.replace(signature=torch_ir.ir.Signature(ir.signature.inputs, outputs))
+        with pytest.raises(ExecutionError, match=message):
+            IRExecutor(changed)(*GIVEN)
+        assert "antigravity" not in sys.modules

@@ -7,18 +7,23 @@ for it.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
-from functools import reduce
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 from torch_ir.ir import Container
+from torch_ir.ir.contexts import (
+    DEFAULT_DICT,
+    ENUM_MEMBER,
+    NAMED_TUPLE,
+    WRITTEN_CONTEXT,
+    context_value,
+    imported_class,
+)
 from torch_ir.torch_api import pytree
-
-NAMED_TUPLE = "namedtuple"
 
 
 def children_of(tree: Container, value: Any, path: str) -> Sequence[Any]:
@@ -28,15 +33,21 @@ def children_of(tree: Container, value: Any, path: str) -> Sequence[Any]:
         InputError: It is of another class or structure.
         ExecutionError: This process does not know the class.
     """
+    if tree.type == ENUM_MEMBER:
+        return _same_member(_value(tree), value, path)
     kind = _class(tree)
     if type(value) is not kind:
         raise InputError(f"{path} must be a {kind.__name__}, got {type(value).__name__}")
     if tree.type == NAMED_TUPLE:
         return tuple(value)
+    expected = _context(tree)
+    if kind in (dict, OrderedDict, defaultdict):
+        return _items(kind, expected, value, path)
     children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-    if len(children) != len(tree.children) or context != _context(tree):
+    if len(children) != len(tree.children) or context != expected:
         raise InputError(
-            f"{path} is a {kind.__name__} of another structure than the program was extracted with"
+            f"{path} is a {kind.__name__} of another structure than the program was extracted "
+            f"with: {context!r:.80} instead of {expected!r:.80}"
         )
     return children
 
@@ -47,10 +58,29 @@ def rebuild(tree: Container, children: Sequence[Any]) -> Any:
     Raises:
         ExecutionError: This process does not know the class.
     """
+    if tree.type == ENUM_MEMBER:
+        return _value(tree)
     kind = _class(tree)
     if tree.type == NAMED_TUPLE:
         return kind(*children)
     return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, _context(tree))
+
+
+def _same_member(expected: object, value: object, path: str) -> Sequence[Any]:
+    if value is not expected:
+        raise InputError(
+            f"{path} is {value!r:.80}, the program was extracted for {expected!r:.80}",
+            remedy="Extract the model again with the value that you want.",
+        )
+    return ()
+
+
+def _items(kind: type[Any], expected: Any, value: Mapping[Any, Any], path: str) -> Sequence[Any]:
+    """The values of a dict in the order of the program's, whatever their order in it."""
+    keys = expected[1] if kind is defaultdict else expected
+    if set(value) != set(keys):
+        raise InputError(f"{path} has the keys {list(value)!r:.80}, expected {list(keys)!r:.80}")
+    return [value[key] for key in keys]
 
 
 def _class(tree: Container) -> type[Any]:
@@ -76,29 +106,52 @@ def _named_tuple_class(tree: Container) -> type[Any]:
         name, fields = str(described["class"]), tuple(described["fields"])
     except (ValueError, KeyError, TypeError):
         raise ExecutionError(f"{tree.context!r:.80} does not describe a named tuple") from None
-    for module, path in _splits(name):
-        found = reduce(lambda held, part: getattr(held, part, None), path, sys.modules.get(module))
-        is_named_tuple = isinstance(found, type) and issubclass(found, tuple)
-        if is_named_tuple and getattr(found, "_fields", None) == fields:
-            return cast(type[Any], found)
+    found = imported_class(name)
+    is_named_tuple = found is not None and issubclass(found, tuple)
+    if is_named_tuple and getattr(found, "_fields", None) == fields:
+        return cast(type[Any], found)
     raise ExecutionError(
-        f"no named tuple {name!r} with the fields {', '.join(fields)} is imported",
+        f"no named tuple {name!r} with the fields {', '.join(map(str, fields))} is imported",
         remedy="Import the module that defines it, or use execute(), which takes and returns "
         "plain tensors.",
     )
-
-
-def _splits(name: str) -> list[tuple[str, list[str]]]:
-    """Each way to read a dotted name as a module and a path in it."""
-    parts = name.split(".")
-    return [(".".join(parts[:i]), parts[i:]) for i in range(len(parts) - 1, 0, -1)]
 
 
 def _context(tree: Container) -> Any:
     """What the registration of the class needs besides the children."""
     if tree.context in ("", "null"):
         return None
-    # torch's own reader of the format: it runs the decoder registered for the class, and nothing
-    # from the file.
-    document = json.dumps([1, {"type": tree.type, "context": tree.context, "children_spec": []}])
-    return pytree.treespec_loads(document).context
+    if tree.type == DEFAULT_DICT:
+        return _default_dict_context(tree)
+    kind = _class(tree)
+    decode = pytree.SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable_context
+    if decode is None:  # torch's own reader of such a text imports modules that it names
+        return _value(tree)
+    text = tree.context
+    written = _value(tree) if text.startswith(f'{{"{WRITTEN_CONTEXT}":') else None
+    try:
+        return decode(text if written is None else written[WRITTEN_CONTEXT])
+    except Exception as error:  # the decoder that was registered for the class: anybody's code
+        raise ExecutionError(
+            f"the registration of {tree.type} does not read its context {text!r:.80}: {error}"
+        ) from error
+
+
+def _default_dict_context(tree: Container) -> list[Any]:
+    value = _value(tree)
+    if not (isinstance(value, list) and len(cast(list[Any], value)) == 2):
+        raise ExecutionError(f"{tree.context!r:.80} does not describe a defaultdict")
+    name, keys = cast(list[Any], value)
+    factory = None if name is None else imported_class(str(name))
+    if name is not None and factory is None:
+        raise ExecutionError(
+            f"no class {name} is imported, which makes the values of a defaultdict"
+        )
+    return [factory, keys]
+
+
+def _value(tree: Container) -> Any:
+    try:
+        return context_value(tree.context)
+    except InvalidIRError as error:
+        raise ExecutionError(f"the structure has a {tree.type}: {error.message}") from None

@@ -91,6 +91,8 @@ def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Se
     if kind is None:
         children = children_of(tree, value, path)
         return children, range(len(children))
+    if kind is tuple and type(value) is torch.Size:  # which torch.export takes for one too
+        value = cast(Any, tuple(value))
     if type(value) is not kind:
         raise InputError(f"{path} must be a {tree.type}, got {type(value).__name__}")
     if issubclass(kind, dict):

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir import SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.expressions import FUNCTIONS
 from torch_ir.torch_api import pytree
 
-Leaf: TypeAlias = TensorLeaf | ValueLeaf
+Leaf: TypeAlias = Tree
+"""A leaf, or what stands in the place of one: a member of an enumeration."""
 
 _NAMES = {"sym_max": "max", "sym_min": "min", "Max": "max", "Min": "min", "trunc": "int"}
 

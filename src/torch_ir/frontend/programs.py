@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
+    CustomObjArgument,
     InputKind,
     InputSpec,
     OutputKind,
@@ -25,7 +27,7 @@ from torch_ir.frontend.constants import with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbol_names import with_canonical_symbols
-from torch_ir.frontend.trees import tree_from_spec
+from torch_ir.frontend.trees import tree_from_member, tree_from_spec
 from torch_ir.ir import (
     IR,
     Constant,
@@ -36,6 +38,7 @@ from torch_ir.ir import (
     SymExpr,
     TensorLeaf,
     TensorMeta,
+    Tree,
     ValueLeaf,
 )
 from torch_ir.ir.effects import written_values
@@ -111,7 +114,7 @@ class _Program:
         self.mapping: dict[str, str] = {}
         self.known: dict[str, torch.Tensor] = {}
         self.graph_inputs: list[TensorMeta] = []
-        self.arguments: list[TensorLeaf | ValueLeaf] = []
+        self.arguments: list[Tree] = []
         self.given: list[object] = []
         self.gradients: dict[str, FxNode] = {}
 
@@ -124,6 +127,8 @@ class _Program:
             except InvalidIRError as error:
                 self.context.refuse(node, error.message)
                 self.body.values[node] = None
+                if spec.kind is InputKind.USER_INPUT:
+                    self.arguments.append(ValueLeaf())
         self.body.run()
         self._captured()
         results, mutations = self._outputs()
@@ -199,6 +204,10 @@ class _Program:
             self.arguments.append(leaf)
             return leaf.value
         value = node.meta["val"]
+        if isinstance(spec.arg, CustomObjArgument) and isinstance(spec.arg.fake_val, enum.Enum):
+            self.given.append(spec.arg.fake_val)
+            self.arguments.append(tree_from_member(spec.arg.fake_val))
+            return None  # torch has traced the program for this member
         self.given.append(value)
         if isinstance(value, torch.Tensor):
             meta = tensor_meta(node.name, value)
@@ -241,7 +250,8 @@ class _Program:
         taken = {*self.mapping.values(), *self.exported.state_dict, *self.exported.constants}
         for name, tensor in self.body.captures.own.items():
             key = self.mapping[name] = new_name(name, taken)
-            self.constants[key] = Constant.from_torch(tensor)
+            self.known[key] = tensor
+            self.weights[key] = tensor_meta(key, tensor)
 
     # -- outputs ----------------------------------------------------------------------------------
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import enum
 import json
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import Container, TensorLeaf, Tree, ValueLeaf
+from torch_ir.ir import Container, Tree
+from torch_ir.ir.contexts import (
+    DEFAULT_DICT,
+    ENUM_MEMBER,
+    NAMED_TUPLE,
+    WRITTEN_CONTEXT,
+    class_name,
+    context_text,
+    context_value,
+    imported_class,
+)
 from torch_ir.ir.tree import BUILTIN_CONTAINERS
+from torch_ir.ir.values import as_attribute
 from torch_ir.torch_api import pytree
 
 _NAMES: dict[Any, str] = {kind: name for name, kind in BUILTIN_CONTAINERS.items()}
 
 
-def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLeaf]) -> Tree:
+def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[Tree]) -> Tree:
     """The tree of a specification, its leaves taken from ``leaves`` in order.
 
     Raises:
@@ -28,9 +40,37 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[TensorLeaf | ValueLea
     children = tuple([tree_from_spec(child, leaves) for child in spec.children()])
     if spec.type in _NAMES:
         keys = tuple(spec.context) if spec.type in (dict, OrderedDict) else ()
-        return Container(_NAMES[spec.type], children, keys)
+        if _are_attributes(keys):
+            return Container(_NAMES[spec.type], children, keys)
     name, context = _registered(spec)
     return Container(name, children, context=context)
+
+
+def tree_from_member(member: enum.Enum) -> Container:
+    """The place of a member of an enumeration among the arguments.
+
+    Raises:
+        InvalidIRError: Its class cannot be told by its name.
+    """
+    context = context_text(member)
+    try:
+        is_found = context_value(context) is member
+    except InvalidIRError:
+        is_found = False
+    if not is_found:
+        raise InvalidIRError(
+            f"an argument is {member!r}, whose class cannot be found by its name",
+            remedy="Define the class at the top of a module.",
+        )
+    return Container(ENUM_MEMBER, context=context)
+
+
+def _are_attributes(keys: tuple[Any, ...]) -> bool:
+    try:
+        as_attribute(keys)
+    except InvalidIRError:
+        return False
+    return True
 
 
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
@@ -42,19 +82,46 @@ def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
     if spec.type is namedtuple:
         kind: Any = spec.context
         fields = {"class": f"{kind.__module__}.{kind.__qualname__}", "fields": list(kind._fields)}
-        return "namedtuple", json.dumps(fields)
+        return NAMED_TUPLE, json.dumps(fields)
+    if spec.type is defaultdict:
+        return DEFAULT_DICT, _default_dict_context(*spec.context)
     if spec.type.__module__ == torch.return_types.__name__:
         return f"{spec.type.__module__}.{spec.type.__name__}", "null"
-    shallow = pytree.TreeSpec(spec.type, spec.context, [])
-    try:
-        document = json.loads(pytree.treespec_dumps(shallow))[1]
-    except (NotImplementedError, TypeError, ValueError) as error:
+    definition = pytree.SUPPORTED_SERIALIZED_TYPES.get(spec.type)
+    name = None if definition is None else definition.serialized_type_name
+    if (
+        definition is None
+        or not isinstance(name, str)
+        or name == pytree.NO_SERIALIZED_TYPE_NAME_FOUND
+    ):
         raise InvalidIRError(
-            f"the structure has a {spec.type.__name__}, which has no serialised form: {error}",
+            f"the structure has a {spec.type.__name__}, which has no serialised form",
             remedy="Register the class with torch.export.register_dataclass or with "
             "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...).",
+        )
+    try:
+        if definition.to_dumpable_context is None:
+            return name, context_text(spec.context)
+        written = definition.to_dumpable_context(spec.context)
+        if isinstance(written, str):
+            return name, written
+        return name, context_text({WRITTEN_CONTEXT: written})
+    except InvalidIRError as error:
+        raise InvalidIRError(
+            f"the structure has a {spec.type.__name__}, whose context cannot be written: "
+            f"{error.message}"
         ) from None
-    return str(document["type"]), str(document["context"])
+
+
+def _default_dict_context(factory: Any, keys: list[Any]) -> str:
+    name = None if factory is None else class_name(factory)
+    if factory is not None and imported_class(str(name)) is not factory:
+        raise InvalidIRError(
+            f"the structure has a defaultdict with the values of {factory!r:.80}, which is no "
+            "class that can be found by its name",
+            remedy="Use a class of a module, such as list, or a dict.",
+        )
+    return context_text([name, keys])
 
 
 def tree_from_value(value: object, leaf: Any) -> Tree:
