@@ -12,7 +12,7 @@ from torch import nn
 
 from passes.equal import assert_same
 from passes.quantised import LEVELS, count, fused, names
-from torch_ir import IR, decompose, extract_ir, load_weights
+from torch_ir import IR, decompose, extract_ir, load_weights, validate
 from torch_ir.passes import common_subexpressions
 from torch_ir.serde import dumps, loads
 
@@ -118,3 +118,13 @@ def test_a_model_that_torch_ao_quantised_is_fused():
             "linear.per_channel": 1,
         }
         assert_same(before, after, model.state_dict(), args)
+
+
+@pytest.mark.parametrize("name", ["cnn-int8", "cnn-uint8", "mlp-int8", "rows-int4"])
+def test_fused_models_mean_what_they_compute(name):
+    path = RECORDED / f"{name}.tir"
+    ir = fused(IR.load(path))
+    report = validate(ir, load_weights(path), inputs_of(ir, 0))
+    assert report.is_valid
+    by_torchao = {n.name for n in ir.nodes if n.op_type.startswith("torchao.")}
+    assert set(report.undenoted) == by_torchao
