@@ -45,11 +45,10 @@ def test_a_model_in_training(options):
     assert same(dict(net.state_dict()), dict(other.state_dict()))
 
 
-def test_evaluation_on_the_reference():
+@pytest.mark.parametrize("executor", ["reference", ("reference", "aten"), "prims"])
+def test_evaluation_on_other_executors(executor):
     net = model().eval()
-    compiled = torch.compile(
-        copy.deepcopy(net), backend=torch_ir, options={"executor": "reference"}
-    )
+    compiled = torch.compile(copy.deepcopy(net), backend=torch_ir, options={"executor": executor})
     with torch.no_grad():
         torch.testing.assert_close(compiled(X), net(X))
 

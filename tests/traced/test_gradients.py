@@ -46,6 +46,29 @@ def check(function: Callable[..., Any], executor: str, *tensors: torch.Tensor) -
     assert traced.cache_info().misses == 1
 
 
+def region(x):
+    with torch.no_grad():
+        y = x * 2
+        with torch.enable_grad():
+            z = x * 3
+        w = z * y
+    return x * y + z + w
+
+
+def written_without(x):
+    y = x * 1
+    with torch.no_grad():
+        y.mul_(2)
+    return y * x
+
+
+def detached_in_place(x):
+    y = x.sigmoid()
+    z = y * 2
+    y.detach_()
+    return y * x + z
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "power": lambda x: (x**3).sum(),
     "results of all kinds": lambda x: (x * x.exp(), x.detach() * 2, x > 1, x),
@@ -55,6 +78,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "written": lambda x: (x * 1).add_(x).mul_(x),
     "pool": lambda x: F.max_pool1d(x[None] ** 2, 2),
     "a mask": lambda x: x[x > 1.5] * x.sum(),
+    "a region without": region,
+    "written without": written_without,
 }
 
 
@@ -63,7 +88,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     [
         *[("aten", name) for name in sorted(FUNCTIONS)],
         *[("prims", name) for name in ("softmax", "results of all kinds", "pool", "a mask")],
-        *[("reference", name) for name in ("power", "written", "transposed")],
+        *[("prims", name) for name in ("a region without", "written without")],
+        *[("reference", name) for name in ("power", "written", "transposed", "a region without")],
     ],
 )
 def test_first_and_second_derivatives(executor: str, name: str):
@@ -78,6 +104,10 @@ def test_of_one_argument_among_others(executor: str):
 @pytest.mark.parametrize("executor", ["aten", "prims"])
 def test_the_mask_of_the_gradient_is_the_one_that_was_drawn(executor: str):
     check(lambda x: F.dropout(x, 0.5, True) * x, executor, X)
+
+
+def test_what_is_detached_in_place():
+    check(detached_in_place, "aten", X)
 
 
 def test_the_denotation_refuses_gradients_of_random_numbers():

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from torch_ir.errors import InputError, did_you_mean
 from torch_ir.traced.function import make_traced
 
-_OPTIONS = ("executor", "dialect")
+_OPTIONS = ("executor", "dialect", "strict")
 
 
 def torch_ir(
@@ -28,7 +28,8 @@ def torch_ir(
     Args:
         module: The graph.
         example_inputs: What it will be called with; not used.
-        options: ``executor`` and ``dialect``, as :func:`torch_ir.make_traced` takes them.
+        options: ``executor``, ``dialect`` and ``strict``, as :func:`torch_ir.make_traced` takes
+            them.
         mode: Not taken.
 
     Raises:

@@ -47,6 +47,7 @@ class Functional:
         written: The position of each input that is written.
         symbols: The symbols whose values it gives.
         requires_grad: Whether each tensor that it gives can have a gradient.
+        chosen: The positions, among the function's own results, of those that it computes.
     """
 
     ir: IR
@@ -55,6 +56,7 @@ class Functional:
     written: tuple[int, ...]
     symbols: tuple[str, ...]
     requires_grad: tuple[bool, ...]
+    chosen: tuple[int, ...]
 
     @property
     def draws(self) -> OpNode | None:
@@ -78,7 +80,9 @@ def functional_of(program: Program, dialect: str) -> Functional:
         )
     lowered = in_dialect(program.ir, "aten" if dialect == "export" else dialect)
     _require_no_strides(program.ir, lowered)
-    ir, closed = with_inputs(lowered, lowered.weight_name_mapping)
+    names = program.ir.weight_name_mapping  # also of those that lowering leaves unused
+    lowered = lowered.replace(weights=program.ir.weights, weight_name_mapping=names)
+    ir, closed = with_inputs(lowered, names)
     taken = [meta.name for meta in ir.graph_inputs]
     outputs, results = _outputs(program.ir, ir, taken)
     grad = dict(zip(results, program.requires_grad, strict=True))
@@ -97,6 +101,7 @@ def functional_of(program: Program, dialect: str) -> Functional:
             *[grad[position] for position in range(len(outputs))],
             *[mutation.target in program.written_grad for mutation in ir.mutations],
         ),
+        tuple([results.index(position) for position in range(len(outputs))]),
     )
 
 

@@ -17,10 +17,13 @@ from torch_ir.executor import compile_graph
 from torch_ir.traced.arguments import flatten
 from torch_ir.traced.capture import trace
 from torch_ir.traced.environment import Environment
-from torch_ir.traced.functional import Compute, Functional, functional_of
+from torch_ir.traced.functional import Compute, Functional, with_inputs
 from torch_ir.traced.modes import modes
 from torch_ir.traced.program import Program, program_of
 from torch_ir.traced.results import assembler
+
+_MOST = 64
+"""So many gradients of one program are kept: they differ in sizes, and in what is wanted."""
 
 
 class MakesRunner(Protocol):
@@ -114,9 +117,11 @@ class _Gradient:
         self.draws = functional.draws is not None
         self._title = program.ir.model_name
         self._runner = runner
-        self._graph = compile_graph(
-            functional_of(program, "aten").ir.replace(signature=None), grad=()
-        )
+        self._written = functional.written
+        self._chosen = functional.chosen
+        # as the function calls them: regions without gradients and writes mean what they do there
+        operators, _ = with_inputs(program.ir, program.ir.weight_name_mapping)
+        self._graph = compile_graph(operators, grad=())
         self._entries: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         self._turn = threading.RLock()
 
@@ -130,6 +135,8 @@ class _Gradient:
         entry = self._entries.get(key)
         if entry is None:
             with self._turn:
+                if len(self._entries) >= _MOST:
+                    self._entries.pop(next(iter(self._entries)))
                 entry = self._entries[key] = self._entry(given, flat)
         run, assemble = entry
         return assemble(*run(flat.tensors))
@@ -148,10 +155,13 @@ class _Gradient:
         """The gradients by the formulas of torch's operators."""
         again = torch.is_grad_enabled()
         with torch.enable_grad():
-            made = self._graph.run(inputs, {})[0]
+            given = [t.clone() if i in self._written else t for i, t in enumerate(inputs)]
+            results = self._graph.run(given, {})[0]
+            made = [results[position] for position in self._chosen]
+            written = [given[position] for position in self._written]
             ends = [
                 (tensor, cotangent)
-                for tensor, cotangent in zip(made, cotangents, strict=True)
+                for tensor, cotangent in zip([*made, *written], cotangents, strict=True)
                 if cotangent is not None and tensor.requires_grad
             ]
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
