@@ -60,10 +60,12 @@ __all__ = [
     "is_in_forward_level",
     "is_transforming",
     "module_call_graph",
+    "operator_count",
     "operator_schema",
     "overload",
     "parameters_of",
     "pytree",
+    "state_of_torch",
     "storage_of",
     "symbol_of",
     "tensor_guard",
@@ -239,6 +241,24 @@ def module_call_graph(
 ) -> list[ModuleCallEntry]:
     """How the arguments and results of an exported program are nested."""
     return [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))]
+
+
+def state_of_torch() -> tuple[object, ...]:
+    """What the operators into which torch decomposes a call may depend on, beside the call."""
+    kernels = torch.backends.cuda  # where the choice of attention stands for every device
+    return (
+        operator_count(),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        kernels.flash_sdp_enabled(),
+        kernels.mem_efficient_sdp_enabled(),
+        kernels.math_sdp_enabled(),
+    )
+
+
+def operator_count() -> int:
+    """How many operators are registered."""
+    return len(torch._C._dispatch_get_all_op_names())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def assume(condition: Any) -> None:

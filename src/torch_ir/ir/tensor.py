@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+def _is_static_shape(shape: object) -> bool:
+    """Whether a shape is a tuple of sizes, which needs no conversion."""
+    if type(shape) is not tuple:
+        return False
+    for dim in cast(tuple[object, ...], shape):  # noqa: SIM110  # half the time of all(): graphs hold a great many
+        if type(dim) is not int or dim < 0:
+            return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
     """Shape and element type of a tensor, without data.
@@ -47,7 +57,7 @@ class TensorMeta:
     producer_output_idx: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.shape) is not tuple or not all(type(d) is int and d >= 0 for d in self.shape):
+        if not _is_static_shape(self.shape):
             if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise InvalidIRError(f"a shape is a list of dimensions, got {self.shape!r:.80}")
             object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))

@@ -193,6 +193,8 @@ def identical(left: object, right: object) -> bool:
         >>> identical(1, True), identical(0.0, -0.0), identical((float("nan"),), (float("nan"),))
         (False, False, True)
     """
+    if left is right:
+        return True
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         a, b = cast(Mapping[Any, Any], left), cast(Mapping[Any, Any], right)
         return a.keys() == b.keys() and all(identical(value, b[key]) for key, value in a.items())

@@ -56,7 +56,7 @@ def eliminate_dead_code(ir: IR) -> IR:
             kept.append(node)
             needed.update(meta.name for meta in node.inputs)
             symbols.update(_symbols_of(node))
-    called = {name for node in kept for name in references(node)}
+    called = {name for node in kept for name in references(node)} if functions else set[str]()
     functions = {name: body for name, body in functions.items() if name in called}
     unchanged = all(functions.get(name) is body for name, body in ir.functions.items())
     if len(kept) == len(ir.nodes) and unchanged:
@@ -101,10 +101,17 @@ def _made_symbols(node: OpNode) -> Iterator[str]:
 
 def _symbols_of(node: OpNode) -> Iterator[str]:
     """The symbols that a node needs."""
-    shapes = tuple([dim for meta in (*node.inputs, *node.outputs) for dim in meta.shape])
-    for item in _flat((*node.attrs.values(), *shapes)):
-        if isinstance(item, SymExpr):
-            yield from item.symbols
+    for meta in (*node.inputs, *node.outputs):
+        for dim in meta.shape:
+            if isinstance(dim, SymExpr):
+                yield from dim.symbols
+    for value in node.attrs.values():
+        if isinstance(value, SymExpr):
+            yield from value.symbols
+        elif isinstance(value, tuple | FrozenDict):
+            for item in _flat(value):
+                if isinstance(item, SymExpr):
+                    yield from item.symbols
 
 
 def _flat(value: Attribute) -> Iterator[Attribute]:

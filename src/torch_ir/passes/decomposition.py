@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 import torch
@@ -18,7 +19,7 @@ from torch_ir.passes.fake import Fakes
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.lowering import Decomposition, Settings, Shared, is_core, lowered
 from torch_ir.passes.own_results import with_own_results
-from torch_ir.torch_api import OpOverload
+from torch_ir.torch_api import OpOverload, operator_count
 
 TARGETS = ("core_aten",)
 
@@ -155,14 +156,25 @@ _OURS: dict[str, Decomposition] = {
 """Decompositions that torch does not have."""
 
 
-def _table(own: Mapping[str, Decomposition], preserve: frozenset[str]) -> dict[Any, Decomposition]:
-    """torch's table without what is core or preserved, with the user's."""
-    table: dict[Any, Decomposition] = {
-        operator: function
+@lru_cache(maxsize=1)
+def _torch_table(count: int) -> Mapping[Any, tuple[str, Decomposition]]:
+    """torch's table without what is core, with the names of the operators.
+
+    Args:
+        count: How many operators there are: torch looks through all of them for its table.
+    """
+    del count
+    return {
+        operator: (str(operator), function)
         for operator, function in dict(torch.export.default_decompositions()).items()
         if not (isinstance(operator, OpOverload) and is_core(str(operator)))
-        and str(operator) not in preserve
     }
+
+
+def _table(own: Mapping[str, Decomposition], preserve: frozenset[str]) -> dict[Any, Decomposition]:
+    """torch's table without what is core or preserved, with the user's."""
+    known = _torch_table(operator_count())
+    table = {operator: f for operator, (name, f) in known.items() if name not in preserve}
     added = {name: f for name, f in _OURS.items() if name not in preserve}
     for op_type, function in {**added, **own}.items():
         table[resolve_operator(op_type)] = function

@@ -20,7 +20,7 @@ from torch_ir.ir.tree import leaves
 from torch_ir.passes.dead_code import references
 from torch_ir.passes.fake import Fakes, Layout, contiguous, external_layouts
 from torch_ir.passes.fragments import INPUT, Fragment, Tracer
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import pytree, state_of_torch
 
 Decomposition: TypeAlias = Callable[..., Any]
 """Computes what an operator computes, from the same arguments, with other operators."""
@@ -65,6 +65,11 @@ class Settings:
             resolve_operator(node.op_type)
         )
 
+    @property
+    def is_torchs(self) -> bool:
+        """Whether decompositions are torch's, of all that is not in the target."""
+        return not self.own and not self.preserve
+
     def stays(self, node: OpNode) -> bool:
         """Whether a node is in the target already, or is to be kept."""
         if node.op_type in self.own:
@@ -91,8 +96,18 @@ def spare_decompositions() -> dict[Any, Decomposition]:
     return cast(dict[Any, Decomposition], torch._decomp.decomposition_table)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
+_TRACED: dict[Any, tuple[dict[Any, Fragment], dict[Any, tuple[Layout, ...]]]] = {}
+"""What calls without symbols become by torch's decompositions, by all that these depend on."""
+
+MAX_TRACED = 20_000
+
+
 class Shared:
-    """What the walks over a program and its functions share."""
+    """What the walks over a program and its functions share.
+
+    What calls without symbols become by torch's own decompositions is kept for later programs,
+    since models repeat their calls, and so do those who lower them.
+    """
 
     def __init__(self, settings: Settings, fakes: Fakes):
         self.settings = settings
@@ -100,6 +115,11 @@ class Shared:
         self.tracer = Tracer(fakes, settings.decompositions)
         self.fragments: dict[Any, Fragment] = {}
         self.layouts: dict[Any, tuple[Layout, ...]] = {}
+        if settings.is_torchs and not fakes.symbols:
+            known = _TRACED.setdefault(state_of_torch(), ({}, {}))
+            if max(map(len, known)) > MAX_TRACED:
+                _TRACED.clear()
+            self.fragments, self.layouts = known
 
 
 def lowered(ir: IR, shared: Shared, path: str, reasons: list[str]) -> IR:
@@ -295,14 +315,15 @@ class _Walk:
         for item in fragment.nodes:
             packet = item.op_type.split(".")[1].strip("_")
             name = node.name if item.name == wanted else self.names.fresh(f"{node.name}_{packet}")
-            copy = renamed(with_inputs(item, values), name)
-            outputs = [
-                _typed(made, types.get(old.name))
-                for old, made in zip(item.outputs, copy.outputs, strict=True)
-            ]
-            self.nodes.append(copy.replace(outputs=outputs, location=node.location))
-            for old, made in zip(item.outputs, outputs, strict=True):
-                values[old.name] = made
+            inputs = tuple([values.get(meta.name, meta) for meta in item.inputs])
+            outputs = tuple(
+                [_renamed(old, item, name, types.get(old.name)) for old in item.outputs]
+            )
+            copy = OpNode(
+                name, item.op_type, inputs, outputs, item.attrs, item.operands, node.location
+            )
+            self.nodes.append(copy.replace(binds=item.binds) if item.binds else copy)
+            values.update(zip([old.name for old in item.outputs], outputs, strict=True))
         for meta in node.outputs:
             result = fragment.results[meta.producer_output_idx]
             if result is None:
@@ -356,11 +377,16 @@ class _Walk:
         )
 
 
-def _typed(made: TensorMeta, recorded: TensorMeta | None) -> TensorMeta:
-    """A result with its shape as it was recorded, which may spell sizes in another way."""
-    if recorded is None or len(recorded.shape) != len(made.shape):
-        return made
-    return made.replace(shape=recorded.shape)
+def _renamed(made: TensorMeta, node: OpNode, name: str, recorded: TensorMeta | None) -> TensorMeta:
+    """A result of a node under another name.
+
+    Its shape is as it was recorded, which may spell sizes in another way.
+    """
+    shape = made.shape
+    if recorded is not None and len(recorded.shape) == len(shape):
+        shape = recorded.shape
+    suffix = made.name[len(node.name) :] if made.name.startswith(node.name) else ""
+    return TensorMeta(name + suffix, shape, made.dtype, name, made.producer_output_idx)
 
 
 def _autocast(scope: Scope) -> Any:
