@@ -8,7 +8,14 @@ from torch.utils._pytree import tree_leaves
 
 from passes.equal import assert_same, operators
 from small_models import CASES
-from torch_ir import IRExecutor, convert_exported_program, decompose, extract_ir, parse
+from torch_ir import (
+    IRExecutor,
+    convert_exported_program,
+    decompose,
+    extract_ir,
+    parse,
+    to_edge,
+)
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
 from torch_ir.passes.lowering import is_core
@@ -35,6 +42,69 @@ def test_models_give_what_torch_gives_after_its_decompositions(name):
     got = IRExecutor(done, weights)(*case.inputs()[0], **case.inputs()[1])
     for one, other in zip(tree_leaves(expected), tree_leaves(got), strict=True):
         assert same(one, other)
+
+
+class Positions(nn.Module):
+    """A copy that a decomposition lays out as channels last, since its input is."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        image = nn.functional.interpolate(x.permute(0, 3, 1, 2), size=(9, 11), mode="bicubic")
+        return self.conv(image), image.flatten(2).transpose(1, 2)
+
+
+def test_a_layout_that_torch_guesses_is_no_memory_format_and_rounds_as_torchs():
+    torch.manual_seed(0)
+    model, x = Positions().eval().requires_grad_(False), torch.randn(1, 6, 7, 3)
+    exported = torch.export.export(model, (x,))
+    done = decompose(convert_exported_program(exported))
+    assert verify(done) == ()
+    got = IRExecutor(done, model.state_dict())(x)
+    for one, other in zip(got, exported.run_decompositions().module()(x), strict=True):
+        assert same(one, other)
+
+
+class Transposed(nn.Module):
+    """A batch norm whose kernel lays its result out otherwise than torch says that it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(32)
+        self.head = nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.head(self.norm(x.transpose(1, 2)).transpose(1, 2))
+
+
+@pytest.mark.parametrize("lower", [decompose, lambda ir: to_edge(ir).ir()])
+def test_a_program_runs_whatever_the_strides_of_what_it_reshapes(lower):
+    torch.manual_seed(0)
+    model, x = Transposed().eval().requires_grad_(False), torch.randn(4, 4, 32)
+    exported = torch.export.export(model, (x,))
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        exported.run_decompositions().module()(x)
+    done = lower(convert_exported_program(exported))
+    assert torch.allclose(IRExecutor(done, model.state_dict())(x), model(x), rtol=0, atol=1e-6)
+
+
+def test_what_was_decomposed_before_changes_nothing():
+    ir = extract_ir(nn.Sequential(nn.Linear(2, 3), nn.SiLU()), (torch.ones(1, 2),))
+    first = decompose(ir)
+    kept = decompose(ir, preserve=["aten.linear.default"])
+    own = decompose(ir, table={"aten.silu.default": lambda x: x.relu()})
+    assert decompose(ir) == first
+    assert [n.op_type for n in kept.nodes] == ["aten.linear.default", *OPERATORS[-2:]]
+    assert [n.op_type for n in first.nodes] == OPERATORS
+    assert [n.op_type for n in own.nodes] == [*OPERATORS[:2], "aten.relu.default"]
+
+
+OPERATORS = [
+    *("aten.permute.default", "aten.addmm.default"),
+    *("aten.sigmoid.default", "aten.mul.Tensor"),
+]
 
 
 def test_each_node_has_the_place_of_the_one_that_it_stands_for_and_the_last_its_name():

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.dialects.edge.views import with_views
+from torch_ir.dialects.edge.views import with_reshapes, with_views
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
@@ -200,7 +200,7 @@ class IRExecutor:
         """The graph on a device, with the state of the one before."""
         device = device or torch.device("cpu")
         if self._graph is None or self._graph.device != device:
-            runs = with_views(self.ir) if self.ir.dialect in ("edge", "backend") else self.ir
+            runs = _as_it_runs(self.ir)
             self._graph = compile_graph(runs, self._payload, device=device, grad=self.grad)
         return self._graph
 
@@ -266,3 +266,10 @@ def _device(tensors: Any) -> torch.device | None:
     devices = {tensor.device: None for tensor in tensors if isinstance(tensor, torch.Tensor)}
     others = [device for device in devices if device.type not in ("cpu", "meta")]
     return next(iter(others or devices), None)
+
+
+def _as_it_runs(ir: IR) -> IR:
+    """The program with the views that torch runs where its dialect leaves them open."""
+    if ir.dialect in ("edge", "backend"):
+        return with_views(ir)
+    return with_reshapes(ir) if ir.dialect == "core_aten" else ir

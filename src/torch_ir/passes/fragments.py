@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from torch_ir.dialects.edge.memory_formats import channels_order, permuted_copy
 from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
@@ -170,6 +171,7 @@ class Tracer:
         own = _Owner(self.fakes, made)
         values: dict[str, TensorMeta] = {}
         kept: list[OpNode] = []
+        asked = node.attrs.get("memory_format") is not None  # else it is guessed from strides
         for item in nodes:
             inputs = [values.get(meta.name) or own.meta(meta) for meta in item.inputs]
             if item.op_type in _NOTHING:
@@ -178,9 +180,11 @@ class Tracer:
             outputs = [own.meta(meta) for meta in item.outputs]
             attrs = {name: own.value(value) for name, value in item.attrs.items()}
             binds = {own.name(symbol): place for symbol, place in item.binds.items()}
-            kept.append(
-                OpNode(item.name, item.op_type, inputs, outputs, attrs, item.operands, None, binds)
+            made = OpNode(
+                item.name, item.op_type, inputs, outputs, attrs, item.operands, None, binds
             )
+            order = None if asked else channels_order(made)
+            kept += [made] if order is None else permuted_copy(made, order, "{}:{}".format)
         found = [None if t is None else values.get(t.name) or own.meta(t) for t in tensors]
         return _functional(Fragment(tuple(kept), tuple(found), (), constants, not made), node)
 

@@ -20,7 +20,13 @@ DIM_ORDER_OPS = {
 
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
-__all__ = ["DIM_ORDER_OPS", "DIM_ORDER_SCHEMAS", "dim_order_of", "memory_format_of"]
+__all__ = [
+    "CHANNELS_LAST",
+    "DIM_ORDER_OPS",
+    "DIM_ORDER_SCHEMAS",
+    "dim_order_of",
+    "memory_format_of",
+]
 
 
 def dim_order_of(memory_format: MemoryFormat, rank: int) -> tuple[int, ...] | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, memory_format_of
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.dialects.edge.dim_order import CHANNELS_LAST, DIM_ORDER_OPS, memory_format_of
+from torch_ir.ir import IR, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.edit import Names
 
 _ATEN = {by_order: op_type for op_type, by_order in DIM_ORDER_OPS.items()}
@@ -50,23 +50,37 @@ def _in_aten(node: OpNode, names: Names) -> Iterator[OpNode]:
             op_type="aten.empty_permuted.default", attrs={**attrs, "physical_layout": order}
         )
     else:
-        yield from _permuted(node, op_type, attrs, order, names)
+        copy = node.replace(op_type=op_type, attrs=attrs)
+        yield from permuted_copy(copy, order, lambda name, part: names.fresh(f"{name}_{part}"))
 
 
-def _permuted(
-    node: OpNode, op_type: str, attrs: dict[str, Any], order: tuple[int, ...], names: Names
-) -> Iterator[OpNode]:
-    """A copy whose dimensions lie in an order: that of the permuted tensor, permuted back."""
+def channels_order(node: OpNode) -> tuple[int, ...] | None:
+    """The order of dimensions of a copy that asks for channels last; None for any other call."""
+    asked = node.attrs.get("memory_format")
+    if node.op_type not in DIM_ORDER_OPS or not isinstance(asked, MemoryFormat) or not node.inputs:
+        return None
+    return CHANNELS_LAST.get(asked.name)
+
+
+def permuted_copy(
+    node: OpNode, order: Sequence[int], named: Callable[[str, str], str]
+) -> list[OpNode]:
+    """A copy whose dimensions lie in an order, as that of the permuted tensor, permuted back.
+
+    Args:
+        node: The copy.
+        order: The order, outermost dimension first.
+        named: Gives the name of a node beside it, from its name and what that does.
+    """
     (given,), (result,) = node.inputs, node.outputs
-    turned = names.fresh(f"{node.name}_permute")
+    turned, copied = named(node.name, "permute"), named(node.name, "copy")
     there = TensorMeta(turned, tuple([given.shape[dim] for dim in order]), given.dtype, turned)
-    yield OpNode(
-        turned, "aten.permute.default", (given,), (there,), {"dims": order}, None, node.location
-    )
-    copied = names.fresh(f"{node.name}_copy")
     copy = TensorMeta(copied, there.shape, result.dtype, copied)
-    attrs = {**attrs, "memory_format": memory_format_of(range(len(order)))}
-    yield OpNode(copied, op_type, (there,), (copy,), attrs, {"self": 0}, node.location)
+    attrs = {**node.attrs, "memory_format": MemoryFormat("contiguous_format")}
     back = tuple([order.index(dim) for dim in range(len(order))])
-    attrs = {"dims": back}
-    yield OpNode(node.name, "aten.permute.default", (copy,), (result,), attrs, None, node.location)
+    permute, place = "aten.permute.default", node.location
+    return [
+        OpNode(turned, permute, (given,), (there,), {"dims": tuple(order)}, None, place),
+        OpNode(copied, node.op_type, (there,), (copy,), attrs, {"self": 0}, place),
+        OpNode(node.name, permute, (copy,), (result,), {"dims": back}, None, place),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from torch_ir.ir import IR
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.schema import lookup
 
 
@@ -13,7 +13,8 @@ def with_views(ir: IR) -> IR:
 
     Where nothing writes, a view has the values of its copy and costs nothing. Kernels then see the
     strides that they see in eager, and round as they do there. What the program gives away is
-    copied still.
+    copied still. Another shape of the same elements is a ``reshape``, a view wherever there can be
+    one: a kernel may lay its result out otherwise than torch says that it does.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -27,14 +28,41 @@ def with_views(ir: IR) -> IR:
     given_away = {meta.name for meta in ir.graph_outputs}
     given_away |= {mutation.value.name for mutation in ir.mutations}
     nodes = [
-        node
-        if view is None or any(meta.name in given_away for meta in node.outputs)
-        else node.replace(op_type=view)
+        node if any(meta.name in given_away for meta in node.outputs) else _as_view(node)
         for node in ir.nodes
-        for view in (view_of(node.op_type),)
     ]
     functions = {name: with_views(function) for name, function in ir.functions.items()}
     return ir.replace(nodes=nodes, functions=functions)
+
+
+def with_reshapes(ir: IR) -> IR:
+    """A functional program that runs whatever the strides of what it reshapes.
+
+    Example:
+        >>> from torch_ir.ir import OpNode, TensorMeta
+        >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (6,), "float32", "y")
+        >>> view = OpNode("y", "aten.view.default", [x], [y], {"size": [6]})
+        >>> print(with_reshapes(IR([view], [x], [y], [])).nodes[0])
+        %y: f32[6] = aten.reshape.default(%x, shape=[6])
+    """
+    nodes = [_reshape(node) if node.op_type == _VIEW else node for node in ir.nodes]
+    functions = {name: with_reshapes(function) for name, function in ir.functions.items()}
+    return ir.replace(nodes=nodes, functions=functions)
+
+
+_VIEW = "aten.view.default"
+
+
+def _as_view(node: OpNode) -> OpNode:
+    view = view_of(node.op_type)
+    if view is None:
+        return node
+    return _reshape(node) if view == _VIEW else node.replace(op_type=view)
+
+
+def _reshape(node: OpNode) -> OpNode:
+    attrs = {"shape": node.attrs.get("size", ())}
+    return node.replace(op_type="aten.reshape.default", attrs=attrs)
 
 
 @cache
