@@ -54,12 +54,14 @@ class Derived:
     Attributes:
         types: The type of each result, flattened; None for what is no tensor or cannot be known.
         refusal: Why torch does not take the call, or the empty string.
+        remedy: What to do about that, if something is known.
         has_meta: Whether the operator can say what it gives.
         aliases: Whether a result shares memory with an argument.
     """
 
     types: tuple[Type | None, ...] = ()
     refusal: str = ""
+    remedy: str = ""
     has_meta: bool = True
     aliases: bool = False
 
@@ -99,7 +101,8 @@ def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Violation
             remedy=f'Register one: torch.library.register_fake("{_qualified(node.op_type)}").',
         )
     elif derived.refusal:
-        yield scope.violation("refused-arguments", node, f"{node.op_type}: {derived.refusal}")
+        message = f"{node.op_type}: {derived.refusal}"
+        yield scope.violation("refused-arguments", node, message, remedy=derived.remedy)
     else:
         yield from _compared(scope, node, recorded, derived)
 
@@ -178,7 +181,7 @@ def _derive(
     try:
         operator = resolve_operator(op_type)
     except ExecutionError as error:
-        return Derived(refusal=error.message)
+        return Derived(refusal=error.message, remedy=error.remedy or "")
     if not isinstance(operator, OpOverload):
         return Derived()
     mode: Any = FakeTensorMode(allow_non_fake_inputs=True)

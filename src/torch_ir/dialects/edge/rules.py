@@ -20,6 +20,9 @@ from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import Attribute
 
 TO_EDGE = "Lower the program with to_edge."
+NO_TENSOR = (
+    "to_edge(..., strict=True) makes a tensor where one does the same; else leave strict out."
+)
 BY_STRIDES = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.empty.memory_format"})
 """Operators whose layout follows from strides."""
 
@@ -264,10 +267,15 @@ def no_numbers(scope: Scope, node: OpNode) -> Iterator[Violation]:
                 f"the argument {argument.name!r} of {node.op_type} is a number",
                 expected="a tensor",
                 found=str(value),
+                remedy=NO_TENSOR,
             )
     if "scalar-result" in spec.traits:
         yield scope.violation(
-            "number-result", node, f"{node.op_type} returns what is no tensor", expected="tensors"
+            "number-result",
+            node,
+            f"{node.op_type} returns what is no tensor",
+            expected="tensors",
+            remedy=NO_TENSOR,
         )
 
 
@@ -288,4 +296,5 @@ def tensors_in_and_out(scope: Scope) -> Iterator[Violation]:
                     f"the program {word} {leaf.value!s}, which is no tensor",
                     "tensors",
                     str(leaf.value),
+                    NO_TENSOR,
                 )

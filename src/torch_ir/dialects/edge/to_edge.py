@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from torch.export import ExportedProgram  # noqa: TID253  # needed to lower
 
 from torch_ir.dialects.edge.lower import lower
-from torch_ir.dialects.edge.program import EdgeOptions, EdgeProgram
+from torch_ir.dialects.edge.program import EdgeOptions, EdgePass, EdgeProgram
+from torch_ir.dialects.edge.strict import without_numbers
 from torch_ir.dialects.rules import is_custom
 from torch_ir.dialects.spec import spec_of
 from torch_ir.errors import InvalidIRError
@@ -28,6 +29,7 @@ def to_edge(
     dim_order: bool = True,
     strict: bool = False,
     verify: bool = True,
+    passes: Sequence[EdgePass] | Mapping[str, Sequence[EdgePass]] = (),
 ) -> EdgeProgram:
     """Lower programs to Edge.
 
@@ -40,8 +42,12 @@ def to_edge(
         preserve: Functional operators of ATen that are not decomposed.
         allow: Operators to allow although they are not in the core set.
         dim_order: Say layouts by the order of dimensions, not by memory formats.
-        strict: Forbid numbers everywhere, as the specification has it.
+        strict: No numbers anywhere, as the specification has it: where an operator takes one, a
+            tensor takes its place, and a number among the results becomes a constant (int64,
+            bool, float64). What cannot be said without numbers is an error, which lists all of it.
         verify: Verify the result.
+        passes: What to run on the result: on every method in order, or on each that is named, as
+            :meth:`EdgeProgram.transform` does.
 
     Raises:
         InvalidIRError: ``preserve`` names what cannot be preserved.
@@ -66,13 +72,13 @@ def to_edge(
     options = EdgeOptions(frozenset({*kept, *allow}), dim_order, strict, verify)
     named = programs if isinstance(programs, Mapping) else {"forward": programs}
     sources = cast(Mapping[str, Source], named)
-    lowered = {method: lower(_core(source, kept)) for method, source in sources.items()}
+    lowered = {method: _lowered(source, kept, strict) for method, source in sources.items()}
     state = {
         method: source.state_dict
         for method, source in sources.items()
         if isinstance(source, ExportedProgram)
     }
-    return EdgeProgram(lowered, options, state)
+    return EdgeProgram(lowered, options, state).transform(passes)
 
 
 def _require_preservable(op_type: str) -> None:
@@ -86,6 +92,11 @@ def _require_preservable(op_type: str) -> None:
             f"{op_type} cannot be preserved: it writes or aliases what it is given",
             remedy="Edge has functional operators only.",
         )
+
+
+def _lowered(source: Source, preserve: tuple[str, ...], strict: bool) -> IR:
+    core = _core(source, preserve)
+    return lower(without_numbers(core) if strict else core)
 
 
 def _core(source: Source, preserve: tuple[str, ...]) -> IR:
