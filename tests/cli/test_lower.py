@@ -1,4 +1,4 @@
-"""lower: to functional and to core ATen."""
+"""lower: to functional, to core ATen and to Edge."""
 
 from torch_ir import serde
 
@@ -28,11 +28,30 @@ def test_functional_programs_keep_their_operators(run, ir):
     assert low.nodes == ir.nodes
 
 
+def test_edge_is_verified_and_runs(run, ir):
+    result = run("lower", "m.json", "--to", "edge", "-o", "low.tir")
+    assert (result.code, result.err) == (0, "note: 2 nodes of export became 3 nodes of edge\n")
+    assert serde.load("low.tir").dialect == "edge"
+    assert run("lower", "m.json", "--to", "edge", "--preserve", "aten.linear.default").code == 0
+
+
+def test_edge_without_numbers(run, ir):
+    assert 'dialect "edge"' in run("lower", "m.json", "--to", "edge", "--strict").out
+    scaled = ir.nodes[-1].replace(op_type="aten.add.Tensor", attrs={"other": 1, "alpha": 3})
+    ir.replace(nodes=[*ir.nodes[:-1], scaled]).save("scaled.json")
+    assert "alpha=3" in run("lower", "scaled.json", "--to", "edge").out
+    result = run("lower", "scaled.json", "--to", "edge", "--strict")
+    assert result.code == 1
+    assert "breaks the rules of the dialect 'edge' in 1 place" in result.err
+    assert "expected a tensor, found 3" in result.err
+
+
 def test_wrong_usage_is_told(run, ir):
     result = run("lower", "m.json", "-o", "low.xyz")
     assert result.code == 2
     assert "the name 'low.xyz' does not say which format to write" in result.err
     assert run("lower", "m.json", "--to", "aten", "--preserve", "aten.mm.default").code == 2
+    assert "--strict is for --to edge" in run("lower", "m.json", "--strict").err
 
 
 def test_an_unknown_operator_is_an_error(run, ir):
