@@ -207,6 +207,22 @@ def test_arguments_may_lie_in_memory_as_they_like(executor: str):
 
 
 @pytest.mark.parametrize("executor", ["prims", "reference"])
+def test_arguments_may_be_conjugated_lazily(executor: str):
+    x = torch.complex(X, X + 1).conj()
+    assert x.is_conj()
+    for function, given in ((lambda x: x * 2, x), (lambda x: x + 1, x.imag)):
+        traced = make_traced(function, executor=executor)
+        assert torch.equal(traced(given), function(given))
+
+
+def test_another_executor_is_a_reason_to_trace():
+    traced = make_traced(gate)
+    traced(X, X.t())
+    expected = "executor was aten, and is reference, prims"
+    assert traced.explain_miss(X, X.t(), executor=("reference", "prims")) == expected
+
+
+@pytest.mark.parametrize("executor", ["prims", "reference"])
 def test_reading_memory_by_strides_is_left_to_torch(executor: str):
     def function(x):
         return x.t().as_strided((2,), (2,))

@@ -274,8 +274,9 @@ class Traced:
             >>> print(traced.explain_miss(torch.ones(4), 3))
             x was f32[2], and is f32[4]
         """
+        executors = self._executors_for(kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
-        key = (self._executors, modes(), *flat.tokens)
+        key = (executors, modes(), *flat.tokens)
         with self._turn:
             environment = self._environment(flat)
             for entry in self._entries.get(key, ()):

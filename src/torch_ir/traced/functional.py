@@ -201,7 +201,7 @@ def run_functional(
         inputs = [*tensors, *others]
         if written:
             _require_apart(name, inputs, written)
-        made = compute(*[tensor.contiguous() for tensor in inputs])
+        made = compute(*map(_in_order, inputs))
         for position, value in zip(written, made[first:count], strict=True):
             with torch.set_grad_enabled(value.requires_grad):
                 inputs[position].copy_(value)
@@ -209,6 +209,13 @@ def run_functional(
         return [made[i] if i >= 0 else inputs[-1 - i] for i in functional.results], numbers
 
     return run
+
+
+def _in_order(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose elements stand in memory in row-major order, as they are."""
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor.contiguous()
 
 
 def with_own_results(functional: Functional, compute: Compute) -> Compute:
