@@ -14,7 +14,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from backends.graphs import Interpreter
 from torch_ir import execute, make_ir, make_traced
 from torch_ir.backends import register_backend, registry, unregister_backend
-from torch_ir.errors import CompileError, InputError, OptionalDependencyError
+from torch_ir.errors import (
+    CompileError,
+    ExecutionError,
+    InputError,
+    OptionalDependencyError,
+)
 from traced.comparing import agree
 
 X = torch.arange(1.0, 7.0).view(2, 3)
@@ -255,6 +260,35 @@ def test_numbers_go_in_and_out(executor: str):
     agree(function, traced, X, 2.5)
     agree(function, traced, X * 2, 2.5)
     assert traced.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("executor", ["prims", ("aten", "reference")])
+def test_numbers_under_autocast(executor: str):
+    def function(x):
+        return x * x.sum().item(), x.max().item()
+
+    traced = make_traced(function, executor=executor)
+    with torch.autocast("cpu"):
+        agree(function, traced, X)
+        agree(function, traced, X * 2)
+    assert traced.cache_info().misses == 1
+
+
+def test_numbers_that_leave_a_region_are_refused():
+    def function(x):
+        with torch.no_grad():
+            largest = x.max().item()
+        return x * largest
+
+    traced = make_traced(function)
+    agree(function, traced, X)
+    with pytest.raises(ExecutionError) as caught:
+        traced(X.clone().requires_grad_())
+    assert str(caught.value) == (
+        "the function reads a number from a tensor in a region of autocast or without gradients, "
+        "and uses it outside of the region\n"
+        "Read it outside of the region, or keep it in a tensor."
+    )
 
 
 @pytest.mark.parametrize("executor", ["prims", "reference"])

@@ -155,7 +155,7 @@ class _Walk:
                 self._region(node, scopes)
             elif node.op_type.startswith("higher_order."):
                 self._call(node, scopes)
-            elif self.shared.settings.stays(node) and not scopes:
+            elif self.shared.settings.stays(node) and (not scopes or node.binds):
                 self._keep(node)
             else:
                 self._replace(node, scopes)

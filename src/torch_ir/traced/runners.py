@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, cast
@@ -13,11 +13,13 @@ import torch
 from torch_ir.backends import Options
 from torch_ir.backends.assignment import Assignment, assign, left_over, refused_nodes
 from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.partition import symbols_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.executor.generators import register_generator
-from torch_ir.ir import IR, Signature, SymExpr
+from torch_ir.ir import IR, Signature, SymExpr, TensorMeta
+from torch_ir.passes.dead_code import given_symbols
 from torch_ir.traced.executors import Executor
 from torch_ir.traced.functional import (
     Functional,
@@ -265,6 +267,7 @@ _NUMBERS = count(1)
 
 def run_aten(program: Program, closed: Closed, tensors: Tensors) -> tuple[Run, IR]:
     """Calls the operators as the function did, in its order, writes and views included."""
+    _require_numbers(program)
     ir, live = with_inputs(program.ir, [m.target for m in program.ir.mutations])
     ir = ir.replace(signature=_numbers(program, ir))
     others = [closed[key] for key in live]
@@ -276,6 +279,33 @@ def run_aten(program: Program, closed: Closed, tensors: Tensors) -> tuple[Run, I
     if others:
         return (lambda tensors: run([*tensors, *others], {})), ir
     return (lambda tensors: run(tensors, {})), ir
+
+
+def _require_numbers(program: Program) -> None:
+    """Refuse numbers that are read in a region (of autocast, or without gradients) and leave it.
+
+    A region hands out tensors alone.
+    """
+    ir = program.ir
+    if not ir.symbols or not ir.functions:
+        return
+    made = {symbol for node in ir.nodes for symbol in node.binds}
+    made |= {symbol for node in ir.nodes for meta in node.outputs for symbol in _in_shape(meta)}
+    made |= given_symbols(ir)
+    used = {symbol for node in ir.nodes for symbol in symbols_of(node)}
+    used |= {s for leaf in program.leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
+    if used - made:
+        raise ExecutionError(
+            "the function reads a number from a tensor in a region of autocast or without "
+            "gradients, and uses it outside of the region",
+            remedy="Read it outside of the region, or keep it in a tensor.",
+        )
+
+
+def _in_shape(meta: TensorMeta) -> Iterator[str]:
+    for dim in meta.shape:
+        if isinstance(dim, SymExpr):
+            yield from dim.symbols
 
 
 def _numbers(program: Program, ir: IR) -> Signature | None:
