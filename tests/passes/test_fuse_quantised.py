@@ -128,8 +128,6 @@ def test_b8_what_moves_elements_moves_codes_where_the_parameters_are_equal(numbe
         assert "quantize_per_tensor" not in names(after), level
         kinds = {m.dtype for n in after.nodes for m in n.outputs} - {"int64"}
         assert kinds == {str(dtype).removeprefix("torch.")}
-        if level == "edge":
-            continue  # what an Edge program gives away lies in the order of its dimensions
         made, expected = IRExecutor(after)(given), IRExecutor(before)(given)
         real = [i for i, size in enumerate(made.shape) if size > 1]
         assert [made.stride(i) for i in real] == [expected.stride(i) for i in real]
@@ -261,7 +259,7 @@ def test_what_stands_behind_an_operator_is_moved_behind_the_quantised_one():
     args = (codes(6, 4), codes(5, 4, seed=1))
     for level, _, after in every_level(layer, args):
         assert names(after)[0] == "linear_relu", level
-        assert len(after.nodes) == 3
+        assert len(after.nodes) == (4 if level == "edge" else 3)  # what Edge gives away is a copy
 
 
 def test_a_slice_that_is_viewed_after_quantizing_is_copied_first():

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from passes.equal import assert_same
 from passes.quantised import LEVELS, Calls, codes, count, dq, fused, names, q
-from torch_ir import decompose, extract_ir, to_edge
+from torch_ir import IRExecutor, decompose, extract_ir, to_edge
 from torch_ir.dialects import verify
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.passes import common_subexpressions, fuse_quantised, pass_named
@@ -70,6 +70,24 @@ def test_the_new_node_has_the_name_of_the_codes_and_the_line_of_the_operator():
 def test_a_program_without_quantised_values_is_the_same_object():
     ir = extract_ir(Calls(lambda x: torch.relu(x) + 1), (torch.randn(3),))
     assert fused(ir) is ir
+
+
+def test_codes_that_are_given_away_lie_as_quantizing_laid_them_out():
+    """Products round by how their factors lie, and these are factors too."""
+
+    def turned(x, w):
+        y = q(functional.linear(dq(x), dq(w, 0.05)).relu().t(), 0.3)
+        z = q(dq(x).t().contiguous(), 0.3)
+        a = q(dq(x).t())
+        return y, z, a, dq(y, 0.3) @ dq(z, 0.3).t(), dq(a).t() @ dq(a)
+
+    args = (codes(37, 53), codes(41, 53, seed=1))
+    before = to_edge(extract_ir(Calls(turned), args)).ir()
+    after = fused(before)
+    assert count(after)["_clone_dim_order"] > count(before)["_clone_dim_order"]
+    assert_same(before, after, {}, args)
+    for one, other in zip(IRExecutor(before)(*args), IRExecutor(after)(*args), strict=True):
+        assert one.stride() == other.stride()
 
 
 STEPS = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
+from torch_ir.dialects.edge.views import view_of
 from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.edit import Names, renamed, with_inputs
@@ -283,11 +284,20 @@ class _Fuser:
         codes = self._codes_of(numbers)
         users = self.ir.users.get(result.name, ())
         is_seen = result.name in self.returned or any(u.op_type != DEQUANTIZE for u in users)
-        if not self._may_be(result, known.owner) or (is_seen and codes.name in self.gaps):
+        may_be = self._may_be(result, known.owner) and not self._is_laid_out(result, known.node)
+        if not may_be or (is_seen and codes.name in self.gaps):
             codes = self._copy(codes, node)
         self.values[result.name] = codes
         self.bounds[result.name] = (known.low, known.high)
         return True
+
+    def _is_laid_out(self, result: TensorMeta, node: OpNode) -> bool:
+        """Whether a node lays out anew what it moves, if it makes a result of the program.
+
+        Executors run the copying views of Edge as views, but for what a program gives away.
+        """
+        is_returned = result.name in self.returned
+        return self.is_edge and is_returned and view_of(node.op_type) is not None
 
     def _may_be(self, result: TensorMeta, owner: str) -> bool:
         """Whether a result may lie in memory that there is, without anybody seeing it."""
@@ -318,9 +328,11 @@ class _Fuser:
         codes = output
         for move in reversed(chain):
             self.codes[move.inputs[0].name] = codes
-            is_last = move is chain[0]
+            is_last = move is chain[0] and not self._is_laid_out(result, move)
             step = node.name if is_last else self.names.fresh(f"{move.name}_codes")
             (codes,) = self._moved(move, {move.inputs[0].name}, wanted.dtype, step).outputs
+        if codes.name != result.name:
+            self.values[result.name] = self._copy(codes, at)
         return True
 
     def _chain(self, value: TensorMeta) -> tuple[list[OpNode], OpNode | None, OpNode | None]:
