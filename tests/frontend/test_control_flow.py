@@ -155,6 +155,15 @@ def constants_further_in(m, x):
     return while_loop(lambda count, x: count < torch.tensor(3), body, (torch.tensor(0), x))
 
 
+def constants_on_both_sides_of_a_choice(m, x):
+    def inner(x):
+        return torch.cond(
+            x.max() > 1, lambda x: x + torch.tensor(1.0), lambda x: x * torch.tensor(3.0), (x,)
+        )
+
+    return torch.cond(x.sum() > 0, inner, lambda x: x - torch.tensor(0.5), (x,))
+
+
 def constants_in_a_scan(m, x):
     return scan(lambda c, row: (c * torch.tensor(0.5) + row, c + 1), torch.zeros_like(x[0]), x)
 
@@ -183,6 +192,7 @@ MORE = [
     *(products, regions, saved_memory),
     *(masked_attention, vectorised, vectorised_with_an_axis, vectorised_without_gradients),
     *(constants_in_branches, constants_further_in, constants_in_a_scan),
+    constants_on_both_sides_of_a_choice,
 ]
 CALLS = [(X,), (-X,), (X * 3 + 2,)]
 

@@ -80,6 +80,18 @@ def test_floating_point_factors_of_sizes_are_kept():
         assert torch.equal(IRExecutor(ir, Lambda(steps).state_dict())(x), steps(None, x))
 
 
+def test_conditions_on_floating_point_sizes_are_kept():
+    def smaller(m, x):
+        return torch.nn.functional.interpolate(x.t()[None], scale_factor=0.7, mode="linear")
+
+    rows = {"args": ({0: Dim.DYNAMIC},)}
+    ir = kept(extract_ir(Lambda(smaller).eval(), (torch.ones(6, 4),), dynamic_shapes=rows))
+    assert "int(0.7 * float(s0)) >= 2" in map(str, ir.guards)
+    for n in (6, 17):
+        x = torch.arange(n * 4.0).reshape(n, 4)
+        assert torch.equal(IRExecutor(ir, Lambda(smaller).state_dict())(x), smaller(None, x))
+
+
 def test_a_tensor_filled_with_a_number_from_data_has_its_kind():
     def filled(m, x):
         return torch.full((3,), x.item())

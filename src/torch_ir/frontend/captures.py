@@ -100,6 +100,7 @@ class Captures:
 
     def _with_inputs(self, body: IR, name: str, wanted: Sequence[tuple[str, str]]) -> IR:
         taken = {meta.name for meta in (*body.graph_inputs, *_made(body))}
+        taken |= self.of_bodies.get(name, {}).keys()
         metas = [
             tensor_meta(
                 key if owner == name else new_name(f"{owner}_{key}", taken),

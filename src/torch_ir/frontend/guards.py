@@ -20,7 +20,18 @@ from torch_ir.torch_api import pytree
 Leaf: TypeAlias = Tree
 """A leaf, or what stands in the place of one: a member of an enumeration."""
 
-_NAMES = {"sym_max": "max", "sym_min": "min", "Max": "max", "Min": "min", "trunc": "int"}
+_NAMES = {
+    "sym_max": "max",
+    "sym_min": "min",
+    "Max": "max",
+    "Min": "min",
+    "trunc": "int",
+    "sym_float": "float",
+    "sym_int": "int",
+    "ToFloat": "float",
+    "TruncToInt": "int",
+    **{f"_sym_{name}": name for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan")},
+}
 
 
 @dataclass(frozen=True, slots=True)
