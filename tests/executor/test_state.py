@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 
 import torch_ir
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ConversionError, ExecutionError
 from torch_ir.executor import IRExecutor
 from whole_way import Lambda, runs_as_eager, same
 
@@ -207,3 +207,31 @@ def test_dropout_in_training_draws_as_in_eager():
         return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.LSTM(8, 3)).train()
 
     runs_as_eager(make, (ramp(5, 4),), (ramp(5, 4) * 2,))
+
+
+class RowOfTable(nn.Module):
+    """A buffer that is a view of another one, and one of them is written."""
+
+    def __init__(self, persistent):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(2, 3))
+        self.register_buffer("row", self.table[0], persistent=persistent)
+
+    def forward(self, x):
+        """The sum of the table, after its first row has grown."""
+        self.row.add_(x)
+        return self.table.sum(0)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_written_view_of_another_buffer_is_refused(device, persistent):
+    with torch.device(device):
+        model, x = RowOfTable(persistent), torch.ones(3)
+    with pytest.raises(ConversionError) as caught:
+        torch_ir.extract_ir(model.eval(), (x,))
+    assert str(caught.value) == (
+        "the program holds 1 thing that cannot be translated\n"
+        "    - the program writes 'row', which shares its memory with 'table'; a state dict holds "
+        "them apart"
+    )

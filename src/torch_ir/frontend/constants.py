@@ -18,6 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.edit import with_inputs
 from torch_ir.ir.tensor import row_major
+from torch_ir.torch_api import storage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,23 @@ def stored_constants(
             for overlapping in _clusters(of_dtype):
                 stored.update(_stored(overlapping, written, taken))
     return {**{key: stored[key] for key in tensors}, **stored}
+
+
+def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors may share elements: what they occupy of one storage overlaps."""
+    if torch.strided not in (left.layout, right.layout) or left.layout is not right.layout:
+        return False
+    if not left.numel() or not right.numel() or storage_of(left) != storage_of(right):
+        return False
+    (begin, end), (other_begin, other_end) = [_occupied(tensor) for tensor in (left, right)]
+    return begin < other_end and other_begin < end
+
+
+def _occupied(tensor: torch.Tensor) -> tuple[int, int]:
+    """The bytes of its storage that a tensor occupies: the first, and behind the last."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    size, begin = tensor.element_size(), int(tensor.storage_offset())
+    return begin * size, (begin + int(last) + 1) * size
 
 
 def _extent(key: str, tensor: torch.Tensor) -> _Extent | None:

@@ -23,7 +23,7 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.captures import new_name
-from torch_ir.frontend.constants import with_constants
+from torch_ir.frontend.constants import overlap, with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbol_names import with_canonical_symbols
@@ -157,6 +157,7 @@ class _Program:
         """The program with the values that it keeps, and all that it writes."""
         written = written_values(ir)
         try:
+            self._require_own_memory({self.mapping.get(name, name) for name in written})
             known = with_constants(ir, self.known, written)
         except InvalidIRError as error:
             self.context.refuse(None, error.message)
@@ -165,6 +166,30 @@ class _Program:
         if len(known.nodes) > len(ir.nodes):
             written = written_values(known)
         return known.replace(mutations=(*known.mutations, *_in_place(known, written)))
+
+    def _require_own_memory(self, written: set[str]) -> None:
+        """A weight that the program writes is no view of another one.
+
+        A state dict holds each by itself, so that the other would keep its old values.
+
+        Raises:
+            InvalidIRError: One is.
+        """
+        values = {**self.exported.constants, **self.exported.state_dict}
+        keys = self.weights.keys() - self.known
+        stored = {
+            key: v for key, v in values.items() if isinstance(v, torch.Tensor) if key in keys
+        }
+        tensors = {**self.known, **stored}
+        for key in sorted(written & tensors.keys()):
+            for other in tensors.keys() - {key}:
+                is_of_both = key in stored or other in stored
+                if is_of_both and overlap(tensors[key], tensors[other]):
+                    raise InvalidIRError(
+                        f"the program writes {key!r}, which shares its memory with {other!r}; a "
+                        "state dict holds them apart",
+                        remedy="Make one a buffer, and take the view of it in forward.",
+                    )
 
     def _raise_refusals(self) -> None:
         reasons = self.context.reasons
