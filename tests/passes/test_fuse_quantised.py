@@ -197,7 +197,7 @@ def test_linear_layers_are_fused(shape, per_channel, bias, relu):
     for level, _, after in every_level(
         layer, (codes(*shape),), w=weight, sc=scales, zp=zero_points, b=torch.randn(5)
     ):
-        moves = {"view", "_unsafe_view", "view_copy"}
+        moves = {"view", "_unsafe_view", "view_copy", "_clone_dim_order"}
         assert [n for n in names(after) if n not in moves] == [name], level
 
 
@@ -378,8 +378,8 @@ def test_codes_that_may_be_outside_of_the_range_are_clamped_still():
         return q(dq(q(x, low=10, high=200), low=10, high=200).view(6), low=10, high=200)
 
     x = torch.linspace(-30, 30, 6).view(6, 1)
-    for _, _, after in every_level(inside, (x,)):
-        assert len(after.nodes) == 2
+    for level, _, after in every_level(inside, (x,)):
+        assert len(after.nodes) == (3 if level == "edge" else 2)  # Edge gives away a copy
 
 
 def test_a_scale_with_which_a_code_is_not_given_back_is_left():
