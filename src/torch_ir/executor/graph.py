@@ -85,7 +85,8 @@ class ExecGraph:
         self._module = module.bind(self._payload)
         self._accepts = self._module.accepts
         self._run = self._module.run
-        self._below = BelowViewTracking if plan.is_private else BelowAutograd
+        is_sparse = _makes_sparse(plan.ir) or any(map(_is_sparse, self._payload.values()))
+        self._below = BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
         self._observed: dict[bool, Compiled] = {}
         self._differentiator = Differentiator(plan, self._payload, device)
         self._turn = threading.RLock() if self._state else None
@@ -345,8 +346,9 @@ class ExecGraph:
             return self._call_recording(run, args, module)
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
+        below = BelowViewTracking if any(map(_is_sparse, args)) else self._below
         try:
-            with self._below():
+            with below():
                 return run(*args)
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
             raise self._explained(error, module) from _cause(error)
@@ -415,3 +417,29 @@ def _all_functions(plan: Plan) -> Iterator[Plan]:
     for inner in plan.functions.values():
         yield inner
         yield from _all_functions(inner)
+
+
+MAKE_SPARSE = frozenset(
+    {
+        *("aten.to_sparse.default", "aten.to_sparse.sparse_dim", "aten.sparse_mask.default"),
+        *("aten.to_sparse_csr.default", "aten.to_sparse_csc.default"),
+        *("aten.to_sparse_bsr.default", "aten.to_sparse_bsc.default"),
+        *("aten.sparse_coo_tensor.indices", "aten.sparse_coo_tensor.indices_size"),
+        *("aten.sparse_coo_tensor.size", "aten._sparse_coo_tensor_unsafe.default"),
+    }
+)
+"""Operators that make sparse tensors of others."""
+
+
+def _makes_sparse(ir: IR) -> bool:
+    """Whether a program makes sparse tensors, whose kernels resize views of their values.
+
+    Where views know what they are views of, the tensor does not see that: its values stay empty.
+    """
+    return any(node.op_type in MAKE_SPARSE for node in ir.nodes) or any(
+        map(_makes_sparse, ir.functions.values())
+    )
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided
