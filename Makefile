@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement planted-faults generate clean
+.PHONY: help demo test check format bench conformance agreement dtypes planted-faults generate clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself wi
 
 agreement: $(VENV)/dev.stamp  ## compare every denotation with torch; writes a section of docs/conformance.md
 	$(OFFLINE) $(BIN)/python -W ignore tools/semantics_agreement.py --jobs $(WORKERS)
+
+dtypes: $(VENV)/dev.stamp  ## compare Edge's dtype table with torch on a fresh random sample
+	OMP_NUM_THREADS=1 $(BIN)/python tools/measure_edge_constraints.py
 
 planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
 	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py

@@ -180,11 +180,11 @@ class Tracer:
             outputs = [own.meta(meta) for meta in item.outputs]
             attrs = {name: own.value(value) for name, value in item.attrs.items()}
             binds = {own.name(symbol): place for symbol, place in item.binds.items()}
-            made = OpNode(
+            call = OpNode(
                 item.name, item.op_type, inputs, outputs, attrs, item.operands, None, binds
             )
-            order = None if asked else channels_order(made)
-            kept += [made] if order is None else permuted_copy(made, order, "{}:{}".format)
+            order = None if asked else channels_order(call)
+            kept += [call] if order is None else permuted_copy(call, order, "{}:{}".format)
         found = [None if t is None else values.get(t.name) or own.meta(t) for t in tensors]
         return _functional(Fragment(tuple(kept), tuple(found), (), constants, not made), node)
 

@@ -67,8 +67,8 @@ class Settings:
 
     @property
     def is_torchs(self) -> bool:
-        """Whether decompositions are torch's, of all that is not in the target."""
-        return not self.own and not self.preserve
+        """Whether decompositions are torch's, of all that is not in the core set."""
+        return self.is_target is is_core and not self.own and not self.preserve
 
     def stays(self, node: OpNode) -> bool:
         """Whether a node is in the target already, or is to be kept."""
