@@ -255,9 +255,9 @@ def test_large_graphs_without_locations_are_compared_in_little_time():
         "aten.exp.default",
     ] * 1500
     fewer = [op for number, op in enumerate(repeated) if number % 40 != 3]
-    start = time.perf_counter()
+    start = time.process_time()
     difference = diff(chain(repeated), chain(fewer))
-    assert time.perf_counter() - start < 10  # benchmarks measure; this catches quadratic time
+    assert time.process_time() - start < 10  # benchmarks measure; this catches quadratic time
     kinds = [change.kind for change in difference.changes]
     assert (kinds.count("removed"), kinds.count("added"), kinds.count("replaced")) == (150, 0, 0)
 

@@ -221,14 +221,14 @@ def test_a_value_given_for_a_constant_is_the_one_that_the_text_names():
     ids=lambda text: repr(text[:30]),
 )
 def test_hostile_text_is_refused_at_once(text: str):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ParseError):
         parse(text)
-    assert time.perf_counter() - start < 5  # quadratic time would take minutes
+    assert time.process_time() - start < 5  # quadratic time would take minutes
 
 
 def test_comments_may_hold_anything():
     comment = "# " + "a:1 in b (" * 20_000
-    start = time.perf_counter()
+    start = time.process_time()
     assert parse(graph(X, f"%y: f32[2] = aten.relu.default(%x)  {comment}")).nodes
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -282,9 +282,9 @@ def test_six_thousand_nodes_take_a_moment():
             OpNode(used.name, "aten.neg.default", [x], [used]),
         ]
     ir = IR(nodes, [x], [used], [])
-    start = time.perf_counter()
+    start = time.process_time()
     functionalize(ir)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 # -- random programs ------------------------------------------------------------------------------
