@@ -148,3 +148,19 @@ def test_what_torch_concludes_of_numbers_from_data_is_checked(
     with pytest.raises(ExecutionError) as caught:
         executor(x, torch.tensor(bad))
     assert message in str(caught.value)
+
+
+def test_symbols_that_torch_names_anew_are_no_news():
+    def chosen(_, x):
+        count = x.argmax().item()
+        torch._check(count >= 0)
+        torch._check(count <= 100)
+        return torch.ones(count) * 2, x.nonzero() + 1
+
+    x, model = torch.tensor([0.0, 3.0, 2.0, 5.0]), Lambda(chosen)
+    ir = extract_ir(torch.export.export(model, (x,)).run_decompositions())
+    assert ir.check() == ()
+    run = IRExecutor(ir, model.state_dict())
+    for given in (x, x.flip(0)):
+        for mine, theirs in zip(run(given), model(given), strict=True):
+            assert torch.equal(mine, theirs)

@@ -216,10 +216,12 @@ class GraphTranslator:
     def _concluded(self, node: FxNode, value: Any) -> Iterator[Conclusion]:
         """What torch has concluded about the numbers that the node makes from data."""
         if isinstance(node.target, OpOverload):
+            # a graph that torch traces again gives old symbols the names of new ones
+            renamed = {str(symbol) for symbol in node.meta.get("unbacked_bindings") or ()}
             for conclusion in conclusions(value):
                 if conclusion.symbol not in self.context.known:
                     self.context.known.add(conclusion.symbol)
-                    if conclusion.is_news:
+                    if conclusion.is_news and conclusion.text not in renamed:
                         yield conclusion
 
     def _convert(
