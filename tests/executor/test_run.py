@@ -301,3 +301,18 @@ def test_kernels_of_sparse_tensors_fill_their_results(name):
     found = IRExecutor(torch_ir.extract_ir(Sparse().eval(), given))(*given)
     assert torch.equal(found[0], SPARSE[name](*given))
     assert found[0].abs().sum() > 0
+
+
+def test_products_of_conjugated_matrices_have_eagers_bits():
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return x.mH.matmul(y), x.conj().imag @ y.real
+
+    torch.manual_seed(0)
+    for _ in range(20):  # torch resolves a conjugate or not by where it comes apart
+        x, y = torch.randn(3, 3, dtype=torch.complex64), torch.randn(3, 2, dtype=torch.complex64)
+        run = IRExecutor(torch_ir.extract_ir(Product(), (x, y)))
+        with torch.no_grad():
+            expected = Product()(x, y)
+        for mine, theirs in zip(run(x, y), expected, strict=True):
+            assert torch.equal(mine, theirs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -85,8 +85,7 @@ class ExecGraph:
         self._module = module.bind(self._payload)
         self._accepts = self._module.accepts
         self._run = self._module.run
-        is_sparse = _makes_sparse(plan.ir) or any(map(_is_sparse, self._payload.values()))
-        self._below = BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
+        self._below = _level(plan, self._payload)
         self._observed: dict[bool, Compiled] = {}
         self._differentiator = Differentiator(plan, self._payload, device)
         self._turn = threading.RLock() if self._state else None
@@ -438,6 +437,26 @@ def _makes_sparse(ir: IR) -> bool:
     """
     return any(node.op_type in MAKE_SPARSE for node in ir.nodes) or any(
         map(_makes_sparse, ir.functions.values())
+    )
+
+
+def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]:
+    """The context in which a run calls kernels: below autograd, which costs less.
+
+    Conjugation is a mark on complex tensors that some kernels take into account. Composite
+    operators have to come apart before torch sees to the mark, and do so at autograd's level.
+    """
+    if _has_complex(plan.ir):
+        return nullcontext
+    is_sparse = _makes_sparse(plan.ir) or any(map(_is_sparse, payload.values()))
+    return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
+
+
+def _has_complex(ir: IR) -> bool:
+    values = [*ir.graph_inputs, *(value for _, value in ir.external_values().values())]
+    values += [meta for node in ir.nodes for meta in node.outputs]
+    return any(value.dtype.startswith("complex") for value in values) or any(
+        _has_complex(function) for function in ir.functions.values()
     )
 
 
