@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_ir.backends import known_backends, unregister_backend
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 EXECUTED = [
@@ -91,6 +93,16 @@ def run_shell(block: Block) -> str:
     return "".join(outputs)
 
 
+@pytest.fixture
+def own_backends():
+    """Forget the backends that a page registers."""
+    before = known_backends()
+    yield
+    for name in {*known_backends()} - {*before}:
+        unregister_backend(name)
+
+
+@pytest.mark.usefixtures("own_backends")
 @pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
 def test_every_block_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
