@@ -127,7 +127,7 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
     target, args, kwargs, schema = _bound(node, slots, device)
     operands = [*args, *[operand for _, operand in kwargs]]
     parts = operands
-    if any(isinstance(operand, Listed | Named) for operand in operands):
+    if not _FLAT.issuperset(map(type, operands)):
         parts = list(_parts(operands))
     return Call(
         node,
@@ -140,6 +140,8 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
         functions=tuple([part.name for part in parts if isinstance(part, Function)]),
     )
 
+
+_FLAT = frozenset([Read, Literal, Expression, Function])
 
 _Bound: TypeAlias = tuple[Target, list[Operand], list[tuple[str, Operand]], Schema | None]
 

@@ -212,8 +212,7 @@ class FunctionWriter:
         head = self._head()
         parts = _parts(self.plan.steps)
         if len(parts) == 1:
-            body = [line for i, step in enumerate(self.plan.steps) for line in self._step(i, step)]
-            return [*head, *self._indented(body), *self._indented(self._end())]
+            return [*head, *self._nodes(parts[0]), *self._indented(self._end())]
         return self._long(head, parts)
 
     def _indented(self, lines: Iterable[Line]) -> Iterator[Line]:
@@ -327,14 +326,15 @@ class FunctionWriter:
         for number, part in enumerate(parts):
             taken = needed[number]
             lines.append(Line(f"{self._indent}def {names[number]}(live):"))
-            body = [Line(f"{_sequence(taken, is_tuple=False)} = live")] if taken else []
-            body.append(Line("live.clear()"))
-            body += [line for i in part for line in self._step(i, self.plan.steps[i])]
+            begin = [Line(f"{_sequence(taken, is_tuple=False)} = live")] if taken else []
+            begin.append(Line("live.clear()"))
+            lines += [*self._indented(begin), *self._nodes(part)]
             if number + 1 < len(parts):
-                body.append(Line(f"return {_sequence(needed[number + 1], is_tuple=False)}"))
+                handed = _sequence(needed[number + 1], is_tuple=False)
+                lines += self._indented([Line(f"return {handed}")])
             else:
-                body.extend(self._end())
-            lines += [*self._indented(body), Line("")]
+                lines += self._indented(self._end())
+            lines.append(Line(""))
         first = f"live = {names[0]}({_sequence(needed[0], is_tuple=False)})"
         calls = [first, *(f"live = {name}(live)" for name in names[1:]), "return live"]
         return [*lines, *head, *self._indented([Line(text) for text in calls])]
@@ -376,34 +376,46 @@ class FunctionWriter:
 
     # -- one node ---------------------------------------------------------------------------------
 
-    def _step(self, position: int, step: Step) -> Iterator[Line]:
-        node = step.call.node
+    def _nodes(self, part: range) -> list[Line]:
+        """The lines of some of the nodes."""
+        inner = f"{self._indent}    "
+        lines: list[Line] = []
+        for position in part:
+            step = self.plan.steps[position]
+            node = step.call.node
+            if self._observed:
+                inputs = _sequence([self.value(meta.name) for meta in node.inputs], is_tuple=True)
+                lines.append(Line(f"{inner}will_run({position}, {inputs})", node))
+            first, *others = self._step(position, step)
+            lines.append(Line(inner + first, node, is_call=True))
+            lines += [Line(inner + statement, node) for statement in others]
+        return lines
+
+    def _step(self, position: int, step: Step) -> list[str]:
+        """The call of a node, and what follows it."""
+        statements = self._statements(step)
+        if step.symbols:
+            statements += self._bindings(step)
         if self._observed:
-            inputs = _sequence([self.value(meta.name) for meta in node.inputs], is_tuple=True)
-            yield Line(f"will_run({position}, {inputs})", node)
-        statements = [*self._statements(step), *self._bindings(step)]
-        if self._observed:
-            outputs = _sequence([self.value(meta.name) for meta in node.outputs], is_tuple=True)
-            statements.append(f"did_run({position}, {outputs})")
+            outputs = [self.value(meta.name) for meta in step.call.node.outputs]
+            statements.append(f"did_run({position}, {_sequence(outputs, is_tuple=True)})")
         if step.dead:
             statements.append(f"del {', '.join(map(self.value, step.dead))}")
-        first, *others = statements
-        yield Line(first, node, is_call=True)
-        for statement in others:
-            yield Line(statement, node)
+        return statements
 
     def _statements(self, step: Step) -> list[str]:
         """The call, with its results given to the values of the node."""
         call, node = step.call, step.call.node
         made = self._call(step)
+        is_one = call.schema is not None and call.schema.gives_tensor
+        if is_one and len(node.outputs) == 1 and node.outputs[0].producer_output_idx == 0:
+            return [f"{self.value(node.outputs[0].name)} = {made}"]
         values = [self.value(meta.name) for meta in node.outputs]
         positions = [meta.producer_output_idx for meta in node.outputs]
         returns = [] if call.schema is None else [r.type for r in call.schema.returns]
         if call.schema is not None and all(kind == "Tensor" for kind in returns):
             if not node.outputs:
                 return [made]
-            if returns == ["Tensor"] and positions == [0]:
-                return [f"{values[0]} = {made}"]
             if positions == list(range(len(returns))):
                 return [f"{', '.join(values)} = {made}"]
         if values and returns == ["Tensor[]"] and positions == list(range(step.results or 0)):

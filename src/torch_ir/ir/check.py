@@ -143,7 +143,8 @@ def _nodes(ir: IR) -> Any:
         for finding in (*_uses(node, defined), *_call(ir, node), *_defines(node, defined, names)):
             yield replace(finding, node=node.name, location=node.location)
         names.add(node.name)
-        defined.update((meta.name, meta) for meta in node.outputs)
+        for meta in node.outputs:
+            defined[meta.name] = meta
     return defined
 
 
@@ -153,8 +154,8 @@ def _uses(node: OpNode, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
             hint = did_you_mean(meta.name, defined)
             message = f"%{meta.name} is used but never defined"
             yield Finding("undefined-value", f"{message}. {hint}" if hint else message)
-        elif meta != defined[meta.name]:
-            yield _wrong_metadata(meta, defined[meta.name])
+        elif (made := defined[meta.name]) is not meta and meta != made:
+            yield _wrong_metadata(meta, made)
 
 
 def _wrong_metadata(used: TensorMeta, made: TensorMeta) -> Finding:

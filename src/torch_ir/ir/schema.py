@@ -78,6 +78,7 @@ class Schema:
         names: The names of the arguments.
         required: The names of those that have to be given.
         has_aliases: Whether an argument or result carries an alias mark.
+        gives_tensor: Whether it has one result, a tensor.
     """
 
     text: str
@@ -87,12 +88,14 @@ class Schema:
     names: frozenset[str] = field(init=False, compare=False, repr=False)
     required: tuple[str, ...] = field(init=False, compare=False, repr=False)
     has_aliases: bool = field(init=False, compare=False, repr=False)
+    gives_tensor: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         derived = {
             "names": frozenset([a.name for a in self.arguments]),
             "required": tuple([a.name for a in self.arguments if a.default is None]),
             "has_aliases": any(a.alias for a in (*self.arguments, *self.returns)),
+            "gives_tensor": [r.type for r in self.returns] == ["Tensor"],
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
