@@ -17,7 +17,7 @@ COMMANDS = {
     "info": "Count operators, parameters, inputs and outputs.",
     "check": "Find everything that is not well-formed.",
     "diff": "Compare two IRs by structure.",
-    "lower": "Lower an IR to functional or core ATen.",
+    "lower": "Lower an IR to functional or core ATen, or Edge.",
     "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
