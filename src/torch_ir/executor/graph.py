@@ -345,7 +345,9 @@ class ExecGraph:
             return self._call_recording(run, args, module)
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
-        below = BelowViewTracking if any(map(_is_sparse, args)) else self._below
+        below = self._below
+        if below is BelowAutograd and any(map(_is_sparse, args)):
+            below = BelowViewTracking
         try:
             with below():
                 return run(*args)
