@@ -420,24 +420,12 @@ def _all_functions(plan: Plan) -> Iterator[Plan]:
         yield from _all_functions(inner)
 
 
-MAKE_SPARSE = frozenset(
-    {
-        *("aten.to_sparse.default", "aten.to_sparse.sparse_dim", "aten.sparse_mask.default"),
-        *("aten.to_sparse_csr.default", "aten.to_sparse_csc.default"),
-        *("aten.to_sparse_bsr.default", "aten.to_sparse_bsc.default"),
-        *("aten.sparse_coo_tensor.indices", "aten.sparse_coo_tensor.indices_size"),
-        *("aten.sparse_coo_tensor.size", "aten._sparse_coo_tensor_unsafe.default"),
-    }
-)
-"""Operators that make sparse tensors of others."""
-
-
 def _makes_sparse(ir: IR) -> bool:
-    """Whether a program makes sparse tensors, whose kernels resize views of their values.
+    """Whether a program may make sparse tensors, whose kernels resize views of their values.
 
     Where views know what they are views of, the tensor does not see that: its values stay empty.
     """
-    return any(node.op_type in MAKE_SPARSE for node in ir.nodes) or any(
+    return any("sparse" in node.op_type for node in ir.nodes) or any(
         map(_makes_sparse, ir.functions.values())
     )
 
@@ -448,9 +436,11 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     Conjugation is a mark on complex tensors that some kernels take into account. Composite
     operators have to come apart before torch sees to the mark, and do so at autograd's level.
     """
-    if _has_complex(plan.ir):
+    ir = plan.ir
+    if ir.view("has_complex", lambda: _has_complex(ir)):
         return nullcontext
-    is_sparse = _makes_sparse(plan.ir) or any(map(_is_sparse, payload.values()))
+    makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
+    is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))
     return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
 
 
