@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -187,8 +188,10 @@ class GraphTranslator:
             self.captures.of_bodies[name] = captured
         return FunctionRef(name)
 
+    @cached_property
     def _names(self) -> set[str]:
-        return {node.name for node in self.module.graph.nodes} | self.captures.own.keys()
+        """The names of the graph, and those given since."""
+        return {node.name for node in self.module.graph.nodes}
 
     def _operator(self, node: FxNode, op_type: str) -> Any:
         value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
@@ -207,10 +210,10 @@ class GraphTranslator:
         result, outputs = _results(node.name, value)
         made = self._convert(node, op_type, call, outputs)
         if any(self.captures.of_bodies.values()):
-            made = self.captures.hand_in(made, self.functions, self._names())
+            made = self.captures.hand_in(made, self.functions, self._names)
         self._items.append(made.replace(binds=bound) if bound else made)
         if concluded:
-            self._items.extend(required(concluded, made, self._names()))
+            self._items.extend(required(concluded, made, self._names))
         return result
 
     def _concluded(self, node: FxNode, value: Any) -> Iterator[Conclusion]:
