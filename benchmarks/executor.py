@@ -148,7 +148,7 @@ def measure(name: str, rounds: int, peer: str | None) -> Ratios:
 def compile_times(rounds: int) -> dict[str, float]:
     """Microseconds a node: types derived anew, derived before, and for a graph compiled before."""
     import torch_ir
-    from torch_ir.executor.proofs import prove
+    from torch_ir.infer.meta import prove
 
     model, inputs = build("BERT of MiniLM's size")
     ir, weights = torch_ir.extract_ir(model, inputs), model.state_dict()

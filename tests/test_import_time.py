@@ -19,7 +19,10 @@ def heavy_modules_after(code):
     ("code", "loaded"),
     [
         ("import torch_ir", []),
-        ("import torch_ir.ir, torch_ir.ir.check, torch_ir.ir.text, torch_ir.ir.diff", []),
+        (
+            "import torch_ir.ir, torch_ir.ir.check, torch_ir.ir.text, torch_ir.ir.diff",
+            [],
+        ),
         ("import torch_ir.serde", []),
         ("import torch_ir.viz", []),
         ("import torch_ir.cli", ["click"]),

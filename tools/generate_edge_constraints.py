@@ -1,4 +1,4 @@
-"""Write ``src/torch_ir/dialects/edge/constraints.yaml``: the dtypes that torch's kernels take.
+"""Write ``src/torch_ir/ops/data/dtype_constraints.yaml``: the dtypes that torch's kernels take.
 
 Usage: ``python tools/generate_edge_constraints.py [--jobs N] [--resume FILE] [--check]``
 
@@ -27,18 +27,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from edge_recipes import COMMON, COMPLEX, MOVING, NUMBERS, REAL, RECIPES, T, t
-from torch_ir.dialects.edge.constraints import (
+from torch_ir.ops.dtype_constraints import (
     read_entry,
     required_names,
     result_names,
     split_entries,
     write_entry,
 )
-from torch_ir.dialects.edge.grouping import Combination, group
-from torch_ir.dialects.spec import spec_of
-from torch_ir.ir.schema import Argument, Schema, known_operators
+from torch_ir.ops.schema import Argument, Schema, known_operators
+from torch_ir.ops.spec import spec_of
+from torch_ir.passes.edge.grouping import Combination, group
 
-TARGET = Path(__file__).parents[1] / "src/torch_ir/dialects/edge/constraints.yaml"
+TARGET = Path(__file__).parents[1] / "src/torch_ir/ops/data/dtype_constraints.yaml"
 CHECKED = (
     *("aten.sigmoid.default", "aten.add.Tensor", "aten.add.Scalar", "aten._log_softmax.default"),
     *("aten.native_layer_norm.default", "aten.cat.default", "aten.mm.default"),

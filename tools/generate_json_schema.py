@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from torch_ir.serde.wire import FORMAT_VERSION, Document
+from torch_ir.serde.json.wire import FORMAT_VERSION, Document
 
 TARGET = Path(__file__).parents[1] / "docs/ir.schema.json"
 

@@ -1,4 +1,4 @@
-"""Write ``src/torch_ir/ir/data/operators.txt``: the schemas of the operators that torch ships.
+"""Write ``src/torch_ir/ops/data/operators.txt``: the schemas of the operators that torch ships.
 
 Usage: ``python tools/generate_operator_schemas.py``; with ``--check``, exit 1 if the file is not
 what this torch gives.
@@ -16,7 +16,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 
 NAMESPACES = ("aten", "prims", "quantized_decomposed")
-TARGET = Path(__file__).parents[1] / "src/torch_ir/ir/data/operators.txt"
+TARGET = Path(__file__).parents[1] / "src/torch_ir/ops/data/operators.txt"
 
 
 def schemas() -> list[str]:

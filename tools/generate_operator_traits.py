@@ -1,4 +1,4 @@
-"""Write ``src/torch_ir/dialects/aten/traits.txt``: what torch's tags say of its operators.
+"""Write ``src/torch_ir/ops/data/traits.txt``: what torch's tags say of its operators.
 
 Usage: ``python tools/generate_operator_traits.py``; with ``--check``, exit 1 if the file is not
 what this torch gives.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-TARGET = Path(__file__).parents[1] / "src/torch_ir/dialects/aten/traits.txt"
+TARGET = Path(__file__).parents[1] / "src/torch_ir/ops/data/traits.txt"
 TRAITS = {
     torch.Tag.core: "core",
     torch.Tag.pointwise: "pointwise",

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from edge_recipes import REAL
 from generate_edge_constraints import Prober
-from torch_ir.dialects.edge.constraints import DTypeTable, constrained_operators, constraint_of
+from torch_ir.ops.dtype_constraints import DTypeTable, constrained_operators, constraint_of
 
 
 def disagreements(

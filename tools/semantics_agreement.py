@@ -28,7 +28,7 @@ import torch
 
 from semantics_calls import BACKWARD, DTYPES, OPERATORS, Call, recorded
 from semantics_page import write_section
-from torch_ir.debug.agreement import TIES_OPEN, VALUES_OPEN
+from torch_ir.debug.reference.tolerance_check import TIES_OPEN, VALUES_OPEN
 from torch_ir.errors import TorchIRError
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws

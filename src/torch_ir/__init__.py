@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         register_backend,
         to_backend,
     )
-    from torch_ir.backends.exported_program import to_exported_program
+    from torch_ir.backends.torch.exported_program import to_exported_program
     from torch_ir.debug import (
         ValidationReport,
         VerificationReport,
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
         verify_ir_with_state_dict,
     )
     from torch_ir.dialects.backend.binding import bind_pattern_to_op
-    from torch_ir.dialects.edge.program import EdgeProgram
-    from torch_ir.dialects.edge.to_edge import to_edge
+    from torch_ir.edge import EdgeProgram, to_edge
     from torch_ir.errors import (
         BackendError,
         CompileError,
@@ -237,9 +236,8 @@ _HOME_OF_NAMES = {
     ),
     "torch_ir.passes.memory_plan": ("plan_memory",),
     "torch_ir.dialects.backend.binding": ("bind_pattern_to_op",),
-    "torch_ir.dialects.edge.program": ("EdgeProgram",),
-    "torch_ir.backends.exported_program": ("to_exported_program",),
-    "torch_ir.dialects.edge.to_edge": ("to_edge",),
+    "torch_ir.backends.torch.exported_program": ("to_exported_program",),
+    "torch_ir.edge": ("EdgeProgram", "to_edge"),
     "torch_ir.debug": (
         "capture",
         "profile",
@@ -257,10 +255,13 @@ _SUBMODULES = (
     "cli",
     "debug",
     "dialects",
+    "edge",
     "errors",
     "executor",
     "frontend",
+    "infer",
     "ir",
+    "ops",
     "passes",
     "serde",
     "traced",

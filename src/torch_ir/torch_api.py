@@ -31,8 +31,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.ir.schema import Schema, parse_schema
 from torch_ir.ir.tensor import Constant
+from torch_ir.ops.schema import Schema, parse_schema
 
 __all__ = [
     "BelowAutograd",

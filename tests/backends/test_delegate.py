@@ -12,8 +12,8 @@ from torch_ir.backends import Partitioner, register_backend, to_backend, unregis
 from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.errors import ExecutionError, MissingWeightsError
-from torch_ir.executor.registry import registered_kernel
 from torch_ir.ir import Location
+from torch_ir.weights.tensor_registry import registered_kernel
 from whole_way import same
 
 SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from torch_ir import compile_graph, extract_ir, parse, register_executor, validate
-from torch_ir.debug.agreement import same_bits, within
+from torch_ir.debug.reference.tolerance_check import same_bits, within
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.executor import unregister_executor
 from torch_ir.semantics import Denotation, denotation, registry

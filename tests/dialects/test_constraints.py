@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch_ir import InvalidIRError
 from torch_ir.dialects import edge
 from torch_ir.dialects.edge import constraint_of, read_entry
-from torch_ir.dialects.edge.constraints import constrained_operators, write_entry
-from torch_ir.dialects.edge.grouping import group
-from torch_ir.ir.schema import parse_schema
+from torch_ir.ops.dtype_constraints import constrained_operators, write_entry
+from torch_ir.ops.schema import parse_schema
+from torch_ir.passes.edge.grouping import group
 
 FOO = parse_schema("test::foo(Tensor self, Tensor other) -> Tensor")
 FIRST = """
@@ -134,7 +134,7 @@ def test_names_are_kept_and_unknown_ones_name_the_closest():
 
 def test_the_table_covers_every_functional_core_operator():
     from torch_ir.dialects import spec_of
-    from torch_ir.ir.schema import known_operators
+    from torch_ir.ops.schema import known_operators
 
     specs = [spec_of(name) for name in known_operators() if name.startswith("aten.")]
     core = {

@@ -7,8 +7,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from torch_ir import extract_ir
-from torch_ir.dialects.flops import flops_of
 from torch_ir.ir import OpNode, TensorMeta
+from torch_ir.ops.flops import flops_of
 
 
 def shapes(metas):

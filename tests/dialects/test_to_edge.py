@@ -11,11 +11,11 @@ import torch_ir
 from dialects.graphs import graph, value
 from torch_ir import IR, IRExecutor, OpNode
 from torch_ir.dialects import edge, verify
-from torch_ir.dialects.edge.promotion import COMPUTES_WIDE, PROMOTING
-from torch_ir.dialects.edge.to_edge import to_edge
+from torch_ir.edge import to_edge
 from torch_ir.errors import DialectError, InvalidIRError, PassError
 from torch_ir.ir import DType
 from torch_ir.passes import PassResult
+from torch_ir.passes.edge.promotion import COMPUTES_WIDE, PROMOTING
 
 
 class Function(nn.Module):

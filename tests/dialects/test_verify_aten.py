@@ -11,8 +11,8 @@ from torch_ir import IR, OpNode, SymExpr
 from torch_ir.dialects import dialect, spec_of, verify
 from torch_ir.errors import DialectError
 from torch_ir.ir import MemoryFormat, SymbolRange
-from torch_ir.ir.schema import known_operators
-from torch_ir.passes.own_results import with_own_results
+from torch_ir.ops.schema import known_operators
+from torch_ir.passes.functionalization.copies import with_own_results
 
 X, Y = value("x"), value("y")
 LIBRARY = registered()

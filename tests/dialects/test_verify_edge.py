@@ -11,7 +11,7 @@ from torch_ir import IR, OpNode
 from torch_ir.dialects import verify
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
-from torch_ir.dialects.edge.to_edge import to_edge
+from torch_ir.edge import to_edge
 from torch_ir.ir import Container, Signature, TensorLeaf, ValueLeaf
 
 X, Y = value("x"), value("y")

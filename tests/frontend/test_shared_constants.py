@@ -9,7 +9,7 @@ from torch_ir import extract_ir, parse
 from torch_ir.errors import ConversionError, InvalidIRError
 from torch_ir.executor import IRExecutor, execute_ir
 from torch_ir.frontend import convert_exported_program
-from torch_ir.frontend.constants import stored_constants, with_constants
+from torch_ir.frontend.lifted_constants import stored_constants, with_constants
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.passes import decompose, fold_constants, functionalize
 from torch_ir.serde import dumps, load, loads, save

@@ -15,7 +15,7 @@ from torch import nn
 from torch.export import Dim
 
 from dynamic_models import DYNAMIC, extracted, hashes
-from torch_ir.frontend.scalars import expression_text
+from torch_ir.frontend.symbols.scalars import expression_text
 from torch_ir.ir import SymExpr
 from torch_ir.serde import dumps
 from whole_way import runs_as_eager

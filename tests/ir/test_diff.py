@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 
 from strategies import arbitrary_irs, rename_values, well_formed_irs
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.alignment import align
 from torch_ir.ir.diff import diff
+from torch_ir.ir.diff.alignment import align
 from torch_ir.ir.text import parse
 
 law = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_ir import InvalidIRError
-from torch_ir.ir.schema import bind_in_order, known_operators, lookup, parse_schema
+from torch_ir.ops.schema import bind_in_order, known_operators, lookup, parse_schema
 from torch_ir.torch_api import operator_schema, overload
 
 

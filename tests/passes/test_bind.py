@@ -13,7 +13,7 @@ from torch_ir import compile_graph, decompose, extract_ir
 from torch_ir.dialects.backend import bind_pattern_to_op, ops
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import ExecutionError, PassError
-from torch_ir.executor.operators import resolve_operator
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, OpNode, TensorMeta
 
 LIBRARY = torch.library.Library("bindtest", "FRAGMENT")

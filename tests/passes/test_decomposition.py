@@ -18,7 +18,7 @@ from torch_ir import (
 )
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
-from torch_ir.passes.lowering import is_core
+from torch_ir.passes.decomposition.engine import is_core
 from torch_ir.torch_api import bytes_of
 
 

@@ -13,9 +13,9 @@ from small_models import CASES
 from torch_ir import IR, IRExecutor, OpNode, TensorMeta, extract_ir, functionalize, parse
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
+from torch_ir.infer.fake import arguments
 from torch_ir.ir import DType, Mutation
 from torch_ir.ir.effects import written_arguments, written_values
-from torch_ir.passes.fake import arguments
 from torch_ir.torch_api import overload
 
 

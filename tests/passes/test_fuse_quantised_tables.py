@@ -13,7 +13,7 @@ from passes.quantised import LEVELS, Calls, codes, every_level, fused, names, qd
 from torch_ir import IRExecutor, compile_graph, extract_ir
 from torch_ir.dialects.backend.packing import pack, unpack
 from torch_ir.errors import ExecutionError
-from torch_ir.executor.operators import resolve_operator
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR
 from torch_ir.passes import fold_constants
 

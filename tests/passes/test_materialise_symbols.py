@@ -13,7 +13,7 @@ from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, DType, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.passes import run_passes
-from torch_ir.passes.materialise_symbols import MaterialiseSymbols, materialise_symbols
+from torch_ir.passes.materialize_symbols import MaterialiseSymbols, materialise_symbols
 from torch_ir.serde import dumps, loads
 
 SIZES = [(2, 3), (5, 2), (7, 7), (11, 4)]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from small_models import CASES
 from torch_ir import PassError, decompose, extract_ir, functionalize, parse
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
-from torch_ir.passes.bounds import upper_bound
 from torch_ir.passes.memory_plan import plan_memory
-from torch_ir.passes.offsets import Piece, arena_size, overlapping, place
+from torch_ir.passes.memory_plan.bounds import upper_bound
+from torch_ir.passes.memory_plan.offsets import Piece, arena_size, overlapping, place
 
 SETTINGS = settings(derandomize=True, max_examples=200, deadline=None)
 

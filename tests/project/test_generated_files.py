@@ -21,7 +21,7 @@ def test_a_generated_file_is_up_to_date(generator):
 def test_a_file_that_is_not_says_what_to_run(generator, tmp_path):
     for folder in ("tools", "docs", "src/torch_ir/ir/data"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("docs/errors.md", "docs/ir.schema.json", "src/torch_ir/ir/data/operators.txt"):
+    for name in ("docs/errors.md", "docs/ir.schema.json", "src/torch_ir/ops/data/operators.txt"):
         (tmp_path / name).write_text("old")
     copy = tmp_path / "tools" / generator.name
     for script in (generator, *(ROOT / "tools").glob("edge_*.py")):

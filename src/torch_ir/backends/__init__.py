@@ -18,7 +18,7 @@ from torch_ir.backends.registry import (
 from torch_ir.backends.report import SupportReport, support
 
 if TYPE_CHECKING:
-    from torch_ir.backends.door import compile
+    from torch_ir.backends.compilation import compile
 
 __all__ = [
     "SUPPORTED",
@@ -42,5 +42,5 @@ def __getattr__(name: str) -> object:
     """What needs torch is imported when it is first used."""
     if name != "compile":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["compile"] = import_module("torch_ir.backends.door").compile
+    globals()["compile"] = import_module("torch_ir.backends.compilation").compile
     return globals()["compile"]

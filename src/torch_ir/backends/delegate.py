@@ -17,7 +17,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
-from torch_ir.ir.edit import Names, with_inputs
+from torch_ir.ir.builder import Names, with_inputs
 
 CALL = "higher_order.invoke_subgraph"
 """The operator of a node that calls a delegate."""

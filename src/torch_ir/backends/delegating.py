@@ -14,13 +14,13 @@ from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.errors import ExecutionError, MissingWeightsError, counted
 from torch_ir.executor import IRExecutor, register_executor
-from torch_ir.executor.registry import Kernel, unregister_executor
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.edit import Names
+from torch_ir.ir.builder import Names
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
+from torch_ir.weights.tensor_registry import Kernel, unregister_executor
 
 _NUMBERS = count()
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from torch_ir.backends.protocol import Support
-from torch_ir.dialects.spec import tagged_traits
 from torch_ir.errors import counted
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, SymExpr
+from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.dead_code import given_symbols, references
 from torch_ir.passes.requirements import require_functional
 

@@ -52,7 +52,7 @@ class Backend(Protocol):
 
 _OWN = {
     "aten": ("torch_ir.backends.aten", "compile_aten"),
-    "inductor": ("torch_ir.backends.inductor", "INDUCTOR"),
+    "inductor": ("torch_ir.backends.torch.inductor", "INDUCTOR"),
     "reference": ("torch_ir.backends.reference", "compile_reference"),
 }
 _REGISTERED: dict[str, Backend] = {}

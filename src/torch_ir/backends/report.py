@@ -9,9 +9,9 @@ from typing import Any, cast
 from torch_ir.backends.partition import Partitioner, Supporting
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.registry import find_backend
-from torch_ir.dialects.flops import flops_of
 from torch_ir.errors import ExecutionError, counted
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
+from torch_ir.ops.flops import flops_of
 
 
 @dataclass(frozen=True, slots=True)

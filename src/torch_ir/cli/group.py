@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         """The command of that name, its module now imported; None if there is none."""
         if cmd_name not in self.commands_by_name:
             return None
-        command: click.Command = import_module(f"torch_ir.cli.{cmd_name}").command
+        command: click.Command = import_module(f"torch_ir.cli.commands.{cmd_name}").command
         command.name = cmd_name
         command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
         if TRACEBACK not in command.params:

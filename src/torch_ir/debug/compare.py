@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.ir.values import identical
+from torch_ir.frozen import identical
 from torch_ir.torch_api import bytes_of, pytree
 
 

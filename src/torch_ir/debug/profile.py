@@ -11,13 +11,13 @@ import torch
 
 from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.report import NodeProfile, Profile
-from torch_ir.dialects.flops import flops_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tensor import type_text
+from torch_ir.ops.flops import flops_of
 
 _LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read as many elements of their table as they write."""
@@ -31,7 +31,7 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     numbers; a graph that holds state is reset, before each run and at the end.
 
     Bytes are those of every operand once and of every result once. A view moves none, and a
-    look-up reads what it takes of its table. For operations, see :mod:`torch_ir.dialects.flops`.
+    look-up reads what it takes of its table. For operations, see :mod:`torch_ir.ops.flops`.
     What runs inside a function (a branch, a loop) counts for the node that calls it.
 
     Args:

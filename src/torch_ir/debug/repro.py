@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from torch_ir.debug.meanings import alone
+from torch_ir.debug.reference.denotation import alone
 from torch_ir.debug.validation import Divergence
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number

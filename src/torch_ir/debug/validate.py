@@ -17,24 +17,24 @@ from typing import TypeAlias, cast
 
 import torch
 
-from torch_ir.debug.agreement import VALUES_OPEN, Error, same_bits
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
-from torch_ir.debug.meanings import Meaning, Meanings, errors_of, written_inputs
 from torch_ir.debug.memory import Memory
-from torch_ir.debug.operators import Symbols, bind, call_plainly
+from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of, written_inputs
+from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
 from torch_ir.debug.repro import repro_text
 from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
 from torch_ir.errors import InvalidIRError, TorchIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs
-from torch_ir.executor.registry import registered_kernel
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.inline import inline_scopes
 from torch_ir.serde import write_atomically
 from torch_ir.torch_api import constant_tensors, overload
+from torch_ir.weights.tensor_registry import registered_kernel
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")
 

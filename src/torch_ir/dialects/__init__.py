@@ -1,8 +1,8 @@
 """The dialects that a program goes through, and what each allows."""
 
 from torch_ir.dialects.registry import Dialect, dialect, dialect_names, verify
-from torch_ir.dialects.spec import OpSpec, spec_of
-from torch_ir.dialects.violation import Violation
+from torch_ir.ir.diagnostics import Violation
+from torch_ir.ops.spec import OpSpec, spec_of
 
 __all__ = [
     "Dialect",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.schema import Slots, lookup
+from torch_ir.ops.schema import Slots, lookup
 
 Roots = frozenset[str]
 """The values whose memory a value may show."""

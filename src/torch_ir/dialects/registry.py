@@ -8,10 +8,10 @@ from importlib import import_module
 
 from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import Scope
-from torch_ir.dialects.violation import Violation, dialect_error
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.ir.check import Finding, check
+from torch_ir.ir.diagnostics import Violation, dialect_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _from_finding(ir: IR, finding: Finding) -> Violation:
 
 def _derived(scope: Scope, malformed: set[str]) -> Iterable[Violation]:
     try:
-        derive = import_module("torch_ir.dialects.derive")
+        derive = import_module("torch_ir.dialects.type_rules")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from torch_ir.dialects.memory import copy_of, shown_memory
 from torch_ir.dialects.scope import Scope
-from torch_ir.dialects.spec import OpSpec
-from torch_ir.dialects.violation import Violation
 from torch_ir.ir import FunctionRef, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir.diagnostics import Violation
+from torch_ir.ops.spec import OpSpec
 
 NodeRule: TypeAlias = Callable[[Scope, OpNode], Iterator[Violation]]
 GraphRule: TypeAlias = Callable[[Scope], Iterator[Violation]]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from torch_ir.dialects.spec import OpSpec, spec_of
-from torch_ir.dialects.violation import Violation
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, DType, FunctionRef, OpNode, TensorMeta
-from torch_ir.ir.schema import Slots
+from torch_ir.ir.diagnostics import Violation
+from torch_ir.ops.schema import Slots
+from torch_ir.ops.spec import OpSpec, spec_of
 
 Region: TypeAlias = tuple[str, str, bool]
 """An autocast region: its device type, its dtype (empty for the default), whether it is on."""

@@ -1,15 +1,15 @@
 """Running an IR on torch's kernels."""
 
 from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
-from torch_ir.executor.compile import compile_graph
-from torch_ir.executor.generators import register_generator
-from torch_ir.executor.gradients import Gradients, Pullback
+from torch_ir.executor.autograd.gradients import Gradients, Pullback
+from torch_ir.executor.check.compile import compile_graph
+from torch_ir.executor.check.types import check_types
 from torch_ir.executor.graph import ExecGraph, RunStats
 from torch_ir.executor.listeners import Listener
-from torch_ir.executor.registry import TensorRegistry, register_executor, unregister_executor
 from torch_ir.executor.run import IRExecutor, execute_ir
-from torch_ir.executor.slots import Idx
-from torch_ir.executor.types import check_types
+from torch_ir.infer.generators import register_generator
+from torch_ir.infer.slots import Idx
+from torch_ir.weights.tensor_registry import TensorRegistry, register_executor, unregister_executor
 
 __all__ = [
     "CompileError",

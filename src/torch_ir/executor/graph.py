@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
-from torch_ir.executor.gradients import Differentiator, Pullback, Tangents
+from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
+from torch_ir.executor.codegen.module import Compiled, Module, compile_source
+from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
-from torch_ir.executor.module import Compiled, Module, compile_source
 from torch_ir.executor.plan import Plan
-from torch_ir.executor.source import write_source
-from torch_ir.executor.symbols import Symbols
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.torch_api import BelowAutograd, BelowViewTracking
 

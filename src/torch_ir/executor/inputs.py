@@ -12,13 +12,13 @@ import torch
 
 from torch_ir.errors import InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
-from torch_ir.executor.symbols import Symbols, bind_inputs
+from torch_ir.frozen import identical
+from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
-from torch_ir.ir.values import identical
 
 
 def flatten_arguments(

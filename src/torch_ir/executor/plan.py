@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.executor.calls import Call
-from torch_ir.executor.proofs import Binding as PythonBinding
-from torch_ir.executor.proofs import Proof
-from torch_ir.executor.symbols import Binding
+from torch_ir.infer.bind import Call
+from torch_ir.infer.bindings import Binding
+from torch_ir.infer.meta import Binding as PythonBinding
+from torch_ir.infer.meta import Proof
 from torch_ir.ir import IR
 from torch_ir.ir.effects import written_arguments
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from torch_ir.dialects.edge.views import with_reshapes, with_views
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
-from torch_ir.executor.compile import compile_graph
+from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.inputs import flatten_arguments, results_of, takes_tensors_alone
 from torch_ir.executor.listeners import Listener
-from torch_ir.executor.registry import TensorRegistry
-from torch_ir.executor.symbols import Symbols
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
+from torch_ir.weights.tensor_registry import TensorRegistry
 
 
 class IRExecutor:

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 
-from torch_ir.frontend.scalars import expression
+from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.ir import Attribute, Device, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import RUN_DEVICE, as_attribute

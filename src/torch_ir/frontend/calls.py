@@ -12,7 +12,7 @@ import torch
 from torch.fx.node import map_arg
 
 from torch_ir.ir import Attribute, TensorMeta
-from torch_ir.ir.schema import Slots
+from torch_ir.ops.schema import Slots
 from torch_ir.torch_api import OpOverload, operator_schema, parameters_of
 
 Resolve: TypeAlias = Callable[[torch.fx.Node], Any]

@@ -17,11 +17,11 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
 from torch_ir.frontend.calls import Call, schema_of, translate_call
 from torch_ir.frontend.captures import Captured, Captures
-from torch_ir.frontend.conclusions import Conclusion, conclusions, required
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
-from torch_ir.frontend.scalars import call_expression, expression
 from torch_ir.frontend.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
+from torch_ir.frontend.symbols.runtime_asserts import Conclusion, conclusions, required
+from torch_ir.frontend.symbols.scalars import call_expression, expression
 from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
     IR,
@@ -35,7 +35,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
-from torch_ir.ir.schema import lookup
+from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     HigherOrderOperator,

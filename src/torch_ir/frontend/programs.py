@@ -23,10 +23,10 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import ConversionError, InvalidIRError, counted
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.captures import new_name
-from torch_ir.frontend.constants import overlap, with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.frontend.guards import GuardReader, argument_paths
-from torch_ir.frontend.symbol_names import with_canonical_symbols
+from torch_ir.frontend.lifted_constants import overlap, with_constants
+from torch_ir.frontend.symbols.guards import GuardReader, argument_paths
+from torch_ir.frontend.symbols.symbol_names import with_canonical_symbols
 from torch_ir.frontend.trees import tree_from_member, tree_from_spec
 from torch_ir.ir import (
     IR,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch_ir.errors import ConversionError
 from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
-from torch_ir.ir.schema import Slots
+from torch_ir.ops.schema import Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.schema import known_operators
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
-from torch_ir.ir.values import Attribute, FrozenDict, FunctionRef
+from torch_ir.ir.values import Attribute, FunctionRef
+from torch_ir.ops.schema import known_operators
 
 KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 

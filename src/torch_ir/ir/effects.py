@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Slots
 from torch_ir.ir.values import FunctionRef
+from torch_ir.ops.schema import Slots
 
 Roots = frozenset[str]
 """The graph inputs and weights whose storage a value may share."""

@@ -8,12 +8,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Schema, lookup, parse_schema
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
 from torch_ir.ir.tree import Signature
-from torch_ir.ir.values import Attribute, FrozenDict, as_attribute
+from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ops.schema import Schema, lookup, parse_schema
 
 if TYPE_CHECKING:
     from torch_ir.ir.check import Finding

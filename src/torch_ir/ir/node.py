@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.schema import Slots, bind_in_order, lookup
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.values import Attribute, FrozenDict, as_attribute
+from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ops.schema import Slots, bind_in_order, lookup
 
 
 @dataclass(frozen=True, slots=True)

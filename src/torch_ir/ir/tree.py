@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.values import Attribute, as_attribute, identical
+from torch_ir.frozen import identical
+from torch_ir.ir.values import Attribute, as_attribute
 
 BUILTIN_CONTAINERS: dict[str, type[Any]] = {
     "tuple": tuple,

@@ -9,12 +9,12 @@ equal text and equal bytes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeVar, cast
+from typing import cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.dtypes import ALIASES, DTYPES
 from torch_ir.ir.symbols import SymExpr
 
@@ -121,50 +121,6 @@ class OperatorRef:
         return f'operator("{self.name}")'
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class FrozenDict(dict[K, V]):
-    """A dict that cannot be changed, is compared exactly, and copies as itself.
-
-    Example:
-        >>> attrs = FrozenDict(alpha=2)
-        >>> attrs["alpha"], attrs == {"alpha": 2}, attrs == {"alpha": 2.0}
-        (2, True, False)
-        >>> attrs["alpha"] = 3
-        Traceback (most recent call last):
-        ...
-        TypeError: a FrozenDict cannot be changed; build a new one
-    """
-
-    __slots__ = ()
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("a FrozenDict cannot be changed; build a new one")
-
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]  # every mutator of dict refuses, whatever its signature
-    __ior__ = _refuse  # type: ignore[assignment]  # as above
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Mapping) and identical(self, cast(Any, other)))
-
-    def __ne__(self, other: object) -> bool:  # dict has its own, which compares 2 with 2.0
-        return not self == other
-
-    def __hash__(self) -> int:  # type: ignore[override]  # dict is unhashable, a frozen one is not
-        return hash(frozenset(self))  # of the keys: two NaN are equal here, but not their hashes
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[type[Self], tuple[dict[K, V]]]:
-        return type(self), (dict(self),)
-
-
 Attribute = (
     None
     | bool
@@ -182,36 +138,6 @@ Attribute = (
     | tuple["Attribute", ...]
     | FrozenDict[str, "Attribute"]
 )
-
-
-def identical(left: object, right: object) -> bool:
-    """Whether two values are the same value of the same type; containers by element.
-
-    Zeros differ by their sign, and NaN is the same as any NaN.
-
-    Example:
-        >>> identical(1, True), identical(0.0, -0.0), identical((float("nan"),), (float("nan"),))
-        (False, False, True)
-    """
-    if left is right:
-        return True
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        a, b = cast(Mapping[Any, Any], left), cast(Mapping[Any, Any], right)
-        return a.keys() == b.keys() and all(identical(value, b[key]) for key, value in a.items())
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, float):
-        other = cast(float, right)
-        if left != left or other != other:
-            return left != left and other != other
-        return left == other and math.copysign(1.0, left) == math.copysign(1.0, other)
-    if isinstance(left, complex):
-        other = cast(complex, right)
-        return identical(left.real, other.real) and identical(left.imag, other.imag)
-    if isinstance(left, tuple | list):
-        a, b = cast(tuple[Any, ...], left), cast(tuple[Any, ...], right)
-        return len(a) == len(b) and all(map(identical, a, b))
-    return left == right
 
 
 def dtype_name(value: object) -> str:

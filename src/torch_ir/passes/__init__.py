@@ -14,7 +14,7 @@ from torch_ir.passes.common_subexpressions import (
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
 from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline_functions import InlineFunctions, inline_functions
-from torch_ir.passes.materialise_symbols import MaterialiseSymbols, materialise_symbols
+from torch_ir.passes.materialize_symbols import MaterialiseSymbols, materialise_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
 from torch_ir.passes.registry import (
     pass_named,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
     from torch_ir.passes.decomposition import Decompose, decompose
-    from torch_ir.passes.quantised_fusion import FuseQuantised, fuse_quantised
+    from torch_ir.passes.quantized.fusion import FuseQuantised, fuse_quantised
 
 __all__ = [
     "CleanCasts",
@@ -70,8 +70,8 @@ _NEEDS_TORCH = {
     "FoldedProgram": "batch_norm_folding",
     "fold_batch_norm": "batch_norm_folding",
     "fold_constants": "constant_folding",
-    "FuseQuantised": "quantised_fusion",
-    "fuse_quantised": "quantised_fusion",
+    "FuseQuantised": "quantized.fusion",
+    "fuse_quantised": "quantized.fusion",
 }
 
 

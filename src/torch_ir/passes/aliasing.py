@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.effects import written_arguments
-from torch_ir.ir.schema import Schema
+from torch_ir.ops.schema import Schema
 
 if TYPE_CHECKING:
-    from torch_ir.passes.fake import Fakes
+    from torch_ir.infer.fake import Fakes
 
 SOMETIMES = frozenset(
     {
@@ -117,7 +117,7 @@ def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]
     """
     import torch
 
-    from torch_ir.passes.fake import Fakes, contiguous, external_layouts
+    from torch_ir.infer.fake import Fakes, contiguous, external_layouts
 
     fakes, found = Fakes(ir), dict[str, tuple[str, ...]]()
     layouts = external_layouts(ir)

@@ -10,7 +10,7 @@ import torch
 
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.edit import Names, with_inputs
+from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.passes.memory import Memory, rewired
 
 _LAYERS = {

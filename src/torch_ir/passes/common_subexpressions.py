@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.edit import with_inputs
+from torch_ir.ir.builder import with_inputs
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.memory import Memory, in_functions, is_pure, rewired
 

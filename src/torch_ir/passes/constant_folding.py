@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from torch_ir.executor.operators import resolve_operator
-from torch_ir.executor.registry import registered_kernel
+from torch_ir.infer.fake import RUN_DEVICE, arguments
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import (
     IR,
     Attribute,
@@ -21,13 +21,13 @@ from torch_ir.ir import (
     SymExpr,
     TensorMeta,
 )
+from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.constants import needed_constants
-from torch_ir.ir.edit import Names, with_inputs
 from torch_ir.ir.tree import tensor_names
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.fake import RUN_DEVICE, arguments
 from torch_ir.passes.memory import Memory, is_pure
 from torch_ir.torch_api import constant_tensors, pytree
+from torch_ir.weights.tensor_registry import registered_kernel
 
 MAX_BYTES = 1 << 20
 """How large a computed constant may be if not said otherwise, in bytes."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, TypeGuard
 
-from torch_ir.dialects.spec import tagged_traits
 from torch_ir.ir import IR, Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tree import ValueLeaf, leaves
+from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.base import Pass, PassResult
 
 _ASSERTIONS = ("aten._assert", "aten.sym_constrain_range", "aten._functional_assert")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch_ir.ir import IR, FunctionRef, OpNode, TensorLeaf, TensorMeta
-from torch_ir.ir.edit import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
 from torch_ir.ir.tree import leaves
 
 GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torch_ir.dialects.spec import tagged_traits
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
-from torch_ir.ir.edit import with_leaves
+from torch_ir.ir.builder import with_leaves
 from torch_ir.ir.effects import written_arguments
+from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.aliasing import possible_inputs
 from torch_ir.passes.dead_code import references
 

@@ -8,12 +8,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
-from torch_ir.ir.edit import with_inputs
+from torch_ir.ir.builder import with_inputs
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.memory import Memory, in_functions, rewired
 
 if TYPE_CHECKING:
-    from torch_ir.passes.fake import Layout
+    from torch_ir.infer.fake import Layout
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
 
     @cache
     def layouts() -> Mapping[str, Layout]:
-        from torch_ir.passes import layouts as module
+        from torch_ir.infer import layouts as module
 
         return module.layouts(ir)
 

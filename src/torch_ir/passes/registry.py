@@ -23,9 +23,9 @@ _OURS: dict[str, tuple[str, str]] = {
     "eliminate-dead-code": ("torch_ir.passes.dead_code", "EliminateDeadCode"),
     "fold-constants": ("torch_ir.passes.constant_folding", "FoldConstants"),
     "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
-    "fuse-quantised": ("torch_ir.passes.quantised_fusion", "FuseQuantised"),
+    "fuse-quantised": ("torch_ir.passes.quantized.fusion", "FuseQuantised"),
     "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
-    "materialise-symbols": ("torch_ir.passes.materialise_symbols", "MaterialiseSymbols"),
+    "materialise-symbols": ("torch_ir.passes.materialize_symbols", "MaterialiseSymbols"),
     "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
 }
 SHORT_NAMES = {

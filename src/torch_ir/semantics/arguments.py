@@ -10,7 +10,6 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import lookup
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import as_constant
 from torch_ir.ir.values import (
@@ -24,6 +23,7 @@ from torch_ir.ir.values import (
     OperatorRef,
     dtype_name,
 )
+from torch_ir.ops.schema import lookup
 from torch_ir.semantics.dtypes import Array, numpy_dtype
 
 Value: TypeAlias = Array | bool | int | float | complex

@@ -15,10 +15,10 @@ from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import lookup
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
+from torch_ir.ops.schema import lookup
 from torch_ir.semantics.arguments import Value, arguments_of
 from torch_ir.semantics.calls import (
     external_arrays,

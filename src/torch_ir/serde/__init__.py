@@ -10,7 +10,8 @@ from torch_ir.serde.compatible import (
     serialize_ir,
     validate_ir,
 )
-from torch_ir.serde.document import (
+from torch_ir.serde.files import MAX_JSON_BYTES, MissingFileError, write_atomically
+from torch_ir.serde.json.document import (
     dumps,
     ir_from_dict,
     ir_to_dict,
@@ -20,9 +21,8 @@ from torch_ir.serde.document import (
     tensor_from_dict,
     tensor_to_dict,
 )
-from torch_ir.serde.files import MAX_JSON_BYTES, MissingFileError, write_atomically
+from torch_ir.serde.json.wire import FORMAT_VERSION
 from torch_ir.serde.storage import load, read_archive_weights, save
-from torch_ir.serde.wire import FORMAT_VERSION
 
 __all__ = [
     "FORMAT_VERSION",

@@ -22,12 +22,12 @@ from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import dtype_name
-from torch_ir.serde.constants import values_missing
-from torch_ir.serde.document import decode_document, encode_document
-from torch_ir.serde.faults import Fault
+from torch_ir.serde.constant_data import values_missing
 from torch_ir.serde.files import MAX_JSON_BYTES, open_for_reading, replacing, too_large
+from torch_ir.serde.json.document import decode_document, encode_document
+from torch_ir.serde.json.faults import Fault
+from torch_ir.serde.json.wire import ConstantRecord
 from torch_ir.serde.tensors import METADATA, read_tensor_file, tensor_file
-from torch_ir.serde.wire import ConstantRecord
 from torch_ir.serde.zipped import add_member, read_members
 
 ARCHIVE_VERSION = 1

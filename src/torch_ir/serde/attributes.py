@@ -19,7 +19,7 @@ from torch_ir.ir.values import (
     OperatorRef,
     as_attribute,
 )
-from torch_ir.serde.faults import Fault, each, each_value
+from torch_ir.serde.json.faults import Fault, each, each_value
 
 MAX_DEPTH = 64
 """How deep attribute values, signatures and functions may be nested, each for itself."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch_ir.errors import SerializationError, counted
 from torch_ir.ir.graph import IR
-from torch_ir.serde.document import dumps, loads
+from torch_ir.serde.json.document import dumps, loads
 from torch_ir.serde.storage import load, save
 
 

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from torch_ir.ir.schema import Argument, Slots, bind_in_order, lookup
-from torch_ir.serde.constants import constant_of_lists, encode_constant
-from torch_ir.serde.decode import decode_tensor
-from torch_ir.serde.explain import explain
-from torch_ir.serde.faults import each, each_value
-from torch_ir.serde.wire import MAX_RANK, TensorRecord
+from torch_ir.ops.schema import Argument, Slots, bind_in_order, lookup
+from torch_ir.serde.constant_data import constant_of_lists, encode_constant
+from torch_ir.serde.json.decode import decode_tensor
+from torch_ir.serde.json.explain import explain
+from torch_ir.serde.json.faults import each, each_value
+from torch_ir.serde.json.wire import MAX_RANK, TensorRecord
 
 GETITEM = "<built-in function getitem>"
 LIST_SIZES = "_tensor_list_sizes"

@@ -10,7 +10,6 @@ from typing import Any
 from torch_ir.errors import SerializationError
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant
-from torch_ir.serde.document import dumps, loads
 from torch_ir.serde.files import (
     MAX_JSON_BYTES,
     open_for_reading,
@@ -18,6 +17,7 @@ from torch_ir.serde.files import (
     too_large,
     write_atomically,
 )
+from torch_ir.serde.json.document import dumps, loads
 
 ARCHIVE_SUFFIX = ".tir"
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")

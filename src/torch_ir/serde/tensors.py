@@ -19,9 +19,9 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant, as_constant
 from torch_ir.ir.values import dtype_name
-from torch_ir.serde.explain import explain
-from torch_ir.serde.faults import Fault, each_value
-from torch_ir.serde.wire import ConstantShape
+from torch_ir.serde.json.explain import explain
+from torch_ir.serde.json.faults import Fault, each_value
+from torch_ir.serde.json.wire import ConstantShape
 
 METADATA = "__metadata__"
 TRUE_TYPES = "torch-ir"

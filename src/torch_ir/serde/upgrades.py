@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch_ir.serde.faults import Fault
 from torch_ir.serde.foreign import from_version_0
-from torch_ir.serde.wire import FORMAT_VERSION
+from torch_ir.serde.json.faults import Fault
+from torch_ir.serde.json.wire import FORMAT_VERSION
 
 UPGRADES: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {0: from_version_0}
 """The step from each version before :data:`FORMAT_VERSION` to the one after it."""

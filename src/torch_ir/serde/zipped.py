@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from torch_ir.serde.faults import Fault
+from torch_ir.serde.json.faults import Fault
 
 ALIGNMENT = 64
 """Members begin at a multiple of this many bytes, so that mapped tensors are aligned."""

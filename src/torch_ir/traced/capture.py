@@ -34,8 +34,8 @@ from torch_ir.torch_api import (
     version_of,
 )
 from torch_ir.traced.arguments import Flat, value_token
-from torch_ir.traced.environment import Environment
-from torch_ir.traced.lift import BelowAutogradNeeded, Lift, user_line, without_saving
+from torch_ir.traced.closure_lifting import BelowAutogradNeeded, Lift, user_line, without_saving
+from torch_ir.traced.guards.closure import Environment
 
 _TURN = threading.RLock()
 """Tracing changes state that threads share."""

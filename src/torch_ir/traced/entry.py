@@ -13,12 +13,12 @@ import torch
 from torch_ir.errors import InputError
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.traced.arguments import Flat
-from torch_ir.traced.describe import Description
-from torch_ir.traced.environment import Environment
+from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.explain import Description
 from torch_ir.traced.program import Program
 from torch_ir.traced.report import ExecutorReport
 from torch_ir.traced.results import assembler
-from torch_ir.traced.runners import MakeRunner
+from torch_ir.traced.run.runners import MakeRunner
 
 
 class Entry:

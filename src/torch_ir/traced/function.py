@@ -18,15 +18,15 @@ from torch_ir.errors import InputError, TraceError
 from torch_ir.ir import IR
 from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.capture import trace
-from torch_ir.traced.describe import Description, Given, describe, differences, leaves_of
 from torch_ir.traced.dialects import in_dialect, require_dialect
 from torch_ir.traced.entry import Entry, is_apart
-from torch_ir.traced.environment import Environment
-from torch_ir.traced.executors import Executor, executors_of
+from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.explain import Description, Given, describe, differences, leaves_of
 from torch_ir.traced.modes import is_observed, modes
 from torch_ir.traced.program import Program, program_of
 from torch_ir.traced.report import ExecutorReport
-from torch_ir.traced.runners import Preference
+from torch_ir.traced.run.executors import Executor, executors_of
+from torch_ir.traced.run.runners import Preference
 
 Chosen: TypeAlias = str | DelegateBackend | Sequence[str | DelegateBackend] | None
 """What names executors: one, or several in order of preference; None is torch's kernels."""

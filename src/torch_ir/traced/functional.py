@@ -10,7 +10,9 @@ import torch
 
 from torch_ir.backends.partition import draws
 from torch_ir.errors import ExecutionError, TraceError
-from torch_ir.executor.symbols import Symbols
+from torch_ir.infer.bindings import Symbols
+from torch_ir.infer.fake import contiguous
+from torch_ir.infer.layouts import layouts
 from torch_ir.ir import (
     IR,
     Container,
@@ -21,8 +23,6 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
-from torch_ir.passes.fake import contiguous
-from torch_ir.passes.layouts import layouts
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program

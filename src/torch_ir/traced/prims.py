@@ -9,11 +9,11 @@ import torch._prims as _registers_primitives  # pyright: ignore[reportUnusedImpo
 import torch._refs as _registers_references  # pyright: ignore[reportUnusedImport]  # noqa: F401
 
 from torch_ir.errors import TraceError, counted
-from torch_ir.executor.operators import resolve_operator
+from torch_ir.infer.fake import Fakes
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR
 from torch_ir.passes.dead_code import eliminate_dead_code
-from torch_ir.passes.fake import Fakes
-from torch_ir.passes.lowering import Settings, Shared, lowered, spare_decompositions
+from torch_ir.passes.decomposition.engine import Settings, Shared, lowered, spare_decompositions
 from torch_ir.torch_api import OpOverload
 
 _AVOIDED = frozenset({"aten.as_strided.default", "prims.as_strided.default"})

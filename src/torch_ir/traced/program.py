@@ -15,10 +15,10 @@ from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError, TraceError, counted
 from torch_ir.frontend.attributes import tensor_meta
-from torch_ir.frontend.constants import with_constants
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.frontend.scalars import expression_text
-from torch_ir.frontend.symbol_names import with_canonical_symbols
+from torch_ir.frontend.lifted_constants import with_constants
+from torch_ir.frontend.symbols.scalars import expression_text
+from torch_ir.frontend.symbols.symbol_names import with_canonical_symbols
 from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,

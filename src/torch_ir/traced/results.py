@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch_ir.executor.symbols import Symbols
+from torch_ir.infer.bindings import Symbols
 from torch_ir.torch_api import pytree
 from torch_ir.traced.capture import Leaf
 from torch_ir.traced.program import Program

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode  # noqa: T
 
 from torch_ir.dialects.backend.sampling import samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
-from torch_ir.ir.schema import Schema, parse_schema
+from torch_ir.ops.schema import Schema, parse_schema
 from torch_ir.torch_api import bytes_of, operator_schema, overload, pytree
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
-from torch_ir.dialects.spec import OpSpec, spec_of
 from torch_ir.errors import did_you_mean
+from torch_ir.ops.spec import OpSpec, spec_of
 from torch_ir.torch_api import operator_schema, overload
 
 _KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "Meta", "CPU")
@@ -50,7 +50,7 @@ def _require_namespace(name: str) -> None:
 
 
 def _operator(path: str) -> OpSpec:
-    from torch_ir.executor.operators import resolve_operator
+    from torch_ir.infer.resolve import resolve_operator
 
     if path in BACKEND_SCHEMAS:
         resolve_operator(path)  # registers it

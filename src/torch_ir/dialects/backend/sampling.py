@@ -9,7 +9,7 @@ from typing import Any
 import torch  # noqa: TID253  # operators are bound where torch is
 
 from torch_ir.errors import PassError
-from torch_ir.ir.schema import Argument, Schema
+from torch_ir.ops.schema import Argument, Schema
 from torch_ir.torch_api import pytree
 
 MAX_TRIES = 2_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch_ir.ir.schema import parse_schema
+from torch_ir.ops.schema import parse_schema
 
 
 def _quantised(name: str) -> str:

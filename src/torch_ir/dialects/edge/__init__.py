@@ -11,12 +11,12 @@ Example:
 
 from typing import TYPE_CHECKING
 
-from torch_ir.dialects.edge.constraints import EDGE_DTYPES, DTypeTable, constraint_of, read_entry
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.ops import edge_op, ops
+from torch_ir.ops.dtype_constraints import EDGE_DTYPES, DTypeTable, constraint_of, read_entry
 
 if TYPE_CHECKING:
-    from torch_ir.dialects.edge.program import EdgeOptions, EdgeProgram
+    from torch_ir.edge import EdgeOptions, EdgeProgram
 
 __all__ = [
     "EDGE_DTYPES",
@@ -33,7 +33,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name in ("EdgeOptions", "EdgeProgram"):  # they need the passes, operator names do not
-        from torch_ir.dialects.edge import program
+        import torch_ir.edge as program
 
         return getattr(program, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

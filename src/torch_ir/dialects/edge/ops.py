@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from torch_ir.dialects.edge.constraints import constraint_of, typed_schema
-from torch_ir.dialects.spec import OpSpec, spec_of
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.ir.schema import known_operators
+from torch_ir.ops.dtype_constraints import constraint_of, typed_schema
+from torch_ir.ops.schema import known_operators
+from torch_ir.ops.spec import OpSpec, spec_of
 
 
 @cache

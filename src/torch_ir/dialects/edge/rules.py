@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from torch_ir.dialects.edge.constraints import (
+from torch_ir.dialects.rules import is_custom
+from torch_ir.dialects.scope import Scope, operand_metas
+from torch_ir.ir import DType, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.diagnostics import Violation
+from torch_ir.ir.expressions import kind_of
+from torch_ir.ir.tree import leaves
+from torch_ir.ir.values import Attribute
+from torch_ir.ops.dtype_constraints import (
     EDGE_DTYPES,
     DTypeTable,
     constraint_of,
     result_names,
 )
-from torch_ir.dialects.rules import is_custom
-from torch_ir.dialects.scope import Scope, operand_metas
-from torch_ir.dialects.violation import Violation
-from torch_ir.ir import DType, OpNode, SymExpr, TensorMeta, ValueLeaf
-from torch_ir.ir.expressions import kind_of
-from torch_ir.ir.schema import Schema
-from torch_ir.ir.tree import leaves
-from torch_ir.ir.values import Attribute
+from torch_ir.ops.schema import Schema
 
 TO_EDGE = "Lower the program with to_edge."
 NO_TENSOR = (

@@ -14,12 +14,13 @@ from functools import lru_cache
 from typing import TypeAlias, cast
 
 from torch_ir.errors import ParseError, counted
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.schema import Argument, Slots, lookup
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.lexer import Line, is_word, parse_int, read_word, spell_int, word
 from torch_ir.ir.text.values import read_value, spell_value
-from torch_ir.ir.values import Attribute, FrozenDict
+from torch_ir.ir.values import Attribute
+from torch_ir.ops.schema import Argument, Slots, lookup
 
 
 @lru_cache(maxsize=4096)

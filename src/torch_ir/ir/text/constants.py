@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.frozen import identical
 from torch_ir.ir.tensor import Constant, ConstantView, type_text
 from torch_ir.ir.text.lexer import Line, read_int, read_sigil, sigil, spell_int
 from torch_ir.ir.text.values import spell_value
-from torch_ir.ir.values import Attribute, identical
+from torch_ir.ir.values import Attribute
 
 MAX_ELEMENTS = 16
 """Constants of more elements are named by their hash."""

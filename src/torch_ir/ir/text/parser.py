@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.schema import parse_schema
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant, type_text
 from torch_ir.ir.text.calls import Call, Reference, bind_call, read_call, read_slot
@@ -31,7 +31,8 @@ from torch_ir.ir.text.trees import read_tree
 from torch_ir.ir.text.values import read_type, read_value
 from torch_ir.ir.text.views import WrittenView, with_views
 from torch_ir.ir.tree import Signature
-from torch_ir.ir.values import Attribute, FrozenDict
+from torch_ir.ir.values import Attribute
+from torch_ir.ops.schema import parse_schema
 
 MAX_FUNCTIONS = 100
 """How deep functions may nest."""

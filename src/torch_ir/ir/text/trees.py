@@ -12,6 +12,7 @@ from itertools import starmap
 from typing import cast
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir.text.lexer import (
     Line,
     is_word,
@@ -24,7 +25,7 @@ from torch_ir.ir.text.lexer import (
 )
 from torch_ir.ir.text.values import MAX_DEPTH, read_value, spell_value
 from torch_ir.ir.tree import Container, TensorLeaf, Tree, ValueLeaf
-from torch_ir.ir.values import Attribute, FrozenDict
+from torch_ir.ir.values import Attribute
 
 _RESERVED = frozenset({"device", "operator", "value"})
 

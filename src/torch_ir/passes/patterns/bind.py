@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch_ir.dialects.backend.binding import bind_pattern_to_op, bindings
 from torch_ir.errors import PassError, did_you_mean
-from torch_ir.executor.operators import resolve_operator
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.passes.patterns.rewrite import Condition, Rewrite
 
 __all__ = ["bind_pattern_to_op", "fusion"]

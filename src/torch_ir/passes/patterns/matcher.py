@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
-from torch_ir.ir.values import identical
 from torch_ir.passes.memory import Memory
 from torch_ir.passes.patterns.trace import Wildcards
 

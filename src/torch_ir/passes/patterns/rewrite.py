@@ -11,11 +11,11 @@ import torch
 
 from torch_ir.dialects.backend.sampling import varied
 from torch_ir.errors import PassError
+from torch_ir.infer.fake import Fakes, contiguous
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.edit import Names, with_inputs
+from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.fake import Fakes, contiguous
 from torch_ir.passes.memory import Memory, in_functions, rewired
 from torch_ir.passes.patterns.matcher import Match, find_matches
 from torch_ir.passes.patterns.trace import Wildcards, level_of, traced

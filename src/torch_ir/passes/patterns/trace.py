@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from torch_ir.dialects.backend.binding import bindings, kept_whole
-from torch_ir.dialects.edge.lower import lower
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.frontend import extract_ir
 from torch_ir.ir import IR, Attribute, FrozenDict
 from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.functionalization import without_writes
 
 LEVELS = ("export", "aten", "core_aten", "edge")

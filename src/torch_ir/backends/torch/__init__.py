@@ -1,0 +1,1 @@
+"""Ways back into torch: ``ExportedProgram``, graph modules and inductor."""

@@ -1,0 +1,294 @@
+"""A program as torch's ``ExportedProgram``: the way back into what is built on torch.export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Node as FxNode
+
+from torch_ir.backends.torch.fx import FxGraph, value_of
+from torch_ir.dialects.memory import shown_memory
+from torch_ir.errors import MissingWeightsError, PassError, counted
+from torch_ir.executor.classes import rebuild
+from torch_ir.infer.fake import Fakes, Layout, external_layouts
+from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.tree import leaves, unflatten
+from torch_ir.passes.edge.memory_formats import with_memory_formats
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.view_copies import with_views
+from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
+from torch_ir.weights import check_weights
+
+
+def to_exported_program(
+    ir: IR, weights: Mapping[str, torch.Tensor] | None = None
+) -> ExportedProgram:
+    """The program as an ``ExportedProgram``, which runs with the same bits.
+
+    Its graph has a call for each node, under the node's name and with its source line; what the
+    program writes in place is written when it ends. Programs in Edge are put in operators of ATen:
+    copies of views inside are views again, and orders of dimensions memory formats. Conditions on
+    sizes are assertions of the graph. A weight that is an ``nn.Parameter`` is a parameter, any
+    other a buffer; a constant is a constant, or a buffer that is not stored if the program writes
+    it. The tensors are those that are given, not copies.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key; may hold more than the program needs.
+
+    Raises:
+        MissingWeightsError: The program has weights and none are given.
+        WeightLoadError: They are not those that it needs; all faults are listed.
+        PassError: A node has no counterpart.
+
+    Example:
+        >>> from torch_ir import extract_ir
+        >>> model = torch.nn.Linear(3, 2)
+        >>> x = torch.ones(1, 3)
+        >>> exported = to_exported_program(extract_ir(model, (x,)), model.state_dict())
+        >>> torch.equal(exported.module()(x), model(x))
+        True
+    """
+    if ir.weights and weights is None:
+        raise MissingWeightsError(
+            f"the program has {counted(len(ir.weights), 'weight')} and none were given",
+            remedy="Give weights, such as model.state_dict().",
+        )
+    functional = without_writes(ir)
+    if functional.dialect in ("edge", "backend"):
+        functional = with_memory_formats(with_views(functional))
+    payload = check_weights(functional, weights or {}, strict=False)
+    return _Exported(functional, payload, Fakes(functional)).program()
+
+
+@dataclass(slots=True)
+class _Exported:
+    """One program on its way.
+
+    Attributes:
+        ir: The functional program, in operators of torch.
+        payload: A tensor for each of its weights.
+        fakes: Its symbols and fake tensors.
+    """
+
+    ir: IR
+    payload: Mapping[str, torch.Tensor]
+    fakes: Fakes
+    built: FxGraph = field(init=False)
+    layouts: Mapping[str, Layout] = field(init=False)
+    inputs: list[InputSpec] = field(default_factory=list[InputSpec])
+
+    def __post_init__(self) -> None:
+        self.built = FxGraph(self.ir, self.fakes)
+        self.layouts = external_layouts(self.ir)
+
+    def program(self) -> ExportedProgram:
+        """The exported program."""
+        self._external()
+        self._user_inputs()
+        self._guards()
+        self.built.run()
+        specs = self._results()
+        self.fakes.settle()
+        self.fakes.env.guards.clear()  # they are assertions of the graph
+        return ExportedProgram(
+            cast(Any, self.built.modules),
+            self.built.graph,
+            ExportGraphSignature(self.inputs, specs),
+            self._state(),
+            self._ranges(),
+            module_call_graph(*self._structures()),
+            constants=self._constants(),
+        )
+
+    # -- what it takes ----------------------------------------------------------------------------
+
+    def _external(self) -> None:
+        """Weights and constants, which come before the arguments: parameters first."""
+        names: dict[str, list[str]] = {}
+        unused = self._unused_bases()
+        for name, (key, _) in self.ir.external_values().items():
+            if key not in unused:
+                names.setdefault(key, []).append(name)
+        kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        for kind in kinds:
+            for key, found in names.items():
+                if self._kind(key) is kind:
+                    self._takes_external(key, found, kind)
+
+    def _unused_bases(self) -> set[str]:
+        """The keys of constants of which only views are used; torch has the views alone."""
+        used = {*self.ir.users, *(meta.name for meta in self.ir.graph_outputs)}
+        used.update(m.value.name for m in self.ir.mutations)
+        keys = {key for name, (key, _) in self.ir.external_values().items() if name in used}
+        return {c.view.base for c in self.ir.constants.values() if c.view is not None} - keys
+
+    def _kind(self, key: str) -> InputKind:
+        if key not in self.ir.constants:
+            is_parameter = isinstance(self.payload[key], torch.nn.Parameter)
+            return InputKind.PARAMETER if is_parameter else InputKind.BUFFER
+        targets = {mutation.target for mutation in self.ir.mutations}
+        written = any(
+            name in targets for name, (k, _) in self.ir.external_values().items() if k == key
+        )
+        return InputKind.BUFFER if written else InputKind.CONSTANT_TENSOR
+
+    def _takes_external(self, key: str, names: list[str], kind: InputKind) -> None:
+        _, value = self.ir.external_values()[names[0]]
+        metas = [TensorMeta(name, value.shape, value.dtype) for name in names]
+        layout = self.layouts[names[0]]
+        node = self.built.takes(metas[0], names[0].replace(".", "_"), layout)
+        for meta in metas[1:]:
+            self.built.gives(meta, node)
+        stored = key not in self.ir.constants if kind is InputKind.BUFFER else None
+        self.inputs.append(InputSpec(kind, TensorArgument(node.name), key, stored))
+        for alias, known in self.ir.weight_aliases.items():
+            if known == key:  # torch keeps a tied weight under each of its keys
+                tied = self.built.takes_value(value_of(node), f"p_{alias}".replace(".", "_"))
+                self.inputs.append(InputSpec(kind, TensorArgument(tied.name), alias, stored))
+
+    def _user_inputs(self) -> None:
+        metas = {meta.name: meta for meta in self.ir.graph_inputs}
+        for position, leaf in enumerate(leaves(self._input_tree())):
+            if isinstance(leaf, TensorLeaf):
+                spec = _argument(self.built.takes(metas[leaf.name]))
+            else:
+                node = self.built.takes_value(leaf.value, f"arg_{position}")
+                is_number = isinstance(leaf.value, SymExpr)
+                spec = (
+                    _argument(node)
+                    if is_number
+                    else ConstantArgument(node.name, cast(Any, leaf.value))
+                )
+            self.inputs.append(InputSpec(InputKind.USER_INPUT, spec, None))
+
+    def _guards(self) -> None:
+        """The conditions on sizes, as assertions."""
+        for guard in self.ir.guards:
+            message = f"the program was extracted for {guard}"
+            condition = self.built.number(guard)
+            node = self.built.graph.call_function(
+                torch.ops.aten._assert_scalar.default, (condition, message)
+            )
+            node.meta["val"] = None
+
+    # -- what it gives ----------------------------------------------------------------------------
+
+    def _results(self) -> list[OutputSpec]:
+        """Add the output; its kinds, of which those that are written come first."""
+        specs: list[OutputSpec] = []
+        nodes: list[Any] = []
+        own = self._own_values()
+        for mutation in self.ir.mutations:
+            value = self.built.values[mutation.value.name]
+            if mutation.value.name not in own:
+                value = self._copy(value)
+            kind, target = self._written(self.built.values[mutation.target])
+            specs.append(OutputSpec(kind, TensorArgument(value.name), target))
+            nodes.append(value)
+        for leaf in leaves(self._output_tree()):
+            value = self.built.results(leaf)
+            is_node = isinstance(value, FxNode)
+            result = _argument(value) if is_node else ConstantArgument("", value)
+            specs.append(OutputSpec(OutputKind.USER_OUTPUT, result, None))
+            nodes.append(value)
+        self.built.graph.output(tuple(nodes))
+        return specs
+
+    def _own_values(self) -> frozenset[str]:
+        """The values to write that no other output and no view is: others are copied before."""
+        values = [mutation.value.name for mutation in self.ir.mutations]
+        outputs = [*values, *(meta.name for meta in self.ir.graph_outputs)]
+        views = shown_memory(self.ir.replace(graph_outputs=[m.value for m in self.ir.mutations]))
+        return frozenset(
+            name
+            for name in values
+            if name in self.ir.producers and name not in views and outputs.count(name) == 1
+        )
+
+    def _copy(self, value: FxNode) -> FxNode:
+        node = self.built.graph.call_function(torch.ops.aten.clone.default, (value,))
+        with self.fakes.tracing():
+            node.meta["val"] = torch.clone(value_of(value))
+        return node
+
+    def _written(self, node: FxNode) -> tuple[OutputKind, str]:
+        (spec,) = [spec for spec in self.inputs if spec.arg.name == node.name]
+        kinds = {
+            InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+            InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+            InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+        }
+        return kinds[spec.kind], spec.target or node.name
+
+    # -- structures and values --------------------------------------------------------------------
+
+    def _input_tree(self) -> Any:
+        if self.ir.signature is not None:
+            return self.ir.signature.inputs
+        tensors = tuple([TensorLeaf(meta.name) for meta in self.ir.graph_inputs])
+        return Container("tuple", (Container("tuple", tensors), Container("dict")))
+
+    def _output_tree(self) -> Any:
+        if self.ir.signature is not None:
+            return self.ir.signature.outputs
+        return Container("tuple", tuple([TensorLeaf(m.name) for m in self.ir.graph_outputs]))
+
+    def _structures(self) -> Iterator[pytree.TreeSpec]:
+        for tree in (self._input_tree(), self._output_tree()):
+            yield pytree.tree_structure(unflatten(tree, _position, rebuild))
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        state = {meta.name: self.payload[meta.name] for meta in self.ir.weights}
+        return {**state, **{a: state[key] for a, key in self.ir.weight_aliases.items()}}
+
+    def _constants(self) -> dict[str, Any]:
+        keys = {key for key, _ in self.ir.external_values().values()} & self.ir.constants.keys()
+        keys -= self._unused_bases()
+        for key in sorted(keys - self.payload.keys()):
+            if self.ir.constants[key].data is None:
+                raise PassError(
+                    f"the constant {key!r} has no value",
+                    remedy="Give it with the weights, by its key.",
+                )
+        tensors = constant_tensors(self.ir.constants, keys, self.payload)
+        return {key: tensors[key] for key in self.ir.constants if key in keys}
+
+    def _ranges(self) -> dict[Any, Any]:
+        return {
+            self.fakes.symbols[name].node.expr: value_range(bounds.lower, bounds.upper)
+            for name, bounds in self.ir.symbols.items()
+        }
+
+
+def _argument(node: FxNode) -> Any:
+    match value_of(node):
+        case torch.SymInt():
+            return SymIntArgument(node.name)
+        case torch.SymFloat():
+            return SymFloatArgument(node.name)
+        case torch.SymBool():
+            return SymBoolArgument(node.name)
+        case _:
+            return TensorArgument(node.name)
+
+
+def _position(leaf: TensorLeaf | ValueLeaf) -> object:
+    """Anything that is a leaf to torch."""
+    return leaf

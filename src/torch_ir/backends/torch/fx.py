@@ -1,0 +1,328 @@
+"""The nodes of a program as a torch.fx graph: one call for each node, with the same name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, GraphModule, Proxy
+from torch.fx import Node as FxNode
+from torch.fx.node import map_arg
+from torch.fx.proxy import GraphAppendingTracer
+
+from torch_ir.errors import PassError
+from torch_ir.executor.check.faults import FaultError
+from torch_ir.infer.bind import (
+    Call,
+    Expression,
+    Function,
+    Listed,
+    Literal,
+    Named,
+    Operand,
+    Read,
+    resolve,
+)
+from torch_ir.infer.bindings import Binding, Bindings
+from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout, contiguous
+from torch_ir.infer.slots import Slots
+from torch_ir.infer.symbolic import symbolic
+from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.expressions import solve_linear
+from torch_ir.ir.tree import Container, leaves, unflatten
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, pytree, unbacked_key
+
+
+class _Numbers(GraphAppendingTracer):
+    """Records calls on symbolic numbers, each with its value."""
+
+    def create_node(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> FxNode:
+        """The node of a call."""
+        node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        if kind == "call_function":
+            node.meta["val"] = target(*map_arg(args, value_of), **map_arg(kwargs, value_of))
+        return node
+
+
+def value_of(node: FxNode) -> Any:
+    """The fake value of a node."""
+    return node.meta["val"]
+
+
+@dataclass(slots=True)
+class FxGraph:
+    """A graph as it is built.
+
+    Attributes:
+        ir: The functional program or function.
+        fakes: Its symbols and fake tensors.
+        graph: The graph of torch.
+        values: The node that gives each value.
+        modules: The bodies that nodes call, by attribute name.
+    """
+
+    ir: IR
+    fakes: Fakes
+    graph: Graph = field(default_factory=Graph)
+    values: dict[str, FxNode] = field(default_factory=dict[str, FxNode])
+    modules: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
+    _slots: Slots = field(default_factory=Slots)
+    _numbers: dict[str, Any] = field(default_factory=dict[str, Any])
+    _origins: dict[str, tuple[FxNode, int]] = field(default_factory=dict[str, tuple[FxNode, int]])
+    _derived: list[tuple[SymExpr, FxNode, int]] = field(
+        default_factory=list[tuple[SymExpr, FxNode, int]]
+    )
+
+    # -- what a graph takes -----------------------------------------------------------------------
+
+    def takes(
+        self, meta: TensorMeta, name: str | None = None, layout: Layout | None = None
+    ) -> FxNode:
+        """A placeholder for a tensor, contiguous by default; its sizes give symbols values."""
+        with self.fakes.mode:
+            value = self.fakes.tensor(layout or contiguous(meta))
+        node = self._placeholder(name or meta.name, value)
+        self.gives(meta, node)
+        for axis, dim in enumerate(meta.shape):
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                self._origins.setdefault(dim.text, (node, axis))
+            elif isinstance(dim, SymExpr):
+                self._derived.append((dim, node, axis))
+        return node
+
+    def takes_value(self, value: Any, name: str) -> FxNode:
+        """A placeholder for what is no tensor of the program."""
+        if not isinstance(value, SymExpr):
+            return self._placeholder(name, value)
+        node = self._placeholder(name, symbolic(value, self.fakes.symbols))
+        if value.is_symbol:
+            self._numbers.setdefault(value.text, self._proxy(node))
+        return node
+
+    def gives(self, meta: TensorMeta, node: FxNode) -> None:
+        """Note that a placeholder is a value of the program."""
+        self._slots.define(meta)
+        self.values[meta.name] = node
+
+    def _placeholder(self, name: str, value: Any) -> FxNode:
+        node = self.graph.create_node("placeholder", name, name=name)
+        node.meta["val"] = value
+        return node
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Add all nodes.
+
+        Raises:
+            PassError: A node has no counterpart.
+        """
+        bindings = Bindings(self.ir)
+        for node in self.ir.nodes:
+            try:
+                call = resolve(node, self._slots, RUN_DEVICE)
+                self._add(call, bindings.of(node))
+            except (FaultError, PassError) as error:
+                raise PassError(
+                    f"node {node.name!r}: {error.message}", picture=str(node), remedy=error.remedy
+                ) from error
+
+    def _add(self, call: Call, bindings: Sequence[Binding]) -> None:
+        if not isinstance(call.target, OpOverload | HigherOrderOperator):
+            raise PassError(
+                f"{call.node.op_type} runs with a registered kernel, which torch does not know",
+                remedy="Remove it with unregister_executor.",
+            )
+        args = tuple([self._argument(operand) for operand in call.args])
+        kwargs = {name: self._argument(operand) for name, operand in call.kwargs}
+        made = self.graph.create_node(
+            "call_function", call.target, args, kwargs, name=call.node.name
+        )
+        made.meta.update(_place(call.node.location))
+        self._results(call, made, self._fake_results(call, made))
+        self._bind(made, call.node, bindings)
+
+    def _argument(self, operand: Operand) -> Any:
+        match operand:
+            case Read(name=name):
+                return self.values[name]
+            case Literal(value=value):
+                return value
+            case Expression(value=value):
+                return self.number(value)
+            case Function(name=name):
+                return self._function(name)
+            case Listed(parts=parts, is_tuple=is_tuple):
+                items = [self._argument(part) for part in parts]
+                return tuple(items) if is_tuple else items
+            case Named(parts=parts):
+                return {key: self._argument(part) for key, part in parts}
+
+    def _fake_results(self, call: Call, made: FxNode) -> list[Any]:
+        """What the node gives, flattened, each where it lies as torch says."""
+        if not isinstance(call.target, OpOverload):
+            return []
+        fakes = self.fakes
+        with fakes.tracing():
+            try:
+                args, kwargs = map_arg((made.args, made.kwargs), value_of)
+                result = call.target(*args, **kwargs)
+            except Exception:  # noqa: BLE001  # data decides the result, or there is no fake kernel: the recorded type is taken
+                return []
+        return pytree.tree_leaves(result, is_leaf=_is_none)
+
+    def _results(self, call: Call, made: FxNode, results: Sequence[Any]) -> None:
+        node, fakes = call.node, self.fakes
+        found: dict[int, Any] = {}
+        for meta in node.outputs:
+            index = meta.producer_output_idx
+            result = results[index] if index < len(results) else None
+            is_known = isinstance(result, torch.Tensor)
+            layout = fakes.layout(meta, result) if is_known else contiguous(meta)
+            with fakes.mode:
+                found[index] = fakes.tensor(layout)
+        if _is_single(call):
+            self.values.update(dict.fromkeys([meta.name for meta in node.outputs], made))
+            made.meta["val"] = found.get(0)
+            return
+        count = max([len(results), *[index + 1 for index in found]])
+        made.meta["val"] = tuple([found.get(index) for index in range(count)])
+        for meta in node.outputs:
+            index = meta.producer_output_idx
+            item = self.graph.call_function(operator.getitem, (made, index))
+            item.meta.update(_place(node.location))
+            item.meta["val"] = found[index]
+            self.values[meta.name] = item
+
+    def _bind(self, made: FxNode, node: OpNode, bindings: Sequence[Binding]) -> None:
+        """Note which symbols the results of a node give their values."""
+        keys: dict[Any, Any] = {}
+        single = not isinstance(made.meta["val"], tuple)
+        outputs = {meta.producer_output_idx: meta.name for meta in node.outputs}
+        for binding in bindings:
+            symbol = self.fakes.symbols[binding.symbol]
+            keys[symbol.node.expr] = unbacked_key(None if single else binding.result, binding.axis)
+            if binding.axis is not None:
+                self._origins[binding.symbol] = self.values[outputs[binding.result]], binding.axis
+            elif single:
+                made.meta["val"] = symbol
+                self._numbers[binding.symbol] = self._proxy(made)
+            else:
+                raise PassError("it gives a number beside other results")
+        if keys:
+            made.meta["unbacked_bindings"] = keys
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def number(self, value: SymExpr) -> Any:
+        """The node that computes an expression, or its value if it has no symbols.
+
+        Raises:
+            PassError: A symbol in it has no value here.
+        """
+        known = self._numbers.get(value.text)
+        if known is None:
+            symbols = {symbol: self._symbol(symbol) for symbol in value.symbols}
+            known = self._numbers[value.text] = symbolic(value, symbols)
+        return known.node if isinstance(known, Proxy) else known
+
+    def _symbol(self, symbol: str) -> Any:
+        if symbol in self._numbers:
+            return self._numbers[symbol]
+        if symbol in self._origins:
+            size = self._size(*self._origins[symbol])
+        else:
+            size = self._solved(symbol)
+        self._numbers[symbol] = size
+        return size
+
+    def _size(self, node: FxNode, axis: int) -> Any:
+        size = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        size.meta["val"] = value_of(node).shape[axis]
+        return self._proxy(size)
+
+    def _solved(self, symbol: str) -> Any:
+        """A symbol that only sizes such as ``2*s0 + 1`` tell."""
+        for dim, node, axis in self._derived:
+            first, second = [int(dim.evaluate(dict.fromkeys(dim.symbols, n))) for n in (0, 1)]
+            if dim.symbols == (symbol,) and solve_linear(dim.text, first) == (symbol, 0):
+                return (self._size(node, axis) - first) // (second - first)
+        raise PassError(f"no argument and no earlier result tells what {symbol!r} is")
+
+    def _proxy(self, node: FxNode) -> Proxy:
+        return Proxy(node, _Numbers(self.graph))
+
+    # -- functions --------------------------------------------------------------------------------
+
+    def _function(self, name: str) -> FxNode:
+        if name not in self.modules:
+            self.modules[name] = _body(self.ir.functions[name], self.fakes)
+        return self.graph.get_attr(name)
+
+    def results(self, tree: Any) -> Any:
+        """The nodes and plain values that a tree of results names."""
+
+        def leaf(item: TensorLeaf | ValueLeaf) -> Any:
+            if isinstance(item, TensorLeaf):
+                return self.values[item.name]
+            return self.number(item.value) if isinstance(item.value, SymExpr) else item.value
+
+        return unflatten(tree, leaf)
+
+
+def _body(ir: IR, fakes: Fakes) -> GraphModule:
+    """The body of control flow."""
+    built = FxGraph(ir, fakes)
+    metas = {meta.name: meta for meta in ir.graph_inputs}
+    found: Iterator[TensorLeaf | ValueLeaf]
+    if ir.signature is None:
+        found = iter([TensorLeaf(name) for name in metas])
+    else:
+        found = leaves(ir.signature.inputs)
+    for position, leaf in enumerate(found):
+        if isinstance(leaf, TensorLeaf):
+            built.takes(metas[leaf.name])
+        else:
+            built.takes_value(leaf.value, f"arg_{position}")
+    built.run()
+    outputs = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
+    tree = Container("tuple", outputs) if ir.signature is None else ir.signature.outputs
+    built.graph.output(built.results(tree))
+    return GraphModule(cast(Any, built.modules), built.graph)
+
+
+def _is_single(call: Call) -> bool:
+    """Whether a call gives one tensor, which is not in a tuple."""
+    if call.schema is not None:
+        return len(call.schema.returns) <= 1 and not any(
+            result.type.endswith("]") for result in call.schema.returns
+        )
+    return [meta.name for meta in call.node.outputs] == [call.node.name]
+
+
+def _place(location: Location | None) -> Mapping[str, Any]:
+    """Where a node came from, as torch records it."""
+    if location is None:
+        return {}
+    made: dict[str, Any] = {}
+    if location.file:
+        place = f'File "{location.file}", line {location.line}, in forward'
+        made["stack_trace"] = f"{place}\n    {location.code}"
+    if location.module or location.module_type:
+        made["nn_module_stack"] = {location.module: (location.module, location.module_type)}
+    return made
+
+
+def _is_none(value: object) -> bool:
+    return value is None

@@ -1,0 +1,84 @@
+"""``torch-ir lower``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import note
+from torch_ir.errors import counted
+from torch_ir.ir import IR
+
+TARGETS = ("aten", "core_aten", "edge")
+
+
+@click.command
+@click.argument("file")
+@click.option("-o", "--output", metavar="PATH", help="Where to write [text to stdout].")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(TARGETS),
+    default="core_aten",
+    show_default=True,
+    help="Dialect: functional, reduced to the core operators too, or Edge.",
+)
+@click.option(
+    "--preserve",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Keep this overload whole, such as aten.linear.default; may be repeated.",
+)
+@click.option("--strict", is_flag=True, help="For edge: no numbers, only tensors.")
+def command(
+    file: str, output: str | None, target: str, preserve: tuple[str, ...], strict: bool
+) -> None:
+    """Lower the IR in FILE to another dialect.
+
+    In `aten` no operator writes: what the program writes to its inputs and buffers is listed. In
+    `core_aten` every operator outside the core set is replaced by what it is made of. In `edge`
+    operators are specialised by element type too: promotion, layouts and copies are written out,
+    and the result is verified.
+    """
+    if preserve and target == "aten":
+        raise click.UsageError("--preserve is for --to core_aten and --to edge")
+    if strict and target != "edge":
+        raise click.UsageError("--strict is for --to edge")
+    kind = _format_of(output)
+    require_torch()
+    ir = read_ir(file)
+    result = _lowered(ir, target, preserve, strict=strict)
+    before, after = counted(len(ir.nodes), "node"), counted(len(result.nodes), "node")
+    note(f"{before} of {ir.dialect} became {after} of {result.dialect}")
+    if has_weights(file):
+        note(f"the weights in {file} are left out; they fit the result")
+    write_ir(result, output, kind)
+
+
+def _lowered(ir: IR, target: str, preserve: tuple[str, ...], *, strict: bool) -> IR:
+    from torch_ir.edge import to_edge
+    from torch_ir.passes import decompose, functionalize
+
+    match target:
+        case "aten":
+            return functionalize(ir)
+        case "edge":
+            return to_edge(ir, preserve=preserve, strict=strict).ir()
+        case _:
+            return decompose(ir, target, preserve=preserve)
+
+
+def _format_of(output: str | None) -> str:
+    """The format that the name of the output asks for; text on stdout."""
+    if output in (None, "-"):
+        return "text"
+    suffix = Path(str(output)).suffix.lower()
+    if suffix not in FORMAT_BY_SUFFIX:
+        known = ", ".join(FORMAT_BY_SUFFIX)
+        raise click.UsageError(
+            f"the name {output!r} does not say which format to write; it ends in one of {known}"
+        )
+    return FORMAT_BY_SUFFIX[suffix]

@@ -1,0 +1,1 @@
+"""Independent readings of a node: its denotation, its plain eager call, and the tolerance."""

@@ -1,0 +1,322 @@
+"""What each node of a program means by itself: its denotation, or that of what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch_ir.debug.reference.tolerance_check import (
+    TIES_OPEN,
+    VALUES_OPEN,
+    Error,
+    ties_resolved,
+    within,
+)
+from torch_ir.errors import PassError
+from torch_ir.ir import IR, FunctionRef, Mutation, OpNode, TensorMeta
+from torch_ir.ir.effects import written_arguments
+from torch_ir.ir.expressions import Number
+from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.semantics import Evaluation, denotation, has_denotation
+from torch_ir.semantics.arguments import arguments_of, as_array
+from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.operators.quantisation import QUANTIZING
+from torch_ir.semantics.tolerance import allowed_error, spacing
+
+_STEPS = 4
+"""Roundings to the result's own type that each node of a decomposition may stand for."""
+_EPSILON = float(np.finfo(np.float32).eps)
+"""Of the numbers that are quantized."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A node as a program of its own, in operators that have a denotation.
+
+    Attributes:
+        ir: The program. Its inputs are the node's distinct inputs, its outputs those of the node.
+        is_decomposed: Whether it is more than the node itself.
+        draws: Whether random numbers may be drawn: then only shapes and types can be compared.
+    """
+
+    ir: IR
+    is_decomposed: bool
+    draws: bool
+
+
+def alone(ir: IR, node: OpNode) -> IR:
+    """One node as a program of its own: its distinct inputs are the program's."""
+    written = {meta.name: meta for meta in written_inputs(ir, node)}
+    return ir.replace(
+        nodes=(node,),
+        graph_inputs=_distinct(node),
+        graph_outputs=node.outputs,
+        weights=(),
+        weight_name_mapping={},
+        weight_aliases={},
+        constants={},
+        mutations=[Mutation(name, meta) for name, meta in written.items()],
+        signature=None,
+        guards=(),
+        functions=_reachable(ir.functions, [node]),
+        metadata={},
+    )
+
+
+def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
+    """The inputs to which a node writes, as its operator's schema says."""
+    found: list[TensorMeta] = []
+    for argument in written_arguments(ir, node):
+        slots = (node.operands or {}).get(argument)
+        indices = slots if isinstance(slots, tuple) else (slots,)
+        found += [node.inputs[index] for index in indices if index is not None]
+    return found
+
+
+def _reachable(functions: Mapping[str, IR], nodes: Sequence[OpNode]) -> dict[str, IR]:
+    """The functions that nodes refer to, and those that these refer to."""
+    found: dict[str, IR] = {}
+    waiting = list(nodes)
+    while waiting:
+        for name in _references(tuple(waiting.pop().attrs.values())):
+            if name in functions and name not in found:
+                found[name] = functions[name]
+                waiting += functions[name].nodes
+    return found
+
+
+def _references(value: object) -> Iterator[str]:
+    if isinstance(value, FunctionRef):
+        yield value.name
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _references(item)
+
+
+class Meanings:
+    """What the nodes of a program mean; calls of the same kind are looked at once.
+
+    All are found at once, as torch's tracing is not possible while a graph runs.
+
+    Args:
+        ir: The program.
+    """
+
+    def __init__(self, ir: IR):
+        known: dict[Any, Meaning | str] = {}
+        self._of: dict[str, Meaning | str] = {}
+        for node in ir.nodes:
+            kind = _nameless(node)
+            if kind not in known:
+                known[kind] = _meaning(ir, kind)
+            self._of[node.name] = known[kind]
+
+    def of(self, node: OpNode) -> Meaning | str:
+        """What a node means, or why nothing says so."""
+        return self._of[node.name]
+
+
+def _nameless(node: OpNode) -> OpNode:
+    """The node with names that do not tell it from others of its kind."""
+    inputs = {meta.name: f"x{i}" for i, meta in enumerate(_distinct(node))}
+    outputs = [
+        meta.replace(
+            name="node" if meta.name == node.name else f"node.{meta.producer_output_idx}",
+            producer_node="node",
+        )
+        for meta in node.outputs
+    ]
+    return node.replace(
+        name="node",
+        inputs=[TensorMeta(inputs[m.name], m.shape, m.dtype) for m in node.inputs],
+        outputs=outputs,
+        location=None,
+    )
+
+
+def _distinct(node: OpNode) -> list[TensorMeta]:
+    return list({meta.name: meta for meta in node.inputs}.values())
+
+
+def _meaning(ir: IR, node: OpNode) -> Meaning | str:
+    program = alone(ir, node)
+    if not program.mutations and _lacking(program) is None:
+        return Meaning(program, False, _draws(program))
+    try:
+        functional = without_writes(program)
+        if _lacking(functional) is not None:
+            functional = decomposed(functional)
+    except PassError as error:
+        return error.message if error.picture is None else f"{error.message}: {error.picture}"
+    lacking = _lacking(functional)
+    if lacking is not None:
+        return f"{lacking} has no denotation"
+    return Meaning(functional, True, _draws(functional))
+
+
+def _nodes(ir: IR) -> Iterator[OpNode]:
+    yield from ir.nodes
+    for function in ir.functions.values():
+        yield from _nodes(function)
+
+
+def _lacking(ir: IR) -> str | None:
+    return next((n.op_type for n in _nodes(ir) if not has_denotation(n.op_type)), None)
+
+
+def _draws(ir: IR) -> bool:
+    return any(denotation(node.op_type).draws for node in _nodes(ir))
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+
+def errors_of(
+    meaning: Meaning,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    symbols: Mapping[str, Number],
+    outputs: Sequence[torch.Tensor],
+    written: Mapping[str, torch.Tensor],
+    *,
+    drew: bool,
+) -> Iterator[tuple[str, Error]]:
+    """How far each value that a node made is from what it means.
+
+    Args:
+        meaning: What the node means.
+        node: The node.
+        inputs: The tensors of its inputs, as they were before it ran.
+        symbols: The symbols known by then.
+        outputs: What it made.
+        written: The inputs to which it wrote, by name, as they were after it ran.
+        drew: Whether it drew random numbers.
+
+    Raises:
+        TorchIRError: The denotation refuses the inputs.
+    """
+    given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
+    names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
+    values = {names[name]: as_array(tensor) for name, tensor in given.items()}
+    with np.errstate(all="ignore"):
+        made, bounds, slack = _evaluated(meaning, values, symbols)
+    targets = {m.target: m.value.name for m in meaning.ir.mutations}
+    results = [meta.name for meta in meaning.ir.graph_outputs]
+    triples = [
+        *zip([meta.name for meta in node.outputs], results, outputs, strict=True),
+        *[
+            (f"written {name}", targets[names[name]], tensor)
+            for name, tensor in written.items()
+            if names[name] in targets
+        ],
+    ]
+    is_open = (meaning.draws and drew) or any(n.op_type in VALUES_OPEN for n in meaning.ir.nodes)
+    for label, name, tensor in triples:
+        expected, got = made[name], as_array(tensor)
+        if is_open and expected.shape == got.shape and expected.dtype == got.dtype:
+            continue
+        if slack and _is_codes(meaning, name):
+            expected = _nearest_codes(meaning, name, made, slack, got, symbols)
+        if _is_indices(meaning, name):
+            (only,) = meaning.ir.nodes
+            arguments = arguments_of(only, made.__getitem__, symbols, _no_function)
+            expected = ties_resolved(arguments, expected, got)
+        yield label, within(expected, got, bounds[name])
+
+
+def _is_indices(meaning: Meaning, name: str) -> bool:
+    nodes = meaning.ir.nodes
+    if len(nodes) != 1 or nodes[0].op_type not in TIES_OPEN:
+        return False
+    return nodes[0].outputs[-1].name == name
+
+
+def _is_codes(meaning: Meaning, name: str) -> bool:
+    made = meaning.ir.producers.get(name)
+    return made is not None and made.op_type in QUANTIZING
+
+
+def _nearest_codes(
+    meaning: Meaning,
+    name: str,
+    made: Mapping[str, Any],
+    slack: float,
+    got: Array,
+    symbols: Mapping[str, Number],
+) -> Array:
+    """What a kernel's codes have to be, if the numbers that it quantizes may be off by ``slack``.
+
+    They are its own where some number within that error has them, else the closest ones.
+    """
+    node = meaning.ir.producers[name]
+    arguments = arguments_of(node, made.__getitem__, symbols, _no_function)
+    numbers = arguments["input"]
+    ends: list[Array] = []
+    for error in (-slack, slack):
+        moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
+        ends.append(denotation(node.op_type).function(**{**arguments, "input": moved}))
+    if got.shape != ends[0].shape or got.dtype != ends[0].dtype:
+        return made[name]
+    return np.clip(got, np.minimum(*ends), np.maximum(*ends))
+
+
+def _no_function(name: str) -> Any:
+    return name
+
+
+def _evaluated(
+    meaning: Meaning, values: Mapping[str, Array], symbols: Mapping[str, Number]
+) -> tuple[dict[str, Array], dict[str, Array], float]:
+    """Every value of a meaning by name, how far a kernel's may be off, and how far on the way.
+
+    What is made of several nodes is rounded after each of them, and the kernel may do it at once:
+    the allowed error is the sum of theirs, at its greatest, and for each some roundings of the
+    greatest number on the way.
+    """
+    ir = meaning.ir
+    evaluation = Evaluation(ir, {}, values, symbols=dict(symbols))
+    made: dict[str, Any] = dict(values)
+    bounds: dict[str, Any] = {name: np.zeros(value.shape) for name, value in values.items()}
+    total, count, greatest = 0.0, 0, max(map(_greatest, values.values()), default=0.0)
+    for node, results in evaluation.run():
+        arguments = arguments_of(node, made.__getitem__, evaluation.symbols, _no_function)
+        allowed = iter(allowed_error(node.op_type, arguments, results))
+        of_result = [next(allowed) if isinstance(r, np.ndarray) else None for r in results]
+        for meta in node.outputs:
+            value, bound = results[meta.producer_output_idx], of_result[meta.producer_output_idx]
+            made[meta.name], bounds[meta.name] = value, bound
+            if isinstance(value, np.ndarray) and bound is not None:
+                greatest = max(greatest, _greatest(value))
+                total += float(bound.max(initial=0, where=np.isfinite(bound)))
+                count += bool(bound.any())
+    if len(ir.nodes) > 1:
+        for meta in (*ir.graph_outputs, *[mutation.value for mutation in ir.mutations]):
+            value = made[meta.name]
+            if not is_float(value.dtype) and not is_complex(value.dtype):
+                continue
+            if count > 1:
+                bounds[meta.name] = total + _roundings(value, count, greatest)
+            else:  # one node rounds, the others move what it made
+                bounds[meta.name] = np.full(value.shape, total)
+    slack = total + _STEPS * count * _EPSILON * greatest if count > 1 else total
+    return made, bounds, slack
+
+
+def _roundings(value: Array, count: int, greatest: float) -> Any:
+    one = np.ones((), value.dtype)
+    return _STEPS * count * float(spacing(one)) * greatest + spacing(value)
+
+
+def _greatest(value: Array) -> float:
+    if not (is_float(value.dtype) or is_complex(value.dtype)) or not value.size:
+        return 0.0
+    sizes = np.abs(value.astype(np.complex128 if is_complex(value.dtype) else np.float64))
+    return float(sizes.max(initial=0, where=np.isfinite(sizes)))

@@ -1,0 +1,166 @@
+"""A node as the plain call of its operator: by name, out of place, without what compiling does.
+
+What a call is made from is read here from the node itself, not from the compiled graph's plan, so
+that a mistake there is not repeated here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.infer.meta import flatten
+from torch_ir.infer.resolve import evaluate, from_text, resolve_operator, to_torch
+from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
+from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir.tree import leaves
+from torch_ir.torch_api import OpOverload, constant_tensor, parameters_of
+
+Symbols = dict[str, Number]
+
+
+def call_plainly(
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    symbols: Mapping[str, Number],
+    functions: Mapping[str, IR],
+    device: torch.device,
+) -> list[Any]:
+    """The results of a node's operator, flattened.
+
+    Args:
+        node: The node.
+        inputs: The tensors of ``node.inputs``; an operator that writes does so to these.
+        symbols: The value of each symbol.
+        functions: What the node may refer to.
+        device: What ``Device("run")`` stands for.
+
+    Raises:
+        ExecutionError: torch has no such operator.
+        InvalidIRError: The inputs do not fit its arguments.
+    """
+    operator = resolve_operator(node.op_type)
+    if isinstance(operator, OpOverload):
+        kinds = {a.name: str(a.type) for a in operator._schema.arguments}  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+    else:
+        kinds = {}
+
+    def function(name: str) -> Callable[..., Any]:
+        return _function(functions[name], {**functions, **functions[name].functions}, device)
+
+    named = {
+        name: evaluate(to_torch(from_text(kinds.get(name, ""), value), device, function), symbols)
+        for name, value in node.attrs.items()
+    }
+    for name, slots in _operands(node).items():
+        if isinstance(slots, int):
+            named[name] = inputs[slots]
+        elif slots is not None:
+            rest = named.get(name) or [None] * len(slots)
+            pairs = zip(slots, rest, strict=True)
+            named[name] = [other if slot is None else inputs[slot] for slot, other in pairs]
+        else:
+            named.setdefault(name, None)
+    if isinstance(operator, OpOverload):
+        return list(flatten(operator(**named)))
+    return list(flatten(operator(*_in_order(parameters_of(operator), named))))
+
+
+def _operands(node: OpNode) -> Mapping[str, Any]:
+    if node.operands is None:
+        raise InvalidIRError(
+            f"the {len(node.inputs)} inputs of {node.op_type} do not fit its arguments"
+        )
+    return node.operands
+
+
+def _in_order(parameters: Sequence[inspect.Parameter], named: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a higher-order operator, which wants tuples for lists."""
+    arguments: list[Any] = []
+    for parameter in parameters:
+        if parameter.name not in named:
+            continue
+        value = named[parameter.name]
+        value = tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            arguments.extend(value)
+        else:
+            arguments.append(value)
+    return arguments
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def _function(ir: IR, functions: Mapping[str, IR], device: torch.device) -> Callable[..., Any]:
+    """A function of the graph, node by node."""
+
+    def call(*args: Any) -> Any:
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        values = dict(zip([meta.name for meta in ir.graph_inputs], tensors, strict=True))
+        symbols = _symbols(ir, tensors, args)
+        for name, (_, value) in ir.external_values().items():
+            values[name] = constant_tensor(cast(Constant, value)).to(device)
+        for node in ir.nodes:
+            given = [values[meta.name] for meta in node.inputs]
+            made = call_plainly(node, given, symbols, functions, device)
+            for meta in node.outputs:
+                values[meta.name] = made[meta.producer_output_idx]
+            bind(node, made, symbols)
+        if ir.signature is None:
+            return tuple([values[meta.name] for meta in ir.graph_outputs])
+        return _tree(ir.signature.outputs, values, symbols)
+
+    return call
+
+
+def _symbols(ir: IR, tensors: Sequence[torch.Tensor], args: Sequence[Any]) -> Symbols:
+    symbols: Symbols = {}
+    if ir.signature is not None:
+        for leaf, value in zip(leaves(ir.signature.inputs), args, strict=False):
+            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                symbols[leaf.value.text] = value
+    for meta, tensor in zip(ir.graph_inputs, tensors, strict=True):
+        for dim, size in zip(meta.shape, tensor.shape, strict=True):
+            solved = solve_linear(dim.text, size) if isinstance(dim, SymExpr) else None
+            if solved is not None:
+                symbols.setdefault(*solved)
+    return symbols
+
+
+def bind(node: OpNode, made: Mapping[int, Any] | Sequence[Any], symbols: Symbols) -> None:
+    """Give the symbols that a node's results determine their value.
+
+    Args:
+        node: The node.
+        made: Its results, flattened, by position.
+        symbols: Where the values go.
+    """
+    for symbol, index in node.binds.items():
+        number = made[index]
+        symbols[symbol] = int(number) if isinstance(number, bool) else number
+    for meta in node.outputs:
+        tensor = made[meta.producer_output_idx]
+        for dim, size in zip(meta.shape, tensor.shape, strict=False):
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                symbols.setdefault(dim.text, size)
+
+
+def _tree(tree: Tree, values: Mapping[str, torch.Tensor], symbols: Symbols) -> Any:
+    match tree:
+        case TensorLeaf(name=name):
+            return values[name]
+        case ValueLeaf(value=SymExpr() as value):
+            return value.evaluate(symbols)
+        case ValueLeaf(value=value):
+            return value
+        case Container(type="dict", children=children, keys=keys):
+            pairs = zip(keys, children, strict=True)
+            return {key: _tree(child, values, symbols) for key, child in pairs}
+        case Container(type=kind, children=children):
+            items = [_tree(child, values, symbols) for child in children]
+            return items if kind == "list" else tuple(items)

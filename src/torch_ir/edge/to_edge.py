@@ -1,0 +1,114 @@
+"""From what torch.export gives, or any program before it, to Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from torch.export import ExportedProgram  # needed to lower
+
+from torch_ir.dialects.rules import is_custom
+from torch_ir.edge.program import EdgeOptions, EdgePass, EdgeProgram
+from torch_ir.errors import InvalidIRError
+from torch_ir.frontend import convert_exported_program
+from torch_ir.ir import IR
+from torch_ir.ops.spec import spec_of
+from torch_ir.passes.decomposition import decomposed
+from torch_ir.passes.edge.lower import lower
+from torch_ir.passes.edge.strict import without_numbers
+
+Source: TypeAlias = IR | ExportedProgram
+"""What can be lowered to Edge."""
+
+
+def to_edge(
+    programs: Source | Mapping[str, Source],
+    *,
+    preserve: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    dim_order: bool = True,
+    strict: bool = False,
+    verify: bool = True,
+    passes: Sequence[EdgePass] | Mapping[str, Sequence[EdgePass]] = (),
+) -> EdgeProgram:
+    """Lower programs to Edge.
+
+    Views become copies. A number where an operator takes a tensor becomes the constant that eager
+    computes with. Operands that eager promotes are converted explicitly. Layouts are said by the
+    order of dimensions. The program computes what it did, bit for bit.
+
+    Args:
+        programs: An IR, an exported program, or several of them by method name.
+        preserve: Functional operators of ATen that are not decomposed.
+        allow: Operators to allow although they are not in the core set.
+        dim_order: Say layouts by the order of dimensions, not by memory formats.
+        strict: No numbers anywhere, as the specification has it: where an operator takes one, a
+            tensor takes its place, and a number among the results becomes a constant (int64,
+            bool, float64). What cannot be said without numbers is an error, which lists all of it.
+        verify: Verify the result.
+        passes: What to run on the result: on every method in order, or on each that is named, as
+            :meth:`EdgeProgram.transform` does.
+
+    Raises:
+        InvalidIRError: ``preserve`` names what cannot be preserved.
+        PassError: A program cannot be made functional, or decomposed.
+        DialectError: What was made is not Edge; the message lists all violations.
+
+    Example:
+        >>> import torch
+        >>> from torch_ir import extract_ir
+        >>> class Model(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x + 1
+        >>> edge = to_edge(extract_ir(Model(), (torch.ones(2),)))
+        >>> print(edge.ir().nodes[0])
+        %add: f32[2] = aten.add.Tensor(%x, %number)
+        >>> edge.ir().constants["number"]
+        Constant(f32[])
+    """
+    kept = tuple(preserve)
+    for op_type in kept:
+        _require_preservable(op_type)
+    options = EdgeOptions(frozenset({*kept, *allow}), dim_order, strict, verify)
+    named = programs if isinstance(programs, Mapping) else {"forward": programs}
+    sources = cast(Mapping[str, Source], named)
+    lowered = {method: _lowered(source, kept, strict) for method, source in sources.items()}
+    state = {
+        method: source.state_dict
+        for method, source in sources.items()
+        if isinstance(source, ExportedProgram)
+    }
+    return EdgeProgram(lowered, options, state).transform(passes)
+
+
+def _require_preservable(op_type: str) -> None:
+    if is_custom(op_type) or not op_type.startswith("aten."):
+        raise InvalidIRError(
+            f"{op_type} cannot be preserved: only operators of ATen are decomposed",
+            remedy="Leave it out; a custom operator stays as it is.",
+        )
+    if not spec_of(op_type).is_functional:
+        raise InvalidIRError(
+            f"{op_type} cannot be preserved: it writes or aliases what it is given",
+            remedy="Edge has functional operators only.",
+        )
+
+
+def _lowered(source: Source, preserve: tuple[str, ...], strict: bool) -> IR:
+    core = _core(source, preserve)
+    return lower(without_numbers(core) if strict else core)
+
+
+def _core(source: Source, preserve: tuple[str, ...]) -> IR:
+    """The program in core ATen."""
+    if isinstance(source, ExportedProgram):
+        source = convert_exported_program(source)
+    if not isinstance(source, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        kind = type(source).__name__
+        raise InvalidIRError(
+            f"an IR or an exported program is lowered to Edge, got {kind}",
+            remedy="Extract a module with extract_ir first.",
+        )
+    if source.dialect == "core_aten":
+        return source
+    return decomposed(source, "core_aten", preserve=preserve)

@@ -1,0 +1,263 @@
+"""Whether a graph has gradients: every call that they would pass is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
+from torch_ir.executor.check.derive import Derivation
+from torch_ir.executor.check.faults import FaultError, compile_error
+from torch_ir.executor.codegen.lines import given_symbols
+from torch_ir.executor.plan import Plan
+from torch_ir.infer.bind import Call, Literal
+from torch_ir.infer.hints import samplings
+from torch_ir.infer.meta import Proof, Type
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.check import Finding
+from torch_ir.torch_api import HigherOrderOperator
+
+
+def require_gradients(
+    plan: Plan,
+    payload: Mapping[str, torch.Tensor],
+    wanted: Iterable[str],
+    *,
+    forward: bool = False,
+    collect: bool = False,
+) -> None:
+    """Refuse a graph of which a gradient is wanted that torch cannot take.
+
+    Args:
+        plan: The graph's plan.
+        payload: The tensor behind each external name.
+        wanted: The inputs, weights and constants that gradients are wanted of.
+        forward: Tangents are to be carried forward instead of gradients back.
+        collect: Find every operator without a formula, not the first only.
+
+    Raises:
+        CompileError: ``no-gradient``: an operator has no formula; ``written-input``: the program
+            writes to an input.
+    """
+    search = _Search(payload, forward, collect)
+    names = frozenset(wanted)
+    search.refuse_written_inputs(plan.ir, names)
+    search.walk(plan, names)
+    search.raise_findings()
+
+
+def is_differentiable(meta: TensorMeta) -> bool:
+    """Whether a value of this type can have a gradient."""
+    dtype: torch.dtype = getattr(torch, meta.dtype)
+    return dtype.is_floating_point or dtype.is_complex
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """The modes that a node runs in, and where it stands.
+
+    Attributes:
+        is_recorded: Whether gradients are recorded.
+        autocast: The autocast region, if any.
+        path: The functions around it.
+    """
+
+    is_recorded: bool = True
+    autocast: Autocast | None = None
+    path: str = ""
+
+
+@dataclass
+class _Search:
+    """One look at a graph, and what it has found."""
+
+    payload: Mapping[str, torch.Tensor]
+    forward: bool
+    collect: bool
+    findings: list[Finding] = field(default_factory=list[Finding])
+    first: OpNode | None = None
+
+    def found(self, fault: FaultError, node: OpNode | None, path: str = "") -> None:
+        self.findings.append(fault.at(node, path))
+        self.first = self.first or node
+        if not self.collect:
+            self.raise_findings()
+
+    def raise_findings(self) -> None:
+        if self.findings:
+            raise compile_error(self.findings, self.first)
+
+    def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
+        inputs = wanted & {meta.name for meta in ir.graph_inputs}
+        for mutation in ir.mutations:
+            if mutation.target in inputs:
+                self.found(
+                    FaultError(
+                        "written-input",
+                        f"the program writes to its input %{mutation.target}, of which there is "
+                        "then no gradient",
+                        remedy="Extract a model that works on a copy of it.",
+                    ),
+                    None,
+                )
+
+    def walk(self, plan: Plan, wanted: frozenset[str], region: _Region | None = None) -> bool:
+        """Look at every node; whether a result depends differentiably on what is wanted."""
+        values = _Values(plan.ir, wanted)
+        derivation = self._derivation(plan.ir, {} if region else self.payload)
+        for step in plan.steps:
+            try:
+                self._node(plan, step.call, values, derivation, region or _Region())
+            except FaultError as fault:
+                self.found(fault, step.call.node, region.path if region else "")
+        return any(meta.name in values.recorded for meta in plan.ir.graph_outputs)
+
+    def _derivation(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Derivation:
+        derivation = Derivation(next(iter(samplings(ir)), {}), given_symbols(ir))
+        for meta in ir.graph_inputs:
+            derivation.believe(meta)
+        for name, tensor in payload.items():
+            derivation.take(name, Type.of(tensor))
+        return derivation
+
+    def _node(
+        self, plan: Plan, call: Call, values: _Values, derivation: Derivation, region: _Region
+    ) -> None:
+        proof = None
+        if region.autocast is None:
+            proof = derivation.step(call)
+        else:  # an operator gives other types there than it says
+            for meta in call.node.outputs:
+                derivation.believe(meta)
+        values.share(call, proof)
+        mask = tuple([read.name in values.recorded for read in call.reads])
+        if not any(mask):
+            return
+        if isinstance(call.target, HigherOrderOperator):
+            if self._functions(plan, call, call.target, mask, region):
+                values.record(call.node.outputs)
+        elif region.is_recorded:
+            values.record(self._formula(call, derivation, mask, region))
+            values.record_written(call)
+
+    def _formula(
+        self, call: Call, derivation: Derivation, mask: tuple[bool, ...], region: _Region
+    ) -> Sequence[TensorMeta]:
+        """The results of a node that depend differentiably on what is wanted.
+
+        Raises:
+            FaultError: ``no-gradient``.
+        """
+        if call.is_registered:
+            raise _no_gradient(call, "it runs with a kernel that was registered for it")
+        signature = derivation.signature(call)
+        if signature is None:
+            raise _no_gradient(call, "its arguments are not known before it runs")
+        formula = prove_formula(signature, mask, forward=self.forward, autocast=region.autocast)
+        if formula.refusal:
+            raise _no_gradient(call, formula.refusal, forward=self.forward)
+        flags = formula.recorded
+        return [meta for meta in call.node.outputs if flags[meta.producer_output_idx]]
+
+    def _functions(
+        self,
+        plan: Plan,
+        call: Call,
+        operator: HigherOrderOperator,
+        mask: tuple[bool, ...],
+        region: _Region,
+    ) -> bool:
+        """Whether a result of a call of functions depends differentiably on what is wanted."""
+        inner = _inner_region(call, operator.name(), region)
+        is_plain = operator.name() in _REGIONS
+        if self.forward and inner.is_recorded and not is_plain:
+            raise _no_gradient(call, "torch carries no tangents through it", forward=True)
+        if self.forward and not inner.is_recorded:
+            raise _no_gradient(call, "tangents would pass where no gradient does", forward=True)
+        depends = False
+        for name in call.functions:
+            function = plan.functions[name]
+            metas = function.ir.graph_inputs
+            flags = mask if is_plain and len(mask) == len(metas) else (True,) * len(metas)
+            pairs = zip(metas, flags, strict=True)
+            wanted = frozenset([meta.name for meta, flag in pairs if flag])
+            path = f"{region.path}{name}/"
+            depends |= self.walk(
+                function, wanted, _Region(inner.is_recorded, inner.autocast, path)
+            )
+        return depends
+
+
+_REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+def _inner_region(call: Call, operator: str, region: _Region) -> _Region:
+    """The region that a call makes for its functions."""
+    values: list[Any] = [item.value if isinstance(item, Literal) else None for item in call.args]
+    if operator == "wrap_with_set_grad_enabled":
+        return _Region(bool(values[0]), region.autocast)
+    if operator == "wrap_with_autocast":
+        dtype = values[1] if isinstance(values[1], torch.dtype) else torch.bfloat16
+        return _Region(region.is_recorded, Autocast(dtype, bool(values[2])))
+    return region
+
+
+def _no_gradient(call: Call, reason: str, *, forward: bool = False) -> FaultError:
+    mode = " in forward mode" if forward else ""
+    return FaultError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
+
+
+class _Values:
+    """The values of a graph: which may carry a gradient, and which may share their storage.
+
+    Attributes:
+        recorded: The names of those that depend differentiably on what is wanted.
+    """
+
+    def __init__(self, ir: IR, wanted: frozenset[str]):
+        named = [*ir.graph_inputs, *(_named(n, v) for n, (_, v) in ir.external_values().items())]
+        self.recorded = {m.name for m in named if m.name in wanted and is_differentiable(m)}
+        self._metas = {meta.name: meta for meta in named}
+        self._groups: dict[str, set[str]] = {name: {name} for name in self._metas}
+
+    def record(self, metas: Iterable[TensorMeta]) -> None:
+        self.recorded.update(meta.name for meta in metas if is_differentiable(meta))
+
+    def record_written(self, call: Call) -> None:
+        """What a call writes to depends on its arguments, under every name that it has."""
+        for name in _written(call):
+            self.record([self._metas[other] for other in self._groups[name]])
+
+    def share(self, call: Call, proof: Proof | None) -> None:
+        """Note which arguments the results of a call may share storage with."""
+        reads = [read.name for read in call.reads]
+        for meta in call.node.outputs:
+            self._metas[meta.name] = meta
+            group = {meta.name}
+            for name in _shared(meta, reads, proof):
+                group |= self._groups[name]
+            for name in group:
+                self._groups[name] = group
+
+
+def _named(name: str, declared: Any) -> TensorMeta:
+    return TensorMeta(name, declared.shape, declared.dtype)
+
+
+def _shared(meta: TensorMeta, reads: Sequence[str], proof: Proof | None) -> Sequence[str]:
+    if proof is None or proof.results is None or meta.producer_output_idx >= len(proof.results):
+        return reads
+    result = proof.results[meta.producer_output_idx]
+    return [] if result is None else [reads[position] for position in result.shares]
+
+
+def _written(call: Call) -> Iterable[str]:
+    """The names of the arguments that a call writes to, by its schema."""
+    for argument in call.schema.arguments if call.schema is not None else ():
+        slots = (call.node.operands or {}).get(argument.name) if argument.is_written else None
+        for index in slots if isinstance(slots, tuple) else (slots,):
+            if index is not None:
+                yield call.node.inputs[index].name

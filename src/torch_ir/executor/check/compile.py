@@ -1,0 +1,378 @@
+"""The checked compile: from a graph and its weights to a function without checks left to make."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+
+from torch_ir.executor.autograd.differentiable import require_gradients
+from torch_ir.executor.check.derive import Derivation
+from torch_ir.executor.check.faults import FaultError, compile_error
+from torch_ir.executor.codegen.lines import given_symbols
+from torch_ir.executor.codegen.module import Module, compile_source
+from torch_ir.executor.codegen.source import write_source
+from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.plan import Plan, make_plan
+from torch_ir.infer.bind import Call, resolve
+from torch_ir.infer.bindings import Bindings
+from torch_ir.infer.hints import samplings
+from torch_ir.infer.meta import Proof, Type
+from torch_ir.infer.slots import Slots
+from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
+from torch_ir.ir.check import KNOWN_NAMESPACES, Finding
+from torch_ir.ir.tensor import type_text
+from torch_ir.torch_api import constant_tensors, overload
+from torch_ir.weights.tensor_registry import registered_kernel
+
+
+def compile_graph(
+    ir: IR,
+    payload: Mapping[str, torch.Tensor] | None = None,
+    *,
+    device: torch.device | str | None = None,
+    collect: bool = False,
+    check_types: bool = True,
+    grad: bool | Collection[str] = False,
+) -> ExecGraph:
+    """Compile a graph with its weights into straight-line Python.
+
+    The nodes are walked once. Each operand becomes a typed slot, which must have been defined
+    before with the recorded type; each operator is resolved to the exact overload; what it gives
+    is derived anew and must be what is recorded. What is returned has no checks left but those of
+    the inputs of a call.
+
+    Args:
+        ir: The graph.
+        payload: Weights by ``state_dict`` key, and constants that take the place of the IR's own.
+            They are used as they are, but for buffers that the program writes: the graph keeps
+            copies of those.
+        device: What ``Device("run")`` stands for; that of the payload if not given, else the CPU.
+        collect: Find everything that is wrong, not the first thing only.
+        check_types: Derive types. Without it the graph is believed, calls cost more, and results
+            never take the place of values that are dead.
+        grad: Record gradients through the run, where an input requires them or a weight does.
+            Names of inputs and weights say that formulas are looked for on the way from these
+            alone; others may be written.
+
+    Raises:
+        CompileError: A node is malformed, lies about its types or is unsupported, or the payload
+            lacks what the graph needs. The message is about the first; ``findings`` has all.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> graph = compile_graph(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], []))
+        >>> graph.eval((torch.tensor([-1.0, 2.0]),))
+        (tensor([0., 2.]),)
+    """
+    with torch.inference_mode(False):  # what the graph keeps may be written outside of it too
+        return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
+
+
+def _compile(
+    ir: IR,
+    tensors: dict[str, torch.Tensor],
+    device: torch.device | str | None,
+    collect: bool,
+    check_types: bool,
+    grad: bool | Collection[str],
+) -> ExecGraph:
+    run_device = torch.device(device) if device is not None else _device_of(tensors.values())
+    recorded = grad is not False
+    compiler = _Compiler(run_device, collect, check_types, recorded)
+    values = compiler.payload(ir, tensors)
+
+    def compiled() -> tuple[Plan, Module]:
+        compiler.structure(ir)
+        plan = compiler.plan(ir, values)
+        compiler.raise_findings()
+        return plan, compile_source(write_source(plan, run_device), ir.model_name)
+
+    strides = tuple([_strides(tensor) for tensor in values.values()])
+    operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
+    key = ("compiled", run_device, check_types, recorded, strides, operators)
+    if compiler.findings:
+        compiled()
+    plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
+    if grad is not False:
+        wanted = _leaves(ir, values) if grad is True else grad
+        require_gradients(plan, values, wanted, collect=collect)
+    return ExecGraph(plan, module, values, run_device, grad=recorded)
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    """What two findings about one thing have in common."""
+    return finding.code, finding.node or finding.message
+
+
+def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
+    """What may require gradients: the inputs of a call, and weights that do already."""
+    weights = [name for name, tensor in payload.items() if tensor.requires_grad]
+    return [*(meta.name for meta in ir.graph_inputs), *weights]
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...] | torch.layout:
+    return tensor.stride() if tensor.layout == torch.strided else tensor.layout
+
+
+def _registered(op_type: str) -> object:
+    """What is registered under a name now; operators of torch itself never change."""
+    namespace, *rest = op_type.split(".")
+    found = registered_kernel(op_type)
+    if found is not None or namespace in KNOWN_NAMESPACES or len(rest) != 2:
+        return found
+    return overload(namespace, *rest)
+
+
+def _op_types(ir: IR) -> tuple[str, ...]:
+    """Every operator that the graph and its functions call."""
+
+    def found() -> tuple[str, ...]:
+        inner = [name for function in ir.functions.values() for name in _op_types(function)]
+        return tuple(dict.fromkeys([*(node.op_type for node in ir.nodes), *inner]))
+
+    return ir.view("op_types", found)
+
+
+def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
+    """Everything for which :func:`compile_graph` would refuse a graph, whatever its weights."""
+    compiler = _Compiler(device, collect=True, derives=True, grad=False)
+    declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
+    compiler.plan(ir, declared)
+    return tuple(compiler.findings)
+
+
+def _device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
+    """The device of the weights; the first that is not the CPU where they differ."""
+    devices = {t.device: None for t in tensors if isinstance(t, torch.Tensor)}  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+    others = [device for device in devices if device.type not in ("cpu", "meta")]
+    return next(iter(others or devices), torch.device("cpu"))
+
+
+@dataclass
+class _Compiler:
+    """One compilation, and what it has found."""
+
+    device: torch.device
+    collect: bool
+    derives: bool
+    grad: bool
+    findings: list[Finding] = field(default_factory=list[Finding])
+    first: OpNode | None = None
+    _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def found(self, fault: FaultError, node: OpNode | None, path: str = "") -> None:
+        """Record a fault.
+
+        Raises:
+            CompileError: Only the first was asked for.
+        """
+        finding = fault.at(node, path)
+        if _key(finding) in self._known:
+            return
+        self._record(finding, node)
+
+    def _record(self, finding: Finding, node: OpNode | None) -> None:
+        self._known.add(_key(finding))
+        self.findings.append(finding)
+        self.first = self.first or node
+        if not self.collect:
+            self.raise_findings()
+
+    def raise_findings(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            CompileError: About the first.
+        """
+        if self.findings:
+            raise compile_error(self.findings, self.first)
+
+    def structure(self, ir: IR) -> None:
+        """What does not concern single calls: names, outputs, mutations, the signature.
+
+        Raises:
+            CompileError: Only the first was asked for.
+        """
+        for finding in ir.check():
+            self._record(finding, ir.by_name.get(finding.node))
+
+    # -- the payload ------------------------------------------------------------------------------
+
+    def payload(self, ir: IR, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The tensor behind each name under which nodes use a weight or constant."""
+        values: dict[str, torch.Tensor] = {}
+        external = ir.external_values()
+        missing = {key for key, _ in external.values() if key in ir.constants} - given.keys()
+        constants = constant_tensors(ir.constants, missing, given, self.device)
+        for name, (key, declared) in external.items():
+            tensor = given.get(key)
+            if tensor is None:
+                tensor = next(
+                    (given[a] for a, k in ir.weight_aliases.items() if k == key and a in given),
+                    None,
+                )
+            if tensor is None:
+                tensor = constants.get(key)
+            if isinstance(tensor, torch.Tensor) and _fits(tensor, declared):
+                values[name] = tensor
+                continue
+            try:
+                values[name] = _fitting(TensorMeta(key, *_type(declared)), tensor)
+            except FaultError as fault:
+                self.found(fault, None)
+        return values
+
+    # -- the nodes --------------------------------------------------------------------------------
+
+    def plan(self, ir: IR, payload: Mapping[str, torch.Tensor], path: str = "") -> Plan:
+        """The plan of a graph or of one of its functions."""
+        derivations = self._derivations(ir, payload, path)
+        calls = list(self._calls(ir, path))
+        proofs = self._proofs(calls, derivations, path)
+        functions = self._function_plans(ir, calls, path)
+        if self.findings:  # nothing will run it
+            return make_plan(
+                ir.replace(nodes=(), graph_outputs=(), mutations=()), [], [], [], {}, reuse=False
+            )
+        bindings = Bindings(ir)
+        symbols = [bindings.of(call.node) for call in calls]
+        reuse = not (self.grad or path) and self.device.type == "cpu"
+        return make_plan(ir, calls, proofs, symbols, functions, reuse=reuse)
+
+    def _function_plans(self, ir: IR, calls: list[Call], path: str) -> dict[str, Plan]:
+        """The plans of the functions that nodes refer to."""
+        plans: dict[str, Plan] = {}
+        for call in calls:
+            derives = self.derives
+            # under autocast an operator gives other types than it says
+            self.derives = derives and "autocast" not in call.node.op_type
+            for name in call.functions:
+                if name in ir.functions and name not in plans:
+                    plans[name] = self.plan(ir.functions[name], {}, f"{path}{name}/")
+            self.derives = derives
+        return plans
+
+    def _calls(self, ir: IR, path: str) -> Iterator[Call]:
+        slots = Slots()
+        for meta in ir.graph_inputs:
+            slots.define(meta)
+        for name, (_, value) in ir.external_values().items():
+            slots.define(TensorMeta(name, value.shape, value.dtype))
+        for node in ir.nodes:
+            try:
+                call = resolve(node, slots, self.device)
+                _require_functions(ir, call)
+                yield call
+            except FaultError as fault:
+                self.found(fault, node, path)
+                for meta in node.outputs:
+                    if meta.name not in slots:
+                        slots.define(meta)
+
+    # -- types ------------------------------------------------------------------------------------
+
+    def _derivations(
+        self, ir: IR, payload: Mapping[str, torch.Tensor], path: str
+    ) -> list[Derivation]:
+        """One for each sampling of the symbols; none where types are believed."""
+        found: list[Derivation] = []
+        for symbols in samplings(ir) if self.derives else ():
+            derivation = Derivation(symbols, given_symbols(ir))
+            try:
+                for meta in ir.graph_inputs:
+                    derivation.believe(meta)
+                for name, tensor in payload.items():
+                    if tensor.layout == torch.strided:
+                        derivation.take(name, Type.of(tensor))
+            except FaultError as fault:
+                self.found(fault, None, path)
+                return []
+            found.append(derivation)
+        return found
+
+    def _proofs(
+        self, calls: list[Call], derivations: list[Derivation], path: str
+    ) -> list[Proof | None]:
+        if self.findings:
+            return []
+        proofs: list[Proof | None] = []
+        for call in calls:
+            found: list[Proof | None] = []
+            try:
+                found = [derivation.step(call) for derivation in derivations]
+            except FaultError as fault:
+                self.found(fault, call.node, path)
+            proofs.append(_common(found))
+        return proofs
+
+
+def _common(proofs: list[Proof | None]) -> Proof | None:
+    """What holds for every sampling."""
+    if not proofs or any(proof is None for proof in proofs):
+        return None
+    first = proofs[0]
+    if first is None or all(proof == first for proof in proofs):
+        return first
+    others = [proof for proof in proofs if proof is not None]
+    binding = first.binding if all(p.binding == first.binding for p in others) else None
+    in_place = first.in_place if all(p.in_place == first.in_place for p in others) else None
+    same = all(_shares(p) == _shares(first) for p in others)
+    return replace(
+        first,
+        binding=binding,
+        in_place=in_place,
+        results=first.results if same else None,
+        takes_tensor=all(p.takes_tensor for p in others),
+    )
+
+
+def _shares(proof: Proof) -> list[tuple[int, ...]] | None:
+    if proof.results is None:
+        return None
+    return [() if result is None else result.shares for result in proof.results]
+
+
+def _require_functions(ir: IR, call: Call) -> None:
+    for name in call.functions:
+        if name not in ir.functions:
+            raise FaultError("undefined-function", f"the graph has no function {name!r}")
+
+
+def _declared(value: TensorMeta | Constant) -> torch.Tensor:
+    """A tensor without values like a weight or constant; a weight is taken to be contiguous."""
+    dtype, shape = getattr(torch, value.dtype), cast(Any, value.shape)
+    if isinstance(value, TensorMeta):
+        return torch.empty(shape, dtype=dtype, device="meta")
+    return torch.empty_strided(shape, value.strides, dtype=dtype, device="meta")
+
+
+def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:
+    return declared.shape, declared.dtype
+
+
+def _fits(tensor: torch.Tensor, declared: TensorMeta | Constant) -> bool:
+    same_type = tensor.dtype is getattr(torch, declared.dtype)
+    return same_type and tuple(tensor.shape) == declared.shape
+
+
+def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:
+    key = declared.name
+    if tensor is None:
+        raise FaultError(
+            "missing-payload",
+            f"the graph needs {key!r} {type_text(declared)}, which was not given",
+        )
+    if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise FaultError("wrong-payload", f"{key!r} must be a tensor, got {type(tensor).__name__}")
+    found = TensorMeta(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+    if (found.shape, found.dtype) != (declared.shape, declared.dtype):
+        raise FaultError(
+            "wrong-payload",
+            f"{key!r} is not what the graph needs",
+            expected=type_text(declared),
+            got=type_text(found),
+        )
+    return tensor

@@ -1,0 +1,1 @@
+"""Generated Python: a plan of calls as the source that runs it."""

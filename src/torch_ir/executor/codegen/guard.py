@@ -1,0 +1,97 @@
+"""The check of a call's inputs as one function of generated Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from torch_ir.executor.codegen.lines import Module, given_symbols, spelled
+from torch_ir.ir import IR, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.tree import leaves
+
+
+def guard_lines(module: Module, ir: IR, device: torch.device) -> list[str]:
+    """A function ``accepts`` that gives the values of the symbols for inputs that fit.
+
+    It gives None for inputs that do not fit, or that take more than a glance to tell (a symbol
+    that stands in no dimension alone): then :func:`torch_ir.executor.inputs.check_inputs` looks.
+    """
+    names = module.names
+    inputs = [names.of("checked input", meta.name) for meta in ir.graph_inputs]
+    head = f"def accepts({', '.join(inputs)}):"
+    if not _is_simple(ir):
+        return ["", head, "    return None", ""]
+    symbols = {name: names.of("checked symbol", name) for name in given_symbols(ir)}
+    tests: list[str] = []
+    late: list[str] = []
+    bound: list[str] = []
+    for name, meta in zip(inputs, ir.graph_inputs, strict=True):
+        tests.extend(_plain_tests(module, name, meta, device))
+        for axis, dim in enumerate(meta.shape):
+            size = f"{name}.shape[{axis}]"
+            if isinstance(dim, int):
+                late.extend([] if meta.is_static else [f"{size} == {dim}"])
+            elif dim.is_symbol and symbols[dim.text] not in bound:
+                bound.append(symbols[dim.text])
+                late.append(f"(({bound[-1]} := {size}) is not None)")
+                late.extend(_range(ir, dim.text, bound[-1]))
+            else:
+                late.append(f"{size} == {spelled(module, dim, symbols)}")
+    late.extend(f"({spelled(module, guard, symbols)})" for guard in ir.guards)
+    order = ", ".join(symbols.values())
+    lines = ["", head]
+    for test in [*tests, *late]:
+        lines.append(f"    if not {test}: return None")
+    result = f"({order},)" if symbols else "()"
+    return [*lines, f"    return {result}", ""]
+
+
+def _is_simple(ir: IR) -> bool:
+    """Whether each symbol is a whole dimension of an input, at its first place."""
+    alone = {
+        dim.text
+        for meta in ir.graph_inputs
+        for dim in meta.shape
+        if isinstance(dim, SymExpr) and dim.is_symbol
+    }
+    if ir.signature is not None:
+        for leaf in leaves(ir.signature.inputs):
+            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                return False  # a number among the arguments
+    if any("**" in guard.text for guard in ir.guards):
+        return False
+    seen: set[str] = set()
+    for meta in ir.graph_inputs:
+        for dim in meta.shape:
+            if isinstance(dim, SymExpr):
+                if dim.is_symbol:
+                    seen.add(dim.text)
+                elif not seen.issuperset(dim.symbols) or "**" in dim.text:
+                    return False
+    return alone.issuperset(given_symbols(ir)) and all(
+        alone.issuperset(guard.symbols) for guard in ir.guards
+    )
+
+
+def _plain_tests(
+    module: Module, name: str, meta: TensorMeta, device: torch.device
+) -> Iterator[str]:
+    yield f"{name}.__class__ is torch.Tensor"
+    yield f"{name}.dtype is {module.literal(getattr(torch, meta.dtype), frozen=True)}"
+    if device.type == "cpu":
+        yield f"{name}.is_cpu"
+    else:
+        yield f"{name}.device == {module.literal(device, frozen=True)}"
+    if meta.is_static:
+        yield f"{name}.shape == {module.literal(meta.shape, frozen=True)}"
+    else:
+        yield f"{name}.dim() == {len(meta.shape)}"
+
+
+def _range(ir: IR, symbol: str, given: str) -> Iterator[str]:
+    allowed = ir.symbols.get(symbol)
+    if allowed is not None and allowed.lower is not None:
+        yield f"{given} >= {allowed.lower}"
+    if allowed is not None and allowed.upper is not None:
+        yield f"{given} <= {allowed.upper}"

@@ -1,0 +1,76 @@
+"""What generated code calls besides torch: results and symbols that need a look when they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.errors import ExecutionError, counted
+from torch_ir.infer.meta import flatten
+from torch_ir.ir import SymbolRange
+from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.torch_api import SYMBOLIC_TYPES
+
+
+def results(made: Any, positions: Sequence[int]) -> list[torch.Tensor]:
+    """The tensors at some positions among the results of an operator, flattened.
+
+    Raises:
+        ExecutionError: There is none at one of them.
+
+    Example:
+        >>> results((torch.ones(1), [torch.zeros(1)]), (1,))
+        [tensor([0.])]
+    """
+    flat = list(flatten(made))
+    for position in positions:
+        if position >= len(flat) or not isinstance(flat[position], torch.Tensor):
+            raise ExecutionError(f"made no tensor as result {position}")
+    return [flat[position] for position in positions]  # pyright: ignore[reportReturnType]  # they are tensors: the loop before says so
+
+
+def number(made: Any, position: int) -> Number:
+    """The number at a position among the results of an operator, flattened; a bool as 0 or 1."""
+    value = list(flatten(made))[position]
+    return int(value) if isinstance(value, bool) else value  # pyright: ignore[reportReturnType]  # operators that bind a symbol give numbers
+
+
+def require_in_range(symbol: str, value: Number, lower: int | None, upper: int | None) -> None:
+    """Refuse the value of a symbol outside its range.
+
+    Raises:
+        ExecutionError: It is outside.
+    """
+    if isinstance(value, SYMBOLIC_TYPES):
+        return  # somebody traces the run: no values are known
+    if (lower is not None and value < lower) or (upper is not None and value > upper):
+        allowed = SymbolRange(lower, upper)
+        raise ExecutionError(
+            f"the value of {symbol} is {value}, which is outside its range {allowed}"
+        )
+
+
+def tensors_among(args: Sequence[Any], count: int) -> list[torch.Tensor]:
+    """The tensors that a function is called with.
+
+    Raises:
+        ExecutionError: They are not as many as it takes.
+    """
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if len(tensors) != count:
+        raise ExecutionError(f"the function takes {counted(count, 'tensor')}, got {len(tensors)}")
+    return tensors
+
+
+def solved(dimension: str, size: int) -> int:
+    """The value of the one symbol of a dimension that has a size.
+
+    Raises:
+        ExecutionError: No value gives that size.
+    """
+    found = solve_linear(dimension, size)
+    if found is None:
+        raise ExecutionError(f"a dimension is {size}, which is not {dimension} for any value")
+    return found[1]

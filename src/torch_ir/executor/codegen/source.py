@@ -1,0 +1,108 @@
+"""A plan as Python: one line a node, values as local variables that are deleted after their use.
+
+The module that is written has two functions for its user. ``bind(payload, kernels)`` takes the
+weights and constants by name, and returns the function that runs the graph. ``accepts(*inputs)``
+gives the values of the symbols for inputs that fit, and None for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from torch_ir.executor.codegen.guard import guard_lines
+from torch_ir.executor.codegen.lines import (
+    FunctionWriter,
+    Line,
+    Module,
+    given_symbols,
+    returned_symbols,
+)
+from torch_ir.executor.codegen.names import printable
+from torch_ir.executor.plan import Plan
+from torch_ir.infer.bind import Call
+from torch_ir.ir import OpNode
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Generated Python.
+
+    Attributes:
+        lines: Its lines.
+        kernels: The calls of kernels that a user registered, by the key that the module uses.
+        symbols: The symbols whose values ``accepts`` gives and the graph's function takes.
+        returned_symbols: The symbols whose values it returns after the outputs.
+    """
+
+    lines: Sequence[Line]
+    kernels: Mapping[str, Call]
+    symbols: tuple[str, ...]
+    returned_symbols: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The module as its reader sees it."""
+        return "\n".join([line.explained() for line in self.lines])
+
+    @property
+    def code(self) -> str:
+        """The same without comments, which Python would read for nothing."""
+        return "\n".join([line.text for line in self.lines])
+
+    def node_at(self, number: int) -> OpNode | None:
+        """The node that a line runs, by its number from 1."""
+        return self.lines[number - 1].node if 0 < number <= len(self.lines) else None
+
+
+def write_source(
+    plan: Plan, device: torch.device, *, observed: bool = False, reuse: bool = True
+) -> Source:
+    """The Python of a plan.
+
+    Args:
+        plan: The plan.
+        device: Where the inputs of a call must be.
+        observed: Tell ``will_run(position, inputs)`` and ``did_run(position, outputs)``, which the
+            function then takes as its last arguments, of every node.
+        reuse: Let results take the place of dead values where the plan says so.
+    """
+    module = Module()
+    main = FunctionWriter(module, plan, "run", "    ", observed=observed, reuse=reuse)
+    body = main.lines()
+    payload = [Line(f"    {main.value(name)} = payload[{name!a}]") for name in plan.external]
+    accepts = guard_lines(module, plan.ir, device)
+    functions = [
+        line for path, inner in _functions(plan) for line in _function(module, path, inner)
+    ]
+    title = f"{printable(plan.ir.model_name) or 'graph'}: {len(plan.steps)} nodes"
+    lines = [
+        Line(f"{title!a}"),
+        *_plain("", "import torch", *module.header(), ""),
+        *_plain(*accepts),
+        *functions,
+        *_plain("", "def bind(payload, kernels):"),
+        *payload,
+        *body,
+        *_plain(f"    return {main.name}", ""),
+    ]
+    symbols, returned = given_symbols(plan.ir), returned_symbols(plan.ir)
+    return Source(lines, module.kernels, symbols, returned)
+
+
+def _plain(*texts: str) -> list[Line]:
+    return [Line(text) for text in texts]
+
+
+def _functions(plan: Plan, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Plan]]:
+    """Every function that a plan refers to, innermost first, by its path."""
+    for name, inner in plan.functions.items():
+        here = (*path, name)
+        yield from _functions(inner, here)
+        yield "/".join(here), inner
+
+
+def _function(module: Module, path: str, plan: Plan) -> list[Line]:
+    return [Line(""), *FunctionWriter(module, plan, path, "").lines()]

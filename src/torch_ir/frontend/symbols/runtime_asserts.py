@@ -1,0 +1,101 @@
+"""What torch concludes about numbers from data, as nodes that check it.
+
+After ``torch._check(v.item() == x.shape[0])`` torch writes the size wherever the number was, in
+the check itself too. The number must still be read, and be what it was taken for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from torch_ir.frontend.captures import new_name
+from torch_ir.frontend.symbols.scalars import expression_text
+from torch_ir.ir import OpNode, SymExpr
+from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The symbol of a number from data, and the expression that torch writes for it.
+
+    Attributes:
+        symbol: The symbol.
+        text: The expression; the symbol itself where torch has concluded nothing.
+        result: Which of the tensors of the call it is a size of, or None for a number.
+        axis: Of which dimension.
+    """
+
+    symbol: str
+    text: str
+    result: int | None = None
+    axis: int = 0
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the expression is another one than the symbol."""
+        return self.text != self.symbol
+
+
+def conclusions(value: object) -> Iterator[Conclusion]:
+    """Those about the sizes and numbers in the traced result of a call."""
+    if isinstance(value, SYMBOLIC_TYPES):
+        symbol = _symbol(value)
+        if symbol is not None:
+            yield Conclusion(symbol, expression_text(value.node.expr))
+        return
+    results = cast(Sequence[object], value) if isinstance(value, list | tuple) else (value,)
+    tensors = [item for item in results if isinstance(item, torch.Tensor)]
+    for position, tensor in enumerate(tensors):
+        sizes = cast(Iterable[Any], tensor.shape if tensor.layout is torch.strided else ())
+        for axis, size in enumerate(sizes):
+            symbol = _symbol(size) if isinstance(size, torch.SymInt) else None
+            if symbol is not None:
+                yield Conclusion(symbol, expression_text(size.node.expr), position, axis)
+
+
+def _symbol(value: Any) -> str | None:
+    """The symbol as which a number from data was made, if it is nothing else."""
+    made = symbol_of(value)
+    is_from_data = made is not None and symbol_is_type(
+        made, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    )
+    return str(made) if is_from_data else None
+
+
+def required(concluded: Iterable[Conclusion], node: OpNode, taken: set[str]) -> Iterator[OpNode]:
+    """The nodes that check what torch has concluded about the results of a node.
+
+    Args:
+        concluded: The conclusions.
+        node: The node that makes the numbers.
+        taken: Names of the graph; those of the new nodes are added.
+    """
+    for conclusion in concluded:
+        symbol, text = conclusion.symbol, conclusion.text
+        if conclusion.result is not None:
+            yield OpNode(
+                name=new_name(f"{node.name}_size", taken),
+                op_type="aten.sym_size.int",
+                inputs=(node.outputs[conclusion.result],),
+                outputs=(),
+                attrs={"dim": conclusion.axis},
+                operands={"self": 0},
+                binds={symbol: 0},
+                location=node.location,
+            )
+        yield OpNode(
+            name=new_name(f"{node.name}_is", taken),
+            op_type="aten._assert_scalar.default",
+            inputs=(),
+            outputs=(),
+            attrs={
+                "self": SymExpr(f"{symbol} == ({text})"),
+                "assert_msg": f"Runtime assertion failed for expression {symbol} == {text}",
+            },
+            location=node.location,
+        )

@@ -1,0 +1,1 @@
+"""What a call gives: its arguments, its results, and the storage they share."""

@@ -1,0 +1,142 @@
+"""The exact torch operator of a node, and its attribute values as torch's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+
+from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.ir import (
+    Attribute,
+    Device,
+    DType,
+    FrozenDict,
+    FunctionRef,
+    Layout,
+    MemoryFormat,
+    OperatorRef,
+    SymExpr,
+)
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.values import RUN_DEVICE
+from torch_ir.ops.schema import known_operators
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_operator, overload
+
+# Libraries that register the operators of a namespace when they are imported.
+_REGISTERED_BY = {
+    "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
+    "executorch_prims": "torch_ir.dialects.backend.kernels",
+    "quantized_decomposed": "torch_ir.dialects.backend.kernels",
+}
+
+
+def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
+    """The operator of exactly that name.
+
+    Raises:
+        ExecutionError: torch has no such overload; the message names the closest, or what to
+            import.
+    """
+    namespace, _, rest = op_type.partition(".")
+    packet, _, name = rest.partition(".")
+    if namespace in _REGISTERED_BY:
+        importlib.import_module(_REGISTERED_BY[namespace])
+    operator: OpOverload | HigherOrderOperator | None
+    if namespace == "higher_order":
+        operator = higher_order_operator(rest)
+    else:
+        operator = _of_torch(rest) if namespace == "aten" else overload(namespace, packet, name)
+    if operator is None:
+        raise ExecutionError(
+            f"torch has no operator {op_type!r}", remedy=_remedy(namespace, op_type)
+        )
+    return operator
+
+
+def _of_torch(name: str) -> OpOverload | None:
+    """An operator of torch itself, which, unlike one of a library, never goes."""
+    try:
+        return _found(name)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _found(name: str) -> OpOverload:
+    operator = overload("aten", *name.partition(".")[::2])
+    if operator is None:
+        raise LookupError(name)  # which is not remembered: a library may still define it
+    return operator
+
+
+def _remedy(namespace: str, op_type: str) -> str:
+    if namespace in ("aten", "prims", "higher_order", *_REGISTERED_BY):
+        return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
+    return f"Import the library that registers the operators of {namespace!r} before running."
+
+
+def to_torch(
+    value: Attribute, run_device: torch.device, function: Callable[[str], Callable[..., Any]]
+) -> Any:
+    """An attribute as the argument that torch takes; expressions stay as they are.
+
+    Args:
+        value: The attribute.
+        run_device: What ``Device("run")`` and the meta device stand for.
+        function: Gives the callable of an entry of ``IR.functions``.
+    """
+    match value:
+        case DType(name=name) | Layout(name=name) | MemoryFormat(name=name):
+            return getattr(torch, name)
+        case Device(name=name):
+            return run_device if name in (RUN_DEVICE, "meta") else torch.device(name)
+        case FunctionRef(name=name):
+            return function(name)
+        case OperatorRef(name=name):
+            return resolve_operator(name)
+        case tuple():
+            return [to_torch(item, run_device, function) for item in value]
+        case FrozenDict():
+            return {key: to_torch(item, run_device, function) for key, item in value.items()}
+        case _:
+            return value
+
+
+def from_text(kind: str, value: Attribute) -> Attribute:
+    """What a plain string, as other producers write it, means for an argument of this type."""
+    if not isinstance(value, str) or kind.startswith("str"):
+        return value
+    match kind.removesuffix("?"):
+        case "ScalarType":
+            return DType(value)
+        case "Device":
+            return Device(value)
+        case "Layout":
+            return Layout(value.removeprefix("torch."))
+        case "MemoryFormat":
+            return MemoryFormat(value.removeprefix("torch."))
+        case _:
+            return value
+
+
+def has_expression(value: Attribute) -> bool:
+    """Whether a value depends on symbols."""
+    if isinstance(value, tuple):
+        return any(has_expression(item) for item in value)
+    if isinstance(value, FrozenDict):
+        return any(has_expression(item) for item in value.values())
+    return isinstance(value, SymExpr)
+
+
+def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
+    """The value with every expression in it evaluated."""
+    if isinstance(value, list | tuple):
+        return [evaluate(item, bindings) for item in value]
+    if isinstance(value, dict):
+        items = cast(dict[str, Any], value).items()
+        return {key: evaluate(item, bindings) for key, item in items}
+    return value.evaluate(bindings) if isinstance(value, SymExpr) else value

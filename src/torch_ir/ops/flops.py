@@ -1,0 +1,211 @@
+"""How many arithmetic operations a call of an operator does, from its shapes alone.
+
+The conventions: a multiply-add counts as two; products, convolutions and attention count as
+:mod:`torch.utils.flop_counter` counts them (without bias and softmax, padding and causal masks
+not discounted). A pointwise operator counts one per element that it makes, whatever its function,
+and a reduction one per element that it reads; softmax and the normalisations count a few per
+element. Views, copies, look-ups and fills count zero. An operator that none of this is about has
+no count: it is unknown, not zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir import OpNode
+from torch_ir.ops.spec import spec_of
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call: the node, and the shapes that its inputs and outputs had."""
+
+    node: OpNode
+    inputs: Sequence[Shape]
+    outputs: Sequence[Shape]
+
+    def shape(self, argument: str) -> Shape:
+        slot = (self.node.operands or {})[argument]
+        return self.inputs[slot] if isinstance(slot, int) else ()
+
+    def shapes(self, argument: str) -> list[Shape]:
+        slots = (self.node.operands or {}).get(argument)
+        if not isinstance(slots, tuple):
+            return []
+        return [self.inputs[slot] for slot in slots if slot is not None]
+
+    @property
+    def made(self) -> int:
+        """Elements of the first result."""
+        return math.prod(self.outputs[0]) if self.outputs else 0
+
+    @property
+    def read(self) -> int:
+        """Elements of the first input."""
+        return math.prod(self.inputs[0]) if self.inputs else 0
+
+
+Formula: TypeAlias = Callable[[_Call], int | None]
+
+
+def flops_of(node: OpNode, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """The floating-point operations of one call; None if nobody knows.
+
+    Args:
+        node: The call.
+        inputs: The shapes of its inputs, in the order of ``node.inputs``.
+        outputs: The shapes of its outputs, in the order of ``node.outputs``.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2, 3]
+        ...   input %w: f32[4, 3]
+        ...   %y: f32[2, 4] = aten.linear.default(%x, %w)
+        ...   return %y
+        ... }''')
+        >>> flops_of(ir.nodes[0], [(2, 3), (4, 3)], [(2, 4)])
+        48
+    """
+    call = _Call(node, inputs, outputs)
+    operator = node.op_type.rpartition(".")[0]
+    if operator in _FORMULAS and node.operands is not None:
+        return _FORMULAS[operator](call)
+    try:
+        traits = spec_of(node.op_type).traits
+    except InvalidIRError:  # of a library, or of a later torch
+        return None
+    if traits & {"view", "view-copy"}:
+        return 0
+    if "pointwise" in traits:
+        return sum(math.prod(shape) for shape in outputs)
+    if "reduction" in traits:
+        return call.read
+    return None
+
+
+def _product(left: str) -> Formula:
+    """A product of matrices: two operations per element of the result and of the inner size."""
+    return lambda call: 2 * call.made * call.shape(left)[-1]
+
+
+def _convolution(call: _Call) -> int:
+    is_transposed = "transpose" in call.node.op_type or call.node.attrs.get("transposed") is True
+    points = call.shape("input") if is_transposed else call.outputs[0]
+    return 2 * math.prod(points) * math.prod(call.shape("weight")[1:])
+
+
+def _attention(call: _Call) -> int:
+    query, key, value = (call.shape(name) for name in ("query", "key", "value"))
+    return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+def _recurrent(call: _Call) -> int | None:
+    """Every weight matrix once for each step of each sequence."""
+    sequence, matrices = call.shape("input"), call.shapes("params")
+    if not matrices:
+        return None
+    steps = math.prod(sequence[:-1])
+    return 2 * steps * sum(math.prod(shape) for shape in matrices if len(shape) == 2)
+
+
+def _einsum(call: _Call) -> int | None:
+    """Two operands without an ellipsis: two operations for each combination of indices."""
+    terms = str(call.node.attrs.get("equation", "")).replace(" ", "").partition("->")[0].split(",")
+    shapes = call.shapes("tensors")
+    fits = len(terms) == 2 and [len(t) for t in terms] == [len(s) for s in shapes]
+    if not fits or "." in "".join(terms):
+        return None
+    pairs = zip("".join(terms), (size for shape in shapes for size in shape), strict=True)
+    sizes: dict[str, int] = {}
+    for index, size in pairs:
+        sizes[index] = max(size, sizes.get(index, 1))
+    return 2 * math.prod(sizes.values())
+
+
+def _pool(call: _Call) -> int:
+    """One operation for each element of each window."""
+    kernel = call.node.attrs["kernel_size"]
+    sizes: list[int] = [int(k) for k in kernel] if isinstance(kernel, Sequence) else [int(kernel)]  # type: ignore[arg-type]  # sizes of windows are ints
+    dimensions = int(call.node.op_type.partition("_pool")[2][0])
+    window = math.prod(sizes * dimensions if len(sizes) == 1 else sizes)
+    return call.made * window
+
+
+def _per_element(count: int) -> Formula:
+    return lambda call: count * call.read
+
+
+def _batch_norm(call: _Call) -> int:
+    return (7 if call.node.attrs.get("training") is True else 4) * call.read
+
+
+def _dropout(call: _Call) -> int:
+    return 2 * call.read if call.node.attrs.get("train") is True else 0
+
+
+def _index_put(call: _Call) -> int:
+    return math.prod(call.shape("values")) if call.node.attrs.get("accumulate") is True else 0
+
+
+def _none(_: _Call) -> int:
+    """What moves, looks up or makes values without arithmetic."""
+    return 0
+
+
+def _each(formula: Formula, names: str) -> Mapping[str, Formula]:
+    return {f"aten.{name}": formula for name in names.split()}
+
+
+_FORMULAS: Mapping[str, Formula] = {
+    **_each(_product("self"), "mm bmm matmul mv dot vdot"),
+    **_each(_product("mat1"), "addmm"),
+    **_each(_product("mat"), "addmv"),
+    **_each(_product("batch1"), "baddbmm"),
+    **_each(_product("input"), "linear"),
+    **_each(_convolution, "convolution _convolution conv1d conv2d conv3d"),
+    **_each(_convolution, "conv_transpose1d conv_transpose2d conv_transpose3d"),
+    **_each(
+        _attention,
+        "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_cudnn_attention",
+    ),
+    **_each(_recurrent, "lstm gru rnn_tanh rnn_relu"),
+    **_each(_einsum, "einsum"),
+    **_each(_pool, "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d"),
+    **_each(_pool, "max_pool2d_with_indices max_pool3d_with_indices"),
+    # maximum, difference, exponential, sum, quotient
+    **_each(_per_element(5), "softmax _softmax log_softmax _log_softmax"),
+    # sum, difference, square, sum of squares, scale, weight, bias
+    **_each(_per_element(7), "layer_norm native_layer_norm group_norm native_group_norm"),
+    **_each(_per_element(4), "rms_norm var std"),
+    **_each(_batch_norm, "batch_norm _native_batch_norm_legit"),
+    **_each(_per_element(4), "_native_batch_norm_legit_no_training"),
+    **_each(_dropout, "dropout feature_dropout alpha_dropout native_dropout"),
+    **_each(
+        _per_element(1),
+        "cumsum cumprod adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d",
+    ),
+    **_each(_index_put, "index_put index_put_"),
+    **_each(
+        _none,
+        "alias cat chunk clone contiguous constant_pad_nd copy copy_ detach detach_ "
+        "embedding empty empty_like empty_permuted empty_strided expand_copy fill fill_ "
+        "flatten flip full full_like gather index index_select lift_fresh "
+        "lift_fresh_copy masked_select movedim narrow new_empty new_full new_ones "
+        "new_zeros ones ones_like pad pixel_shuffle pixel_unshuffle reflection_pad1d "
+        "reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d "
+        "replication_pad2d replication_pad3d reshape roll scalar_tensor scatter "
+        "select_scatter slice_scatter stack to _to_copy tril triu upsample_nearest1d "
+        "upsample_nearest2d upsample_nearest3d zero_ zeros zeros_like _assert_async "
+        "_assert_scalar _assert_tensor_metadata sym_size sym_numel one_hot",
+    ),
+}

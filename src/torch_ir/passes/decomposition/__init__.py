@@ -1,0 +1,5 @@
+"""Programs in the core operator set: other operators become what they are made of."""
+
+from torch_ir.passes.decomposition.decompose import Decompose, decompose, decomposed
+
+__all__ = ["Decompose", "decompose", "decomposed"]

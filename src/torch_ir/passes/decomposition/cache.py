@@ -1,0 +1,274 @@
+"""What one operator call becomes: the nodes that torch traces through its decomposition."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.frontend.graphs import Context, GraphTranslator
+from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout
+from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.effects import written_arguments
+from torch_ir.ir.symbols import as_dim
+from torch_ir.passes.edge.memory_formats import channels_order, permuted_copy
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.torch_api import pytree, without_mkldnn
+
+INPUT = "input:{}"
+"""How a fragment names its inputs: no node of a program has such a name."""
+_CONSTANT = "constant:{}"
+_NOTHING = frozenset(
+    {"aten.detach.default", "aten.alias.default", "aten.lift_fresh.default"}
+    | {"aten.lift_fresh_copy.default"}
+)
+"""Operators that tracing leaves behind and that return what they are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The nodes that stand for a call, over inputs named ``input:0``, ``input:1``, ….
+
+    Attributes:
+        nodes: The nodes, in order, with names that are unique within the fragment.
+        results: The value of each flattened result of the call, None for what is no tensor.
+        layouts: How each of these lies in memory.
+        constants: Values that the nodes use, by name.
+        reusable: Whether another call of the same kind may use it: it makes no symbols.
+    """
+
+    nodes: tuple[OpNode, ...]
+    results: tuple[TensorMeta | None, ...]
+    layouts: tuple[Layout | None, ...]
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    reusable: bool = True
+
+
+class Tracer:
+    """Traces calls through torch's decompositions.
+
+    Args:
+        fakes: The fake tensors and symbols of the program.
+        table: What stands for an operator, by operator: torch's table and the user's.
+    """
+
+    def __init__(self, fakes: Fakes, table: Mapping[Any, Callable[..., Any]]):
+        self.fakes = fakes
+        self.table = dict(table)
+        self._names = list(fakes.symbols)
+
+    def trace(
+        self,
+        node: OpNode,
+        inputs: Sequence[Layout],
+        function: Any,
+        scopes: Sequence[Any] = (),
+        more: Mapping[Any, Callable[..., Any]] | None = None,
+    ) -> Fragment:
+        """The fragment of a call of which the inputs have these layouts.
+
+        Args:
+            node: The call.
+            inputs: The layout of each of its inputs.
+            function: What to call in place of the operator; None for the operator itself.
+            scopes: Contexts that are entered around the call.
+            more: Decompositions beside the table.
+
+        Raises:
+            PassError: torch cannot trace it, or what it traces has no counterpart.
+        """
+        names = self._names
+
+        def call(tensors: list[torch.Tensor], sizes: list[Any]) -> list[Any]:
+            symbols = dict(zip(names, sizes, strict=True))
+            with ExitStack() as stack:
+                for scope in scopes:
+                    stack.enter_context(scope())
+                made = self.fakes.call(node, tensors, symbols, function)
+            return pytree.tree_leaves(made, is_leaf=_is_none)
+
+        self.fakes.settle()
+        table = {**self.table, **(more or {})}
+        with without_mkldnn(), self.fakes.tracing():
+            tensors = [self.fakes.tensor(layout) for layout in inputs]
+            try:
+                traced = make_fx(call, decomposition_table=table)(
+                    tensors, list(self.fakes.symbols.values())
+                )
+            except Exception as error:  # tracing runs decompositions, which raise anything
+                reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                raise PassError(f"torch cannot decompose it: {reason}") from error
+        try:
+            return self._fragment(node, traced, len(tensors))
+        except InvalidIRError as error:
+            raise PassError(error.message) from error
+
+    def _fragment(self, node: OpNode, traced: GraphModule, count: int) -> Fragment:
+        constants = _constants_as_inputs(traced)
+        traced.graph.eliminate_dead_code()
+        context = Context(RUN_DEVICE)
+        translator = GraphTranslator(traced, context)
+        placeholders = list(traced.graph.find_nodes(op="placeholder"))
+        taken = [p for p in placeholders if p.name not in constants]
+        for position, placeholder in enumerate(placeholders):
+            value = placeholder.meta.get("val")
+            if placeholder.name in constants:
+                constant = constants[placeholder.name]
+                name = _CONSTANT.format(position)
+                meta = TensorMeta(name, constant.shape, constant.dtype)
+                translator.values[placeholder] = meta
+            elif isinstance(value, torch.Tensor):
+                meta = node.inputs[taken.index(placeholder)]
+                name = INPUT.format(taken.index(placeholder))
+                translator.values[placeholder] = TensorMeta(name, meta.shape, meta.dtype)
+            else:
+                translator.values[placeholder] = context.attribute(value)
+        translator.run()
+        if context.reasons:
+            raise PassError("; ".join(context.reasons))
+        flat = cast(list[Any], traced.graph.output_node().args[0])
+        results = [
+            translator.values.get(item) if isinstance(item, torch.fx.Node) else None
+            for item in flat
+        ]
+        named = {
+            _CONSTANT.format(i): constants[p.name]
+            for i, p in enumerate(placeholders)
+            if p.name in constants
+        }
+        if translator.functions:
+            raise PassError("its decomposition holds control flow")
+        fragment = self._owned(node, translator.nodes, results, named)
+        return replace(fragment, layouts=tuple(self._layouts(flat, fragment.results)))
+
+    def _layouts(
+        self, traced: Sequence[Any], results: Sequence[TensorMeta | None]
+    ) -> Iterator[Layout | None]:
+        for item, meta in zip(traced, results, strict=True):
+            value = item.meta.get("val") if isinstance(item, torch.fx.Node) else None
+            if isinstance(value, torch.Tensor) and meta is not None:
+                yield self.fakes.layout(meta, value)
+            else:
+                yield None
+
+    def _owned(
+        self,
+        node: OpNode,
+        nodes: Sequence[OpNode],
+        results: Sequence[Any],
+        constants: Mapping[str, Constant],
+    ) -> Fragment:
+        """The fragment over the program's own symbols, without what tracing leaves behind."""
+        tensors = [item if isinstance(item, TensorMeta) else None for item in results]
+        made = self._made_symbols(node, tensors)
+        own = _Owner(self.fakes, made)
+        values: dict[str, TensorMeta] = {}
+        kept: list[OpNode] = []
+        asked = node.attrs.get("memory_format") is not None  # else it is guessed from strides
+        for item in nodes:
+            inputs = [values.get(meta.name) or own.meta(meta) for meta in item.inputs]
+            if item.op_type in _NOTHING:
+                values[item.outputs[0].name] = inputs[0]
+                continue
+            outputs = [own.meta(meta) for meta in item.outputs]
+            attrs = {name: own.value(value) for name, value in item.attrs.items()}
+            binds = {own.name(symbol): place for symbol, place in item.binds.items()}
+            call = OpNode(
+                item.name, item.op_type, inputs, outputs, attrs, item.operands, None, binds
+            )
+            order = None if asked else channels_order(call)
+            kept += [call] if order is None else permuted_copy(call, order, "{}:{}".format)
+        found = [None if t is None else values.get(t.name) or own.meta(t) for t in tensors]
+        return _functional(Fragment(tuple(kept), tuple(found), (), constants, not made), node)
+
+    def _made_symbols(self, node: OpNode, results: Sequence[TensorMeta | None]) -> dict[str, str]:
+        """The symbols of sizes that data decides, as torch named them now, to the program's."""
+        made: dict[str, str] = {}
+        for output in node.outputs:
+            index = output.producer_output_idx
+            result = results[index] if index < len(results) else None
+            for theirs, ours in zip(result.shape if result else (), output.shape, strict=False):
+                if isinstance(theirs, SymExpr) and isinstance(ours, SymExpr):
+                    unknown = theirs.is_symbol and not self.fakes.knows(theirs.text)
+                    if unknown and ours.is_symbol:
+                        made[theirs.text] = ours.text
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """Replaces torch's names of symbols by the program's."""
+
+    fakes: Fakes
+    made: Mapping[str, str]
+
+    def name(self, symbol: str) -> str:
+        return self.made.get(symbol) or self.fakes.own(SymExpr(symbol)).text
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, SymExpr):
+            return self.fakes.own(value, self.made)
+        if isinstance(value, tuple):
+            return tuple([self.value(item) for item in cast(tuple[Any, ...], value)])
+        if isinstance(value, FrozenDict):
+            return {key: self.value(item) for key, item in value.items()}
+        return value
+
+    def meta(self, meta: TensorMeta) -> TensorMeta:
+        if meta.is_static or ":" in meta.name:
+            return meta
+        return meta.replace(shape=tuple([as_dim(self.value(dim)) for dim in meta.shape]))
+
+
+def _functional(fragment: Fragment, node: OpNode) -> Fragment:
+    """The fragment without in-place operators, which some decompositions use."""
+    inputs = [
+        TensorMeta(INPUT.format(index), meta.shape, meta.dtype)
+        for index, meta in enumerate(node.inputs)
+    ]
+    outputs = [meta for meta in fragment.results if meta is not None]
+    ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
+    if not any(written_arguments(ir, item) for item in ir.nodes):
+        return fragment
+    done = without_writes(ir)
+    if done.mutations:
+        raise PassError("its decomposition writes to what it takes")
+    given = iter(done.graph_outputs)
+    results = tuple([None if meta is None else next(given) for meta in fragment.results])
+    nodes = tuple([_core_reshape(item) for item in done.nodes])
+    return replace(fragment, nodes=nodes, results=results)
+
+
+def _core_reshape(node: OpNode) -> OpNode:
+    """The core operator for a reshape that may have to copy."""
+    if node.op_type != "aten.reshape.default":
+        return node
+    attrs = {"size": node.attrs["shape"]}
+    return node.replace(op_type="aten.view_copy.default", attrs=attrs)
+
+
+def _constants_as_inputs(traced: GraphModule) -> dict[str, Constant]:
+    """Make placeholders of the tensors that decompositions write down; their values by name."""
+    constants: dict[str, Constant] = {}
+    for node in list(traced.graph.find_nodes(op="get_attr")):
+        value: Any = operator.attrgetter(str(node.target))(traced)
+        if not isinstance(value, torch.Tensor):
+            continue
+        with traced.graph.inserting_before(node):
+            placeholder = traced.graph.placeholder(f"held_{node.name}")
+        placeholder.meta["val"] = value
+        node.replace_all_uses_with(placeholder)
+        traced.graph.erase_node(node)
+        constants[placeholder.name] = Constant.from_torch(value)
+    return constants
+
+
+def _is_none(value: object) -> bool:
+    return value is None

@@ -1,0 +1,181 @@
+"""Programs in the core operator set: each other operator is replaced by torch's decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, cast
+
+import torch
+
+from torch_ir.dialects.backend.binding import bindings
+from torch_ir.errors import PassError, counted, did_you_mean
+from torch_ir.infer.fake import Fakes
+from torch_ir.infer.resolve import resolve_operator
+from torch_ir.ir import IR
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.dead_code import eliminate_dead_code
+from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.functionalization.copies import with_own_results
+from torch_ir.torch_api import OpOverload, operator_count
+
+TARGETS = ("core_aten",)
+
+
+@dataclass(frozen=True)
+class Decompose(Pass):
+    """Reduces a program to an operator set; see :func:`decompose`."""
+
+    name: ClassVar[str] = "decompose"
+    target: str = "core_aten"
+    preserve: tuple[str, ...] = ()
+
+    def call(self, ir: IR) -> PassResult:
+        """The program in the target's operators."""
+        result = decompose(ir, self.target, preserve=self.preserve)
+        return PassResult(result, result is not ir)
+
+
+def decompose(
+    ir: IR,
+    target: str = "core_aten",
+    *,
+    table: Mapping[str, Decomposition] | None = None,
+    preserve: Iterable[str] = (),
+) -> IR:
+    """The program with every operator outside the target set replaced by what it is made of.
+
+    The decompositions are those that ``ExportedProgram.run_decompositions`` uses, traced node by
+    node for the recorded shapes, and for strides as they follow from contiguous inputs and
+    weights. A node that stands for another has its location, and a name made of its name. Calls
+    of the same kind are traced once. Programs in the dialect ``export`` are made functional
+    first. Regions under autocast are written out, with the conversions that autocast makes.
+    Operators of libraries stay as they are, but for those that are bound to a pattern and have no
+    kernel of their own. Results have memory of their own, as those of ``functionalize`` have.
+
+    Args:
+        ir: The program.
+        target: The operator set; ``"core_aten"``.
+        table: What stands for an operator, by exact overload: a function that takes the
+            operator's arguments. It comes before torch's own, and before the target set.
+        preserve: Operators to keep whole, by exact overload, such as what a backend takes.
+
+    Raises:
+        PassError: There is no such target or operator, or nodes have no decomposition; all are
+            listed.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(decompose(parse('''
+        ... ir "Silu" {
+        ...   input %x: f32[2, 3]
+        ...   %y: f32[2, 3] = aten.silu.default(%x)
+        ...   return %y
+        ... }
+        ... ''')))
+        ir "Silu" {
+          dialect "core_aten"
+          input %x: f32[2, 3]
+          %y_sigmoid: f32[2, 3] = aten.sigmoid.default(%x)
+          %y: f32[2, 3] = aten.mul.Tensor(%x, %y_sigmoid)
+          return %y
+        }
+    """
+    return with_own_results(decomposed(ir, target, table=table, preserve=preserve))
+
+
+def decomposed(
+    ir: IR,
+    target: str = "core_aten",
+    *,
+    table: Mapping[str, Decomposition] | None = None,
+    preserve: Iterable[str] = (),
+) -> IR:
+    """As :func:`decompose`, but views that the program gives away stay views, as in eager."""
+    if target not in TARGETS:
+        raise PassError(
+            f"there is no operator set {target!r:.60}",
+            remedy=did_you_mean(str(target), TARGETS) or f"There is {', '.join(TARGETS)}.",
+        )
+    kept = frozenset(preserve)
+    _require_operators(ir, kept | set(table or {}))
+    own = {**_bound_patterns(kept), **(table or {})}
+    return _decomposed(ir, target, Settings(kept, _table(own, kept), own, is_core))
+
+
+def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
+    """The patterns for which operators stand that have no kernel of their own."""
+    return {
+        op_type: binding.pattern
+        for op_type, binding in bindings().items()
+        if not binding.has_kernel and op_type not in preserve
+    }
+
+
+def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
+    reasons: list[str] = []
+    functional = without_writes(ir)
+    shared = Shared(settings, Fakes(functional))
+    result = lowered(functional, shared, "", reasons)
+    if reasons:
+        raise PassError(
+            f"{counted(len(reasons), 'node')} cannot be decomposed into {target}",
+            picture="\n".join(f"- {reason}" for reason in reasons),
+            remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
+        )
+    known = set(result.guards)
+    new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
+    return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))
+
+
+def _require_operators(ir: IR, op_types: Iterable[str]) -> None:
+    for op_type in sorted(op_types):
+        if ir.schema_of(op_type) is None:
+            raise PassError(
+                f"there is no operator {op_type!r}",
+                remedy="Name the exact overload, such as aten.linear.default.",
+            )
+
+
+def _same_as(op_type: str) -> Decomposition:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return cast(Any, resolve_operator(op_type))(*args, **kwargs)
+
+    return call
+
+
+_OURS: dict[str, Decomposition] = {
+    "aten._embedding_bag_forward_only.default": _same_as("aten._embedding_bag.default"),
+    "aten._conj.default": _same_as("aten._conj_physical.default"),
+    "aten._neg_view.default": _same_as("aten.neg.default"),
+    "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
+    "aten.view_as_complex.default": _same_as("aten.view_as_complex_copy.default"),
+}
+"""Decompositions that torch does not have."""
+
+
+@lru_cache(maxsize=1)
+def _torch_table(count: int) -> Mapping[Any, tuple[str, Decomposition]]:
+    """torch's table without what is core, with the names of the operators.
+
+    Args:
+        count: How many operators there are: torch looks through all of them for its table.
+    """
+    del count
+    return {
+        operator: (str(operator), function)
+        for operator, function in dict(torch.export.default_decompositions()).items()
+        if not (isinstance(operator, OpOverload) and is_core(str(operator)))
+    }
+
+
+def _table(own: Mapping[str, Decomposition], preserve: frozenset[str]) -> dict[Any, Decomposition]:
+    """torch's table without what is core or preserved, with the user's."""
+    known = _torch_table(operator_count())
+    table = {operator: f for operator, (name, f) in known.items() if name not in preserve}
+    added = {name: f for name, f in _OURS.items() if name not in preserve}
+    for op_type, function in {**added, **own}.items():
+        table[resolve_operator(op_type)] = function
+    return table

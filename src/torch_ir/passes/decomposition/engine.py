@@ -1,0 +1,407 @@
+"""One walk over a graph that puts, for each operator outside a set, what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, TypeAlias, cast
+
+import torch
+import torch._decomp
+
+from torch_ir.errors import PassError
+from torch_ir.infer.fake import Fakes, Layout, contiguous, external_layouts
+from torch_ir.infer.resolve import resolve_operator
+from torch_ir.ir import IR, Constant, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
+from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir.tree import leaves
+from torch_ir.ops.schema import lookup
+from torch_ir.ops.spec import spec_of
+from torch_ir.passes.dead_code import references
+from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
+from torch_ir.torch_api import pytree, state_of_torch
+
+Decomposition: TypeAlias = Callable[..., Any]
+"""Computes what an operator computes, from the same arguments, with other operators."""
+
+Scope: TypeAlias = tuple[str, str, bool]
+"""An autocast region: its device type, its dtype and whether it is on."""
+
+_OURS = ("aten", "prims")
+"""The namespaces of which operators are decomposed; those of libraries stay."""
+
+_RENAMED = {"aten.item.default": "aten._local_scalar_dense.default"}
+"""Operators that are others by another name."""
+
+_AUTOCAST = "higher_order.wrap_with_autocast"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the lowering of all graphs of a program shares.
+
+    Attributes:
+        preserve: Operators that stay.
+        decompositions: torch's table and the user's, by operator.
+        own: The user's, by name.
+        is_target: Whether an operator is in the target.
+        dialect: The dialect of the target.
+        avoided: Operators that nothing is taken apart into; what would be stays.
+        is_partial: Whether what cannot be taken apart stays; if not, it is a reason to refuse.
+    """
+
+    preserve: frozenset[str]
+    decompositions: Mapping[Any, Decomposition]
+    own: Mapping[str, Decomposition]
+    is_target: Callable[[str], bool]
+    dialect: str = "core_aten"
+    avoided: frozenset[str] = frozenset()
+    is_partial: bool = False
+
+    def function(self, node: OpNode) -> Decomposition | None:
+        """What to call in place of a node's operator; None for the operator itself."""
+        return self.own.get(node.op_type) or self.decompositions.get(
+            resolve_operator(node.op_type)
+        )
+
+    @property
+    def is_torchs(self) -> bool:
+        """Whether decompositions are torch's, of all that is not in the core set."""
+        return self.is_target is is_core and not self.own and not self.preserve
+
+    def stays(self, node: OpNode) -> bool:
+        """Whether a node is in the target already, or is to be kept."""
+        if node.op_type in self.own:
+            return False
+        if node.op_type.partition(".")[0] not in _OURS:
+            return True
+        return node.op_type in self.preserve or self.is_target(node.op_type)
+
+
+@cache
+def is_core(op_type: str) -> bool:
+    """Whether an operator is in the core ATen set.
+
+    Example:
+        >>> is_core("aten.sigmoid.default"), is_core("aten.silu.default")
+        (True, False)
+    """
+    return lookup(op_type) is not None and spec_of(op_type).is_core
+
+
+@cache
+def spare_decompositions() -> dict[Any, Decomposition]:
+    """torch's decompositions of all operators, by operator."""
+    return cast(dict[Any, Decomposition], torch._decomp.decomposition_table)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+_TRACED: dict[Any, tuple[dict[Any, Fragment], dict[Any, tuple[Layout, ...]]]] = {}
+"""What calls without symbols become by torch's decompositions, by all that these depend on."""
+
+MAX_TRACED = 20_000
+
+
+class Shared:
+    """What the walks over a program and its functions share.
+
+    What calls without symbols become by torch's own decompositions is kept for later programs,
+    since models repeat their calls, and so do those who lower them.
+    """
+
+    def __init__(self, settings: Settings, fakes: Fakes):
+        self.settings = settings
+        self.fakes = fakes
+        self.tracer = Tracer(fakes, settings.decompositions)
+        self.fragments: dict[Any, Fragment] = {}
+        self.layouts: dict[Any, tuple[Layout, ...]] = {}
+        if settings.is_torchs and not fakes.symbols:
+            known = _TRACED.setdefault(state_of_torch(), ({}, {}))
+            if max(map(len, known)) > MAX_TRACED:
+                _TRACED.clear()
+            self.fragments, self.layouts = known
+
+
+def lowered(ir: IR, shared: Shared, path: str, reasons: list[str]) -> IR:
+    """The graph in the target's operators; why that is not possible is added to the reasons."""
+    walk = _Walk(ir, shared, path)
+    for node in ir.nodes:
+        walk.node(node, ())
+    reasons += walk.reasons
+    return walk.result()
+
+
+class _Walk:
+    def __init__(self, ir: IR, shared: Shared, path: str):
+        self.ir = ir
+        self.shared = shared
+        self.path = path
+        self.names = Names.of(ir)
+        self.nodes: list[OpNode] = []
+        self.values: dict[str, TensorMeta] = {}
+        self.layouts = external_layouts(ir)
+        self.constants: dict[str, Constant] = {}
+        self.operators: dict[str, str] = {}
+        self.functions: dict[str, IR] = {}
+        self.reasons: list[str] = []
+
+    def node(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+        """Add what stands for a node."""
+        node = with_inputs(node, self.values)
+        if node.op_type in _RENAMED:
+            node = node.replace(op_type=_RENAMED[node.op_type])
+        try:
+            if node.op_type == _AUTOCAST:
+                self._region(node, scopes)
+            elif node.op_type.startswith("higher_order."):
+                self._call(node, scopes)
+            elif self.shared.settings.stays(node) and (not scopes or node.binds):
+                self._keep(node)
+            else:
+                self._replace(node, scopes)
+        except PassError as error:
+            if self.shared.settings.is_partial and not scopes:
+                self._keep(node)
+                return
+            place = f" (at {node.location})" if node.location is not None else ""
+            name = f"node '{self.path}{node.name}': {node.op_type}"
+            self.reasons.append(f"{name}: {error.message}{place}")
+            self.nodes.append(node)
+
+    def _layouts(self, node: OpNode) -> tuple[Layout, ...]:
+        return tuple([self.layouts.get(meta.name) or contiguous(meta) for meta in node.inputs])
+
+    # -- nodes that stay --------------------------------------------------------------------------
+
+    def _keep(self, node: OpNode) -> None:
+        self.nodes.append(node)
+        inputs = self._layouts(node)
+        types = tuple([(meta.shape, meta.dtype) for meta in node.outputs])
+        key = (node.op_type, node.attrs, node.operands, inputs, types)
+        if key not in self.shared.layouts:
+            self.shared.layouts[key] = self._kept_layouts(node, inputs)
+        for meta, layout in zip(node.outputs, self.shared.layouts[key], strict=True):
+            self.layouts[meta.name] = layout
+
+    def _kept_layouts(self, node: OpNode, inputs: Sequence[Layout]) -> tuple[Layout, ...]:
+        fakes = self.shared.fakes
+        with fakes.tracing():
+            try:
+                made = fakes.call(node, [fakes.tensor(layout) for layout in inputs])
+            except Exception:  # noqa: BLE001  # data decides the result, or there is no fake kernel: it is taken to be contiguous
+                made = ()
+        flat = pytree.tree_leaves(made, is_leaf=_is_none)
+        return tuple(
+            [
+                fakes.layout(meta, flat[meta.producer_output_idx])
+                if meta.producer_output_idx < len(flat)
+                else contiguous(meta)
+                for meta in node.outputs
+            ]
+        )
+
+    def _call(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+        names = list(references(node))
+        if scopes and names:
+            raise PassError("control flow under autocast is not written out")
+        for name in names:
+            if name not in self.functions:
+                body = self.ir.functions[name]
+                path = f"{self.path}{name}/"
+                self.functions[name] = lowered(body, self.shared, path, self.reasons).replace(
+                    dialect=self.shared.settings.dialect
+                )
+        self.nodes.append(node)
+
+    # -- regions under autocast -------------------------------------------------------------------
+
+    def _region(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+        (name,) = references(node)
+        body = self.ir.functions[name]
+        dtype = node.attrs.get("dtype")
+        device = str(node.attrs.get("device_type"))
+        if device != "cpu":
+            raise PassError(f"autocast for {device!r} is not written out, only that for the CPU")
+        kind = dtype.name if isinstance(dtype, DType) else ""
+        inner = (*scopes, (device, kind, node.attrs.get("enabled") is not False))
+        given = zip([meta.name for meta in body.graph_inputs], node.inputs, strict=True)
+        values = dict(given)
+        outer, self.values = self.values, values
+        functions, self.ir = self.ir, self.ir.replace(functions=body.functions)
+        for item in body.nodes:
+            copy = renamed(item, self.names.fresh(item.name))
+            made = {o.name: n.name for o, n in zip(item.outputs, copy.outputs, strict=True)}
+            self.node(copy, inner)
+            own = {meta.name: meta for meta in copy.outputs}
+            values.update({old: values.get(new) or own[new] for old, new in made.items()})
+        self.values, self.ir = outer, functions
+        results = _result_names(body)
+        for output in node.outputs:
+            self.values[output.name] = values[results[output.producer_output_idx]]
+
+    # -- nodes that are replaced ------------------------------------------------------------------
+
+    def _replace(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+        inputs = self._layouts(node)
+        key = (node.op_type, node.attrs, node.operands, inputs, scopes)
+        fragment = self.shared.fragments.get(key)
+        if fragment is None:
+            function = self.shared.settings.function(node)
+            contexts = [partial(_autocast, scope) for scope in scopes]
+            fragment = self._traced(node, inputs, function, contexts)
+            if fragment.reusable:
+                self.shared.fragments[key] = fragment
+        avoided = self.shared.settings.avoided
+        if avoided and any(item.op_type in avoided for item in fragment.nodes):
+            self._keep(node)
+        else:
+            self._splice(node, fragment)
+
+    def _traced(
+        self, node: OpNode, inputs: tuple[Layout, ...], function: Any, contexts: Sequence[Any]
+    ) -> Fragment:
+        """The fragment in the target's operators.
+
+        torch has decompositions that it does not use for the core set; they are taken where
+        nothing else leads to it.
+        """
+        more: dict[Any, Decomposition] = {}
+        while True:
+            fragment = self.shared.tracer.trace(node, inputs, function, contexts, more)
+            others = {n.op_type for n in fragment.nodes if not self.shared.settings.stays(n)}
+            if not others:
+                return fragment
+            known = self.shared.settings.decompositions
+            if node.op_type not in others and all(resolve_operator(o) in known for o in others):
+                return self._lowered_again(fragment, node, inputs)
+            found = {op: f for op, f in spare_decompositions().items() if str(op) in others}
+            if not found.keys() - more.keys():
+                raise PassError(f"there is no decomposition of {', '.join(sorted(others))}")
+            more |= found
+            function = function or found.get(resolve_operator(node.op_type))
+
+    def _lowered_again(
+        self, fragment: Fragment, node: OpNode, layouts: Sequence[Layout]
+    ) -> Fragment:
+        """A fragment that was made functional after it was traced, its nodes decomposed."""
+        inputs = [
+            TensorMeta(INPUT.format(i), meta.shape, meta.dtype)
+            for i, meta in enumerate(node.inputs)
+        ]
+        outputs = [meta for meta in fragment.results if meta is not None]
+        ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
+        walk = _Walk(ir, self.shared, self.path)
+        walk.layouts = {meta.name: layout for meta, layout in zip(inputs, layouts, strict=True)}
+        for item in fragment.nodes:
+            walk.node(item, ())
+        if walk.reasons or walk.constants:
+            raise PassError("; ".join(walk.reasons) or "its decomposition holds a tensor")
+        done = walk.result()
+        given = iter(done.graph_outputs)
+        results = tuple([None if meta is None else next(given) for meta in fragment.results])
+        return replace(fragment, nodes=tuple(done.nodes), results=results)
+
+    def _splice(self, node: OpNode, fragment: Fragment) -> None:
+        """Add the nodes of a fragment, and note what the results of the node are now."""
+        values = {INPUT.format(i): meta for i, meta in enumerate(node.inputs)}
+        for name, constant in fragment.constants.items():
+            values[name] = self._constant(node, constant)
+        wanted = self._wanted(node, fragment)
+        types = {
+            result.name: meta
+            for meta in node.outputs
+            if (result := fragment.results[meta.producer_output_idx]) is not None
+        }
+        for item in fragment.nodes:
+            packet = item.op_type.split(".")[1].strip("_")
+            name = node.name if item.name == wanted else self.names.fresh(f"{node.name}_{packet}")
+            inputs = tuple([values.get(meta.name, meta) for meta in item.inputs])
+            outputs = tuple(
+                [_renamed(old, item, name, types.get(old.name)) for old in item.outputs]
+            )
+            copy = OpNode(
+                name, item.op_type, inputs, outputs, item.attrs, item.operands, node.location
+            )
+            self.nodes.append(copy.replace(binds=item.binds) if item.binds else copy)
+            values.update(zip([old.name for old in item.outputs], outputs, strict=True))
+        for meta in node.outputs:
+            result = fragment.results[meta.producer_output_idx]
+            if result is None:
+                raise PassError(f"its decomposition makes no tensor as %{meta.name}")
+            made = values[result.name]
+            if (made.dtype, len(made.shape)) != (meta.dtype, len(meta.shape)):
+                raise PassError(f"its decomposition makes {made}, not {meta}")
+            self.values[meta.name] = made
+            layout = fragment.layouts[meta.producer_output_idx]
+            if layout is not None:
+                self.layouts[made.name] = layout
+
+    def _wanted(self, node: OpNode, fragment: Fragment) -> str:
+        """The node of a fragment that takes the name of a node with a single result."""
+        if len(node.outputs) != 1 or node.outputs[0].name != node.name:
+            return ""
+        result = fragment.results[node.outputs[0].producer_output_idx]
+        producer = result.producer_node if result is not None else None
+        made = [n for n in fragment.nodes if n.name == producer and len(n.outputs) == 1]
+        return made[0].name if made and made[0].outputs[0].name == made[0].name else ""
+
+    def _constant(self, node: OpNode, constant: Constant) -> TensorMeta:
+        """A tensor that a decomposition writes down, as a constant of the program."""
+        if self.path:
+            raise PassError("its decomposition holds a tensor, and functions have no constants")
+        for name, known in self.constants.items():
+            if known == constant:
+                return TensorMeta(name, known.shape, known.dtype)
+        name = self.names.fresh(f"{node.name}_constant")
+        self.constants[name] = constant
+        return TensorMeta(name, constant.shape, constant.dtype)
+
+    # -- the result -------------------------------------------------------------------------------
+
+    def result(self) -> IR:
+        """The graph with its nodes replaced."""
+        ir, values = self.ir, self.values
+        signature = ir.signature
+        if signature is not None:
+            signature = Signature(signature.inputs, with_leaves(signature.outputs, values))
+        return ir.replace(
+            nodes=self.nodes,
+            graph_outputs=[values.get(meta.name, meta) for meta in ir.graph_outputs],
+            mutations=[
+                Mutation(m.target, values.get(m.value.name, m.value)) for m in ir.mutations
+            ],
+            constants={**ir.constants, **self.constants},
+            functions=self.functions,
+            operators={**ir.operators, **self.operators},
+            signature=signature,
+        )
+
+
+def _renamed(made: TensorMeta, node: OpNode, name: str, recorded: TensorMeta | None) -> TensorMeta:
+    """A result of a node under another name.
+
+    Its shape is as it was recorded, which may spell sizes in another way.
+    """
+    shape = made.shape
+    if recorded is not None and len(recorded.shape) == len(shape):
+        shape = recorded.shape
+    suffix = made.name[len(node.name) :] if made.name.startswith(node.name) else ""
+    return TensorMeta(name + suffix, shape, made.dtype, name, made.producer_output_idx)
+
+
+def _autocast(scope: Scope) -> Any:
+    device, dtype, enabled = scope
+    kind = getattr(torch, dtype) if dtype else None
+    return torch.autocast(device, dtype=kind, enabled=enabled, cache_enabled=False)
+
+
+def _result_names(body: IR) -> list[str]:
+    """The name of each flattened result of a body, empty for what is no tensor."""
+    if body.signature is None:
+        return [meta.name for meta in body.graph_outputs]
+    found = leaves(body.signature.outputs)
+    return [leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found]
+
+
+def _is_none(value: object) -> bool:
+    return value is None

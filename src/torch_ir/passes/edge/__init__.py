@@ -1,0 +1,1 @@
+"""The passes that bring core ATen into the Edge dialect."""

@@ -1,0 +1,136 @@
+"""Which operators promote their operands, and to what dtype, as eager does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch  # this module is imported where programs are lowered, and only there
+
+_PAIR = ("self", "other")
+
+PROMOTING: dict[str, tuple[str, ...]] = {
+    **{
+        f"aten.{name}": _PAIR
+        for name in (
+            *("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"),
+            *("eq.Tensor", "ne.Tensor", "lt.Tensor", "le.Tensor", "gt.Tensor", "ge.Tensor"),
+            *("bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor"),
+            *("bitwise_left_shift.Tensor", "bitwise_right_shift.Tensor", "floor_divide.default"),
+            *("remainder.Tensor", "fmod.Tensor", "maximum.default", "minimum.default"),
+            *("fmax.default", "fmin.default", "atan2.default", "copysign.Tensor"),
+            *("hypot.default", "xlogy.Tensor", "gcd.default", "lcm.default", "nextafter.default"),
+            *("logical_and.default", "logical_or.default", "logical_xor.default"),
+            *("rsub.Tensor", "where.self", "logaddexp.default", "logaddexp2.default"),
+        )
+    },
+    "aten.pow.Tensor_Tensor": ("self", "exponent"),
+    "aten.clamp.Tensor": ("self", "min", "max"),
+    "aten.addcmul.default": ("self", "tensor1", "tensor2"),
+    "aten.addcdiv.default": ("self", "tensor1", "tensor2"),
+    "aten.cat.default": ("tensors",),
+    "aten.stack.default": ("tensors",),
+}
+"""The arguments that an operator brings to one dtype before it computes."""
+
+MAKES_FLOAT = frozenset(
+    f"aten.{name}"
+    for name in ("div.Tensor", "atan2.default", "xlogy.Tensor", "copysign.Tensor", "hypot.default")
+)
+"""Operators that compute with floating-point numbers whatever they are given."""
+
+COMPUTES_WIDE = frozenset(
+    f"aten.{name}"
+    for name in ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide.default")
+)
+"""Operators that take a second operand without dimensions in float32 beside a half-precision one.
+
+Their CPU kernels do not round it first: ``half * 1e5`` is finite where the product is.
+"""
+
+HALVES = frozenset({"float16", "bfloat16"})
+_NUMBERS = {"bool": "bool", "int64": "int64", "float64": "float32", "complex128": "complex64"}
+_RANKS = ("bool", "integer", "float", "complex")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What promotion looks at.
+
+    Attributes:
+        dtype: Its dtype; of a number the one that stands for its kind: bool, int64, float64.
+        weight: 2 for a tensor with dimensions, 1 for one without, 0 for a number.
+    """
+
+    dtype: str
+    weight: int
+
+
+def common_dtype(operands: Sequence[Operand]) -> str:
+    """The dtype in which eager computes with these operands together.
+
+    Tensors with dimensions decide, then those without, then numbers: a lighter operand matters
+    only where its kind (bool, integer, float, complex) is higher.
+
+    Example:
+        >>> common_dtype([Operand("int32", 2), Operand("float64", 0)])
+        'float32'
+        >>> common_dtype([Operand("float16", 1), Operand("float64", 0)])
+        'float16'
+    """
+    result: str | None = None
+    for weight in (2, 1, 0):
+        here: str | None = None
+        for operand in operands:
+            if operand.weight == weight:
+                dtype = operand.dtype if weight else _NUMBERS[operand.dtype]
+                here = dtype if here is None else _promoted(here, dtype)
+        result = _combined(result, here)
+    if result is None:
+        raise ValueError("nothing has no dtype")
+    return result
+
+
+def promoted_dtype(op_type: str, operands: Sequence[Operand]) -> str:
+    """The dtype to which an operator converts its operands before it computes.
+
+    Example:
+        >>> promoted_dtype("aten.div.Tensor", [Operand("uint8", 2), Operand("int64", 0)])
+        'float32'
+    """
+    dtype = common_dtype(operands)
+    is_whole = _kind(dtype) in ("bool", "integer")
+    return "float32" if is_whole and op_type in MAKES_FLOAT else dtype
+
+
+def _promoted(first: str, second: str) -> str:
+    made = torch.promote_types(getattr(torch, first), getattr(torch, second))
+    return str(made).removeprefix("torch.")
+
+
+def _combined(heavier: str | None, lighter: str | None) -> str | None:
+    if heavier is None or lighter is None:
+        return lighter if heavier is None else heavier
+    if _kind(heavier) == "float" and _kind(lighter) == "complex":
+        return _promoted(heavier, "complex32")
+    if _RANKS.index(_kind(heavier)) >= _RANKS.index(_kind(lighter)):
+        return heavier
+    return _promoted(heavier, lighter)
+
+
+def _kind(dtype: str) -> str:
+    held = getattr(torch, dtype)
+    if held is torch.bool:
+        return "bool"
+    return "complex" if held.is_complex else "float" if held.is_floating_point else "integer"
+
+
+def cast_number(value: complex, dtype: str) -> torch.Tensor:
+    """A number as eager converts it to a dtype: from its own kind, rounded once.
+
+    Example:
+        >>> cast_number(2.1, "float64").item(), cast_number(-1, "uint8").item()
+        (2.1, 255)
+    """
+    kind = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+    return torch.tensor(value, dtype=kind[type(value)]).to(getattr(torch, dtype))

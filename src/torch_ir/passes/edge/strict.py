@@ -1,0 +1,307 @@
+"""Core ATen without numbers: each that a tensor can stand for becomes one.
+
+The strict reading of the specification has no scalar anywhere. Overloads that take one have a
+counterpart that takes a tensor, or another operator computes the same, bit for bit. What has
+neither stays, and the verifier of the strict dialect lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch  # this module is imported where programs are lowered, and only there
+
+from torch_ir.ir import IR, Constant, OpNode, Signature, TensorLeaf, TensorMeta, Tree
+from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.tree import Container
+from torch_ir.passes.edge.promotion import cast_number
+
+MAX_FOLDED = 1 << 16
+"""How many elements a constant may have that takes the place of a call."""
+
+_PAIRS = (
+    *("add", "sub", "mul", "div", "fmod", "remainder"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "eq", "ne", "lt", "le", "gt", "ge"),
+)
+
+_WITH_TENSORS: Mapping[str, str] = {
+    **{f"aten.{name}.Scalar": f"aten.{name}.Tensor" for name in _PAIRS},
+    "aten.div.Scalar_mode": "aten.div.Tensor_mode",
+    "aten.clamp.default": "aten.clamp.Tensor",
+    "aten.pow.Scalar": "aten.pow.Tensor_Tensor",
+}
+"""Overloads that take numbers, to those that take tensors in their place, by the same names."""
+
+_DEFAULTS: Mapping[tuple[str, str], int] = {
+    **{(f"aten.{name}", "alpha"): 1 for name in ("add.Tensor", "sub.Tensor")},
+    **{(f"aten.{name}", "alpha"): 1 for name in ("add.Scalar", "sub.Scalar")},
+    ("aten.addmm.default", "alpha"): 1,
+    ("aten.addmm.default", "beta"): 1,
+    ("aten.constant_pad_nd.default", "value"): 0,
+    ("aten.var.correction", "correction"): 1,
+}
+"""Numbers that need not be said."""
+
+
+def without_numbers(ir: IR) -> IR:
+    r"""The program with tensors for the numbers that it takes and gives, where there can be.
+
+    Args:
+        ir: A program in core ATen.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = without_numbers(parse('''
+        ... ir "Keep" {
+        ...   dialect "core_aten"
+        ...   input %x: f32[2]
+        ...   %square: f32[2] = aten.pow.Tensor_Scalar(%x, exponent=2)
+        ...   %large: b8[2] = aten.gt.Scalar(%square, other=0.5)
+        ...   return %large
+        ... }
+        ... '''))
+        >>> print(*ir.nodes, sep="\n")
+        %square: f32[2] = aten.mul.Tensor(%x, %x)
+        %large: b8[2] = aten.gt.Tensor(%square, other=0.5)
+    """
+    return _Numbers(ir).run()
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """One graph on its way."""
+
+    ir: IR
+    is_body: bool = False
+    names: Names = field(init=False)
+    nodes: list[OpNode] = field(default_factory=list[OpNode])
+    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    values: dict[str, TensorMeta] = field(default_factory=dict[str, TensorMeta])
+
+    def __post_init__(self) -> None:
+        self.names = Names.of(self.ir)
+
+    def run(self) -> IR:
+        """The graph, its functions likewise."""
+        for node in self.ir.nodes:
+            self.nodes += self._replaced(_without_defaults(with_inputs(node, self.values)))
+        functions = {
+            name: _Numbers(body, is_body=True).run() for name, body in self.ir.functions.items()
+        }
+        outputs = [self._current(meta) for meta in self.ir.graph_outputs]
+        signature = self.ir.signature
+        if signature is not None and not self.is_body:
+            given: list[TensorMeta] = []
+            tree = self._results(signature.outputs, given)
+            signature = Signature(signature.inputs, tree)
+            outputs = given
+        return self.ir.replace(
+            nodes=self.nodes,
+            graph_outputs=outputs,
+            mutations=[m.__class__(m.target, self._current(m.value)) for m in self.ir.mutations],
+            constants={**self.ir.constants, **self.constants},
+            functions=functions,
+            signature=signature,
+        )
+
+    def _current(self, meta: TensorMeta) -> TensorMeta:
+        return self.values.get(meta.name, meta)
+
+    def _results(self, tree: Tree, given: list[TensorMeta]) -> Tree:
+        """The tree of results with a constant for each number; its tensors are added in order."""
+        if isinstance(tree, Container):
+            children = tuple([self._results(child, given) for child in tree.children])
+            return Container(tree.type, children, tree.keys, tree.context)
+        if isinstance(tree, TensorLeaf):
+            meta = self._current(self._outputs()[tree.name])
+        elif isinstance(tree.value, bool | int | float):
+            meta = self._constant(torch.tensor(tree.value, dtype=_EXACT[type(tree.value)]))
+        else:
+            return tree
+        given.append(meta)
+        return TensorLeaf(meta.name)
+
+    def _outputs(self) -> Mapping[str, TensorMeta]:
+        return self.ir.view("outputs by name", lambda: {m.name: m for m in self.ir.graph_outputs})
+
+    def _constant(self, tensor: torch.Tensor) -> TensorMeta:
+        constant = Constant.from_torch(tensor)
+        name = self.names.fresh("number")
+        while name in self.ir.constants:
+            name = self.names.fresh("number")
+        self.constants[name] = constant
+        return TensorMeta(name, constant.shape, constant.dtype)
+
+    # -- one node ---------------------------------------------------------------------------------
+
+    def _replaced(self, node: OpNode) -> Iterator[OpNode]:
+        rewrite = _REWRITES.get(node.op_type)
+        if node.op_type in _WITH_TENSORS:
+            yield node.replace(op_type=_WITH_TENSORS[node.op_type])
+        elif rewrite is None:
+            yield node
+        else:
+            made = rewrite(self, node)
+            yield from [node] if made is None else made
+
+    def number(self, node: OpNode, name: str, dtype: str) -> TensorMeta | None:
+        """The constant for an argument; None in functions, which have none, and for sizes."""
+        value: Any = node.attrs.get(name)
+        if self.is_body or not isinstance(value, bool | int | float | complex):
+            return None
+        return self._constant(cast_number(value, dtype))
+
+    def fresh(self, node: OpNode, packet: str, like: TensorMeta) -> TensorMeta:
+        """A value of a node that stands beside another."""
+        name = self.names.fresh(f"{node.name}_{packet}")
+        return TensorMeta(name, like.shape, like.dtype, name)
+
+    # -- calls that give the same numbers ---------------------------------------------------------
+
+    def folded(self, node: OpNode) -> list[OpNode] | None:
+        """A tensor that is known: ``arange`` and ``scalar_tensor``."""
+        (result,) = node.outputs
+        known = {k: node.attrs[k] for k in ("start", "end", "step", "s") if k in node.attrs}
+        numbers = all(isinstance(value, bool | int | float) for value in known.values())
+        if self.is_body or not numbers or (result.nbytes or MAX_FOLDED + 1) > MAX_FOLDED:
+            return None
+        dtype = getattr(torch, result.dtype)
+        arguments: Any = known
+        if "s" in known:
+            tensor = torch.ops.aten.scalar_tensor.default(arguments["s"], dtype=dtype)
+        else:
+            tensor = torch.ops.aten.arange.start_step(**arguments, dtype=dtype)
+        self.values[result.name] = self._constant(tensor)
+        return []
+
+    def filled(self, node: OpNode) -> list[OpNode] | None:
+        """One number everywhere: a constant, expanded."""
+        (result,) = node.outputs
+        number = self.number(
+            node, "fill_value" if "fill_value" in node.attrs else "value", result.dtype
+        )
+        if number is None:
+            return None
+        return [_expanded(node, number, result)]
+
+    def scattered(self, node: OpNode) -> list[OpNode] | None:
+        """A number that is scattered, as a tensor of the shape of the index."""
+        number = self.number(node, "value", node.outputs[0].dtype)
+        if number is None:
+            return None
+        index = node.inputs[(node.operands or {})["index"]]  # type: ignore[index]  # a tensor, so its place
+        source = self.fresh(node, "src", index.replace(dtype=number.dtype))
+        spread = _expanded(node, number, source)
+        operands = {**(node.operands or {}), "src": len(node.inputs)}
+        scatter = node.replace(
+            op_type="aten.scatter.src",
+            inputs=(*node.inputs, source),
+            attrs={"dim": node.attrs["dim"]},
+            operands=operands,
+        )
+        return [spread, scatter]
+
+    def power(self, node: OpNode) -> list[OpNode] | None:
+        """A power, where other calls give its bits.
+
+        The kernel for a number has short cuts, and in single and double precision it rounds other
+        powers otherwise than that for tensors.
+        """
+        exponent = node.attrs["exponent"]
+        (base,), (result,) = node.inputs, node.outputs
+        is_real = isinstance(exponent, bool | int | float)
+        if is_real and "float" in base.dtype and base.dtype != "float16":
+            short = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent)
+            if short == "rsqrt" and base.dtype == "bfloat16":
+                return None  # neither is what the kernel computes
+            if short is not None:
+                return [_call(node, f"aten.{short}.default", (base,), result)]
+            if exponent in (2, 3, -2):
+                return self._product(node, base, result, exponent)
+            if base.dtype != "bfloat16" and exponent not in (0, 1):
+                return None
+        return [node.replace(op_type="aten.pow.Tensor_Tensor")]
+
+    def _product(
+        self, node: OpNode, base: TensorMeta, result: TensorMeta, exponent: int
+    ) -> list[OpNode]:
+        if exponent == 2:
+            return [_call(node, "aten.mul.Tensor", (base, base), result)]
+        square = self.fresh(node, "square", result)
+        first = _call(node, "aten.mul.Tensor", (base, base), square)
+        if exponent == 3:
+            return [first, _call(node, "aten.mul.Tensor", (square, base), result)]
+        return [first, _call(node, "aten.reciprocal.default", (square,), result)]
+
+    def bounded(self, node: OpNode) -> list[OpNode] | None:
+        """``hardtanh``, which is ``clamp`` with defaults."""
+        bounds = {
+            "min": node.attrs.get("min_val", -1),
+            "max": node.attrs.get("max_val", 1),
+        }
+        return [node.replace(op_type="aten.clamp.Tensor", attrs=bounds)]
+
+    def leaky(self, node: OpNode) -> list[OpNode] | None:
+        """``leaky_relu``: the product with the slope where a number is not positive."""
+        (given,), (result,) = node.inputs, node.outputs
+        scaled = self.fresh(node, "mul", result)
+        positive = self.fresh(node, "gt", result.replace(dtype="bool"))
+        slope = node.attrs.get("negative_slope", 0.01)
+        product = _call(node, "aten.mul.Tensor", (given,), scaled, {"other": slope})
+        compared = _call(node, "aten.gt.Tensor", (given,), positive, {"other": 0})
+        return [
+            product,
+            compared,
+            _call(node, "aten.where.self", (positive, given, scaled), result),
+        ]
+
+
+_EXACT = {bool: torch.bool, int: torch.int64, float: torch.float64}
+"""The dtype that holds every number of a kind."""
+
+_REWRITES: Mapping[str, Callable[[_Numbers, OpNode], list[OpNode] | None]] = {
+    "aten.arange.start_step": _Numbers.folded,
+    "aten.scalar_tensor.default": _Numbers.folded,
+    "aten.full.default": _Numbers.filled,
+    "aten.full_like.default": _Numbers.filled,
+    "aten.fill.Scalar": _Numbers.filled,
+    "aten.scatter.value": _Numbers.scattered,
+    "aten.pow.Tensor_Scalar": _Numbers.power,
+    "aten.hardtanh.default": _Numbers.bounded,
+    "aten.leaky_relu.default": _Numbers.leaky,
+}
+
+
+def _without_defaults(node: OpNode) -> OpNode:
+    """The call without numbers that are the defaults of its arguments."""
+    attrs = {
+        name: value
+        for name, value in node.attrs.items()
+        if (node.op_type, name) not in _DEFAULTS or value != _DEFAULTS[node.op_type, name]
+    }
+    return node if len(attrs) == len(node.attrs) else node.replace(attrs=attrs)
+
+
+def _expanded(node: OpNode, number: TensorMeta, result: TensorMeta) -> OpNode:
+    return _call(node, "aten.expand.default", (number,), result, {"size": result.shape})
+
+
+def _call(
+    node: OpNode,
+    op_type: str,
+    inputs: tuple[TensorMeta, ...],
+    result: TensorMeta,
+    attrs: Mapping[str, Any] | None = None,
+) -> OpNode:
+    """Another call under the name of a node."""
+    return OpNode(
+        result.producer_node or node.name,
+        op_type,
+        inputs,
+        (result,),
+        attrs or {},
+        None,
+        node.location,
+    )

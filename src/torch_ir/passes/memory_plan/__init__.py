@@ -1,0 +1,5 @@
+"""A place in one arena for every value of a program."""
+
+from torch_ir.passes.memory_plan.plan import MemoryPlan, plan_memory
+
+__all__ = ["MemoryPlan", "plan_memory"]

@@ -1,0 +1,379 @@
+"""Where every value of a program lies in one arena, and how large the arena has to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from torch_ir.errors import PassError, counted
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ops.spec import tagged_traits
+from torch_ir.passes.aliasing import marked_inputs
+from torch_ir.passes.dead_code import references
+from torch_ir.passes.memory_plan.bounds import upper_bound
+from torch_ir.passes.memory_plan.offsets import Offsets, Piece, arena_size, overlapping, place
+from torch_ir.passes.requirements import require_functional
+
+_KEEP_ORDER = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("alias", "detach", "lift_fresh", "view", "view_as", "reshape", "reshape_as"),
+        *("flatten", "unflatten", "ravel", "contiguous", "to", "squeeze", "unsqueeze"),
+    )
+)
+"""Operators whose result has all elements of what they are given, in the same order."""
+
+_COPY_UNLESS_DENSE = frozenset(
+    f"aten.{name}" for name in ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "to")
+)
+"""Those of them that copy where the elements do not lie one after the other."""
+
+_NEVER_IN_PLACE = frozenset({"aten.clone.default"})
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A piece of the arena.
+
+    Attributes:
+        name: The value for which it is made, or ``NODE/workspace`` for what the functions that a
+            node calls need while they run.
+        node: The node that makes it; empty for an input of the program.
+        offset: Its first byte.
+        size: Its bytes, at the upper bounds of symbolic sizes.
+        birth: The position of the first node during which it is needed.
+        death: That of the last one; the number of nodes for what is needed after the program.
+        values: All values that lie in it: the first, its views, and results that take its place.
+    """
+
+    name: str
+    node: str
+    offset: int
+    size: int
+    birth: int
+    death: int
+    values: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        names = ("name", "node", "offset", "size", "birth", "death")
+        return {**{name: getattr(self, name) for name in names}, "values": list(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """One arena for all that a program computes.
+
+    Weights, constants and buffers are outside of it: they overlap nothing.
+
+    Attributes:
+        ir: The program.
+        allocations: The pieces, by birth and name.
+        size: Bytes of the arena.
+        lower_bound: The most bytes that are needed at one time: no arena is smaller.
+        alignment: What every offset is a multiple of.
+        live: The bytes that are needed during each node.
+    """
+
+    ir: IR
+    allocations: tuple[Allocation, ...]
+    size: int
+    lower_bound: int
+    alignment: int
+    live: tuple[int, ...]
+
+    @property
+    def peak(self) -> OpNode | None:
+        """The first node during which most bytes are needed; None without nodes."""
+        return self.ir.nodes[self.live.index(max(self.live))] if self.live else None
+
+    def at(self, node: OpNode) -> tuple[Allocation, ...]:
+        """What is needed during a node, the largest first."""
+        step = [other.name for other in self.ir.nodes].index(node.name)
+        found = [a for a in self.allocations if a.birth <= step <= a.death]
+        return tuple(sorted(found, key=lambda a: (-a.size, a.offset, a.name)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        peak = self.peak
+        place = None if peak is None else peak.location
+        return {
+            "model": self.ir.model_name,
+            "size": self.size,
+            "lower_bound": self.lower_bound,
+            "alignment": self.alignment,
+            "peak": {
+                "node": "" if peak is None else peak.name,
+                "location": "" if place is None else str(place),
+                "allocations": [] if peak is None else [a.name for a in self.at(peak)],
+            },
+            "nodes": [
+                {"node": node.name, "operator": node.op_type, "live": live}
+                for node, live in zip(self.ir.nodes, self.live, strict=True)
+            ],
+            "allocations": [allocation.to_dict() for allocation in self.allocations],
+        }
+
+    def table(self) -> str:
+        """One line for each node: the bytes that are needed during it, and what it makes where."""
+        made: dict[str, list[str]] = {}
+        for allocation in self.allocations:
+            text = f"{allocation.offset:,}+{allocation.size:,} %{allocation.name}"
+            made.setdefault(allocation.node, []).append(text)
+        lines = [f"{'live':>15}  node"]
+        for node, live in zip(self.ir.nodes, self.live, strict=True):
+            pieces = ", ".join(made.get(node.name, ())) or "nothing new"
+            lines.append(f"{live:>15,}  {node.name} ({node.op_type}): {pieces}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        more = self.size - self.lower_bound
+        share = f"{more / self.lower_bound:.1%} more" if self.lower_bound else "nothing more"
+        lines = [
+            f"{self.ir.model_name or 'the program'}: an arena of {self.size:,} bytes for "
+            f"{counted(len(self.allocations), 'piece')}, aligned to {self.alignment}",
+            f"no arena is smaller than {self.lower_bound:,} bytes"
+            + (f"; this one has {share}" if more else "; this one is as small"),
+        ]
+        peak = self.peak
+        if peak is not None:
+            place = "" if peak.location is None else f" at {peak.location}"
+            lines += ["", f"most is needed during {peak.name} ({peak.op_type}){place}"]
+            for allocation in self.at(peak):
+                values = ", ".join(f"%{value}" for value in allocation.values)
+                lines.append(f"{allocation.size:>15,}  at {allocation.offset:>13,}  {values}")
+        return "\n".join(lines)
+
+
+def plan_memory(
+    ir: IR,
+    *,
+    alignment: int = 64,
+    inputs: bool = False,
+    outputs: bool = True,
+    in_place: bool = True,
+) -> MemoryPlan:
+    """Give every value that a program makes a place in one arena.
+
+    A view lies in what it shows. A result of a pointwise operator takes the place of an operand of
+    the same shape that nothing needs any more. Whether ``reshape`` and its like copy is decided
+    by the plan: they do where the elements do not lie one after the other. Functions that a node
+    calls have an arena of their own within this one while they run. Symbolic sizes count with
+    their upper bounds. The plan depends on nothing but the program and the options.
+
+    Args:
+        ir: A functional program; it stays as it is.
+        alignment: What every offset is a multiple of, in bytes.
+        inputs: Whether the inputs of the program lie in the arena too.
+        outputs: Whether its outputs do.
+        in_place: Whether results may take the place of operands.
+
+    Raises:
+        PassError: A node writes to memory, a size has no upper bound, or the alignment is not
+            positive.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> plan = plan_memory(parse('''ir "Net" {
+        ...   input %x: f32[8, 16]
+        ...   input %w: f32[16, 4]
+        ...   %a: f32[8, 4] = aten.mm.default(%x, %w)
+        ...   %b: f32[8, 4] = aten.relu.default(%a)
+        ...   %c: f32[32] = aten.view.default(%b, size=[32])
+        ...   return %c
+        ... }'''))
+        >>> plan.size, plan.lower_bound, plan.allocations[0].values
+        (128, 128, ('a', 'b', 'c'))
+    """
+    if alignment < 1:
+        raise PassError(f"the alignment of a memory plan is positive, got {alignment}")
+    require_functional(ir, "a memory plan")
+    options = {"alignment": alignment, "in_place": in_place}
+    storages = _Storages(ir, options, inputs=inputs, outputs=outputs).found()
+    pieces = [Piece(s.name, s.size, s.birth, s.death) for s in storages]
+    offsets = _verified_offsets(pieces, alignment)
+    allocations = [
+        Allocation(s.name, s.node, offsets[s.name], s.size, s.birth, s.death, tuple(s.values))
+        for s in storages
+    ]
+    live = _live(pieces, len(ir.nodes))
+    return MemoryPlan(
+        ir,
+        tuple(sorted(allocations, key=lambda a: (a.birth, a.name))),
+        arena_size(offsets, {piece.name: piece.size for piece in pieces}),
+        max(live, default=sum(piece.size for piece in pieces)),
+        alignment,
+        live,
+    )
+
+
+def _verified_offsets(pieces: list[Piece], alignment: int) -> Offsets:
+    offsets = place(pieces, alignment)
+    clash = next(overlapping(pieces, offsets), None)
+    if clash is not None:
+        raise PassError(
+            f"the plan puts %{clash[0]} and %{clash[1]} in one place",
+            remedy="This is a fault of torch-ir: please report it with the program.",
+        )
+    return offsets
+
+
+def _live(pieces: list[Piece], steps: int) -> tuple[int, ...]:
+    changes = [0] * (steps + 2)
+    for piece in pieces:
+        changes[piece.birth] += piece.size
+        changes[piece.death + 1] -= piece.size
+    return tuple(accumulate(changes))[:steps]
+
+
+# -- storages -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Storage:
+    """Memory of its own, and the values that lie in it."""
+
+    name: str
+    node: str
+    size: int
+    birth: int
+    death: int
+    values: list[str] = field(default_factory=list[str])
+
+
+class _Storages:
+    """One walk over a program: what has memory of its own, and for how long."""
+
+    def __init__(
+        self,
+        ir: IR,
+        options: Mapping[str, Any],
+        *,
+        inputs: bool,
+        outputs: bool,
+    ):
+        self.ir = ir
+        self.options = options
+        self.function_sizes: dict[str, int] = {}
+        self.outputs = outputs
+        self.all: list[_Storage] = []
+        self.of: dict[str, _Storage | None] = {}  # None: outside of the arena
+        self.dense: set[str] = set()  # the values that are all of their memory, in order
+        self.last_use = self._last_uses()
+        for meta in ir.graph_inputs:
+            self._put(meta.name, self._new(meta, "", 0) if inputs else None, 0)
+        for name in ir.external_values():
+            self._put(name, None, 0)
+        self.dense.update(self.of)
+
+    def found(self) -> list[_Storage]:
+        """Everything that has memory of its own in the arena."""
+        for step, node in enumerate(self.ir.nodes):
+            workspace = max([self._size_of_function(name) for name in references(node)], default=0)
+            if workspace:
+                name = f"{node.name}/workspace"
+                self.all.append(_Storage(name, node.name, workspace, step, step, [name]))
+            for meta in node.outputs:
+                self._define(node, meta, step)
+        return self.all if self.outputs else self._without_outputs()
+
+    def _last_uses(self) -> dict[str, int]:
+        """The last step at which each value is used."""
+        end = len(self.ir.nodes)
+        uses = {meta.name: step for step, node in enumerate(self.ir.nodes) for meta in node.inputs}
+        uses.update((meta.name, end) for meta in self.ir.graph_outputs)
+        for mutation in self.ir.mutations:
+            uses.update({mutation.value.name: end, mutation.target: end})
+        return uses
+
+    def _new(self, meta: TensorMeta, node: str, step: int) -> _Storage:
+        size = DTYPES[meta.dtype].itemsize * math.prod(self._sizes(meta, node))
+        storage = _Storage(meta.name, node, size, step, step)
+        self.all.append(storage)
+        return storage
+
+    def _sizes(self, meta: TensorMeta, node: str) -> Iterator[int]:
+        for dim in meta.shape:
+            try:
+                yield upper_bound(dim, self.ir.symbols)
+            except PassError as error:
+                maker = self.ir.by_name.get(node)
+                where = None if maker is None or maker.location is None else maker.location
+                raise PassError(
+                    f"%{meta.name}: {error.message}",
+                    picture=None if where is None else f"at {where}",
+                    remedy=error.remedy,
+                ) from None
+
+    def _define(self, node: OpNode, meta: TensorMeta, step: int) -> None:
+        operator = node.op_type.rpartition(".")[0]
+        shown = self._shown(node, meta, operator)
+        if shown is not None:
+            storage = self.of[shown.name]
+            if shown.name in self.dense and operator in _KEEP_ORDER:
+                self.dense.add(meta.name)
+        else:
+            storage = self._in_place(node, meta, step) or self._new(meta, node.name, step)
+            self.dense.add(meta.name)
+        self._put(meta.name, storage, step)
+
+    def _put(self, value: str, storage: _Storage | None, step: int) -> None:
+        """Let a value lie in a storage from a step on."""
+        self.of[value] = storage
+        if storage is not None:
+            storage.values.append(value)
+            storage.death = max(storage.death, step, self.last_use.get(value, step))
+
+    def _shown(self, node: OpNode, meta: TensorMeta, operator: str) -> TensorMeta | None:
+        """The input whose memory a result shows; None if it has its own.
+
+        Complex numbers have none: views of them may be conjugated when they are read.
+        """
+        schema = self.ir.schema_of(node.op_type)
+        inputs = {m.name: m for m in marked_inputs(schema, node)}
+        if len(inputs) != 1:
+            return None
+        (shown,) = inputs.values()
+        if "complex" in f"{shown.dtype} {meta.dtype}":
+            return None
+        if operator in _COPY_UNLESS_DENSE:
+            fits = shown.name in self.dense and shown.dtype == meta.dtype
+            return shown if fits else None
+        return shown
+
+    def _in_place(self, node: OpNode, meta: TensorMeta, step: int) -> _Storage | None:
+        """The memory of an operand that a result may take the place of.
+
+        Element for element, the result replaces what it is computed from.
+        """
+        if not self.options["in_place"] or len(node.outputs) != 1:
+            return None
+        if "pointwise" not in tagged_traits(node.op_type) or node.op_type in _NEVER_IN_PLACE:
+            return None
+        width = DTYPES[meta.dtype].itemsize
+        for operand in node.inputs:
+            storage = self.of[operand.name]
+            fits = operand.shape == meta.shape and DTYPES[operand.dtype].itemsize == width
+            if storage is None or not fits:
+                continue
+            shown = [m.name for m in node.inputs if self.of[m.name] is storage]
+            in_order = all(name in self.dense for name in shown)
+            if storage.death == step and in_order:
+                return storage
+        return None
+
+    def _size_of_function(self, name: str) -> int:
+        """The arena of a function that lies in this one while it runs."""
+        if name not in self.function_sizes:
+            body = self.ir.functions[name]
+            body = body.replace(symbols={**self.ir.symbols, **body.symbols})
+            self.function_sizes[name] = plan_memory(body, **self.options).size
+        return self.function_sizes[name]
+
+    def _without_outputs(self) -> list[_Storage]:
+        returned = {meta.name for meta in self.ir.graph_outputs}
+        return [s for s in self.all if returned.isdisjoint(s.values)]

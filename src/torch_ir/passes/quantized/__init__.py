@@ -1,0 +1,1 @@
+"""Quantized operators in the place of dequantize, operator, quantize."""

@@ -1,0 +1,85 @@
+"""Copies that nobody can tell from views, as views: what a program runs as."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from torch_ir.ir import IR, OpNode
+from torch_ir.ops.schema import lookup
+
+
+def with_views(ir: IR) -> IR:
+    """A functional program with a view for each copy of a view that stays inside.
+
+    Where nothing writes, a view has the values of its copy and costs nothing. Kernels then see the
+    strides that they see in eager, and round as they do there. What the program gives away is
+    copied still. Another shape of the same elements is a ``reshape``, a view wherever there can be
+    one: a kernel may lay its result out otherwise than torch says that it does.
+
+    Example:
+        >>> from torch_ir.ir import OpNode, TensorMeta
+        >>> x, t = TensorMeta("x", (2, 3), "float32"), TensorMeta("t", (3, 2), "float32", "t")
+        >>> y = TensorMeta("y", (3, 2), "float32", "y")
+        >>> copy = OpNode("t", "aten.permute_copy.default", [x], [t], {"dims": [1, 0]})
+        >>> ir = IR([copy, OpNode("y", "aten.relu.default", [t], [y])], [x], [y], [])
+        >>> print(with_views(ir).nodes[0])
+        %t: f32[3, 2] = aten.permute.default(%x, dims=[1, 0])
+    """
+    given_away = {meta.name for meta in ir.graph_outputs}
+    given_away |= {mutation.value.name for mutation in ir.mutations}
+    nodes = [
+        node if any(meta.name in given_away for meta in node.outputs) else _as_view(node)
+        for node in ir.nodes
+    ]
+    functions = {name: with_views(function) for name, function in ir.functions.items()}
+    return ir.replace(nodes=nodes, functions=functions)
+
+
+def with_reshapes(ir: IR) -> IR:
+    """A functional program that runs whatever the strides of what it reshapes.
+
+    Example:
+        >>> from torch_ir.ir import OpNode, TensorMeta
+        >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (6,), "float32", "y")
+        >>> view = OpNode("y", "aten.view.default", [x], [y], {"size": [6]})
+        >>> print(with_reshapes(IR([view], [x], [y], [])).nodes[0])
+        %y: f32[6] = aten.reshape.default(%x, shape=[6])
+    """
+    nodes = [_reshape(node) if node.op_type == _VIEW else node for node in ir.nodes]
+    functions = {name: with_reshapes(function) for name, function in ir.functions.items()}
+    return ir.replace(nodes=nodes, functions=functions)
+
+
+_VIEW = "aten.view.default"
+
+
+def _as_view(node: OpNode) -> OpNode:
+    view = view_of(node.op_type)
+    if view is None:
+        return node
+    return _reshape(node) if view == _VIEW else node.replace(op_type=view)
+
+
+def _reshape(node: OpNode) -> OpNode:
+    attrs = {"shape": node.attrs.get("size", ())}
+    return node.replace(op_type="aten.reshape.default", attrs=attrs)
+
+
+@cache
+def view_of(op_type: str) -> str | None:
+    """The view that an operator copies, with the same arguments; None if it copies none.
+
+    Example:
+        >>> view_of("aten.slice_copy.Tensor"), view_of("aten.copy.default")
+        ('aten.slice.Tensor', None)
+    """
+    namespace, _, rest = op_type.partition(".")
+    packet, _, overload = rest.partition(".")
+    if not packet.endswith("_copy"):
+        return None
+    view = lookup(f"{namespace}.{packet.removesuffix('_copy')}.{overload}")
+    copy = lookup(op_type)
+    if view is None or copy is None or not any(result.alias for result in view.returns):
+        return None
+    same = [a.name for a in view.arguments] == [a.name for a in copy.arguments]
+    return view.op_type if same else None

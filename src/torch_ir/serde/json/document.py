@@ -1,0 +1,235 @@
+"""IRs as JSON documents: bytes and plain dicts, checked on the way in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.tensor import TensorMeta
+from torch_ir.serde.json.decode import (
+    FetchConstant,
+    decode_constant,
+    decode_ir,
+    decode_node,
+    decode_tensor,
+)
+from torch_ir.serde.json.encode import (
+    StoreConstant,
+    encode_ir,
+    encode_node,
+    encode_tensor,
+    store_in_place,
+)
+from torch_ir.serde.json.explain import explain, first_place, is_unencodable
+from torch_ir.serde.json.faults import Fault, as_fault
+from torch_ir.serde.json.layout import document_bytes
+from torch_ir.serde.json.wire import FORMAT_VERSION, Document, NodeRecord, TensorRecord
+from torch_ir.serde.upgrades import upgrade
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Header(msgspec.Struct):
+    """What has to be known before a document is decoded; every other key is skipped."""
+
+    format_version: int = 0
+
+
+_HEADER = msgspec.json.Decoder(_Header)
+_DOCUMENT = msgspec.json.Decoder(Document)
+
+
+def dumps(ir: IR) -> bytes:
+    """An IR as a JSON document: RFC 8259, UTF-8, one node a line. Equal IRs give equal bytes.
+
+    Raises:
+        SerializationError: A value that a file cannot hold: a lone surrogate, or a constant of
+            which only the hash is known.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> loads(dumps(IR([], [x], [x], []))) == IR([], [x], [x], [])
+        True
+    """
+    return encode_document(ir)
+
+
+def encode_document(ir: IR, store: StoreConstant = store_in_place) -> bytes:
+    """The same, with a say in how constants are stored."""
+    document = _outward("the IR", lambda: encode_ir(ir, store))
+    try:
+        return document_bytes(document)
+    except (UnicodeEncodeError, ValueError) as error:
+        place = first_place(msgspec.to_builtins(document), is_unencodable)
+        raise Fault(place, f"the value cannot be written as JSON: {error}").error(
+            "the IR"
+        ) from None
+
+
+def loads(data: bytes | str, *, name: str = "<string>") -> IR:
+    """The IR of a JSON document.
+
+    Args:
+        data: The document, UTF-8 if bytes.
+        name: What to call it in errors.
+
+    Raises:
+        SerializationError: The data is not the document of an IR; the message has the path of
+            the first fault.
+
+    Example:
+        >>> loads('{"nodes": []}', name="m.json")
+        Traceback (most recent call last):
+        ...
+        torch_ir.errors.SerializationError: m.json: at $: missing required field `graph_inputs`
+    """
+    return decode_document(data, name)
+
+
+def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_constant) -> IR:
+    """The same, with a say in where constants come from."""
+    return _inward(name, lambda: decode_ir(_read(data), fetch))
+
+
+def _read(data: bytes | str) -> Document:
+    """The records of JSON text of any version."""
+    raw = data.encode() if isinstance(data, str) else data
+    if not raw.strip():
+        raise Fault("", "the document is empty")
+    try:
+        version = _HEADER.decode(raw).format_version
+        if version == FORMAT_VERSION:
+            return _DOCUMENT.decode(raw)
+    except msgspec.ValidationError as error:
+        raise explain(error, _plain(raw), Document) from None
+    except msgspec.DecodeError as error:
+        lenient = _with_python_numbers(raw)
+        if lenient is None:
+            raise Fault("", str(error), _hint(raw)) from None
+        return _read_plain(lenient)
+    return _read_plain(_plain(raw))
+
+
+def _hint(raw: bytes) -> str | None:
+    """What the data seems to be, where it is not JSON."""
+    if raw.startswith(b"\x80"):
+        return "The data looks like a pickle. Nothing is ever unpickled here."
+    if raw.startswith(b"PK"):
+        return "The data looks like an archive; give its path to load."
+    return None
+
+
+def _plain(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        # numbers are all that can be wrong without types; Python's reader gives infinity for them
+        place = first_place(_python_json(raw), lambda value: value in (math.inf, -math.inf))
+        raise Fault(place, "a number is out of range") from None
+
+
+def _python_json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None
+
+
+def _with_python_numbers(raw: bytes) -> Any:
+    """A document without a version whose only fault is the NaN and Infinity of Python's json."""
+    if b"NaN" not in raw and b"Infinity" not in raw:
+        return None
+    document = _python_json(raw)
+    is_versioned = not isinstance(document, dict) or "format_version" in document
+    return None if is_versioned else cast(Any, document)
+
+
+def _read_plain(document: object) -> Document:
+    """The records of a decoded document of any version."""
+    if not isinstance(document, Mapping):
+        raise Fault("", f"expected an object, got {type(document).__name__}")
+    return _convert(upgrade(cast(Mapping[str, Any], document)), Document)
+
+
+def _convert(document: object, kind: type[R]) -> R:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise explain(error, document, kind) from None
+
+
+def _inward(name: str, decode: Callable[[], T]) -> T:
+    """What ``decode`` gives; every way in which a document can be bad becomes one error."""
+    try:
+        return decode()
+    except Fault as fault:
+        raise fault.error(name) from None
+    except InvalidIRError as error:
+        raise as_fault(error, "").error(name) from None
+    except RecursionError:
+        raise Fault("", "the document is nested too deeply").error(name) from None
+    except UnicodeError as error:
+        raise Fault("", f"the document is not UTF-8: {error}").error(name) from None
+
+
+_outward = _inward
+
+
+def ir_to_dict(ir: IR) -> dict[str, Any]:
+    """The JSON document of an IR as plain dicts and lists.
+
+    Raises:
+        SerializationError: A value that a document cannot hold.
+    """
+    return msgspec.to_builtins(_outward("the IR", lambda: encode_ir(ir)))
+
+
+def ir_from_dict(data: Mapping[str, Any]) -> IR:
+    """The IR of a JSON document.
+
+    Raises:
+        SerializationError: The document is not that of an IR; the message has the path of the
+            first fault.
+    """
+    return _inward("<dict>", lambda: decode_ir(_read_plain(data)))
+
+
+def node_to_dict(node: OpNode) -> dict[str, Any]:
+    """The JSON document of a node."""
+    return msgspec.to_builtins(_outward("the node", lambda: encode_node(node)))
+
+
+def node_from_dict(data: Mapping[str, Any]) -> OpNode:
+    """The node of a JSON document.
+
+    Raises:
+        SerializationError: The document is not that of a node.
+    """
+    return _inward("<dict>", lambda: decode_node(_convert(data, NodeRecord)))
+
+
+def tensor_to_dict(meta: TensorMeta) -> dict[str, Any]:
+    """The JSON document of a tensor.
+
+    Example:
+        >>> tensor_to_dict(TensorMeta("y", (2, "s0"), "float32"))
+        {'name': 'y', 'shape': [2, 's0'], 'dtype': 'float32'}
+    """
+    return msgspec.to_builtins(_outward("the tensor", lambda: encode_tensor(meta)))
+
+
+def tensor_from_dict(data: Mapping[str, Any]) -> TensorMeta:
+    """The tensor of a JSON document.
+
+    Raises:
+        SerializationError: The document is not that of a tensor.
+    """
+    return _inward("<dict>", lambda: decode_tensor(_convert(data, TensorRecord)))

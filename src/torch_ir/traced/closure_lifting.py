@@ -1,0 +1,215 @@
+"""Tracing modes: closed-over tensors become inputs, and what cannot be traced is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch.fx import GraphModule
+from torch.overrides import TorchFunctionMode
+
+from torch_ir.errors import TraceError
+from torch_ir.torch_api import is_transforming, pytree
+from torch_ir.traced.arguments import TENSORS
+from torch_ir.traced.guards.captured_names import is_library
+
+
+class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
+    """The function takes derivatives in a way that only a trace below autograd records."""
+
+
+_GRAD: Any = torch.Tensor.grad
+_DATA: Any = torch.Tensor.data
+_REFUSED: dict[Any, tuple[str, str]] = {
+    torch.Tensor.backward: (
+        "stores gradients in .grad",
+        "Use torch.autograd.grad, and return the gradients.",
+    ),
+    torch.Tensor.numpy: ("gives a tensor to NumPy", "Do it outside the traced function."),
+    torch.Tensor.__array__: ("gives a tensor to NumPy", "Do it outside the traced function."),
+    torch.Tensor.data_ptr: ("reads an address", "Do it outside the traced function."),
+    _GRAD.__get__: ("reads .grad", "Use torch.autograd.grad."),
+    _GRAD.__set__: ("sets .grad", "Return the gradient."),
+    _DATA.__set__: ("sets .data", "Use copy_ under torch.no_grad()."),
+    torch.Tensor.register_hook: ("registers a hook", "Do it outside the traced function."),
+}
+
+
+_DATA_OF: Any = _DATA.__get__
+_DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
+_DETACH_IN_PLACE = (torch.Tensor.detach_, torch.detach_)
+_COMPARED = (
+    torch.ops.aten.is_same_size.default,
+    torch.ops.aten._has_same_storage_numel.default,
+)
+
+OF_THE_FUNCTION = "torch_ir_of_the_function"
+"""The key under which a node of the trace says that the function itself detaches."""
+
+
+class Lift(TorchFunctionMode):
+    """Puts traced tensors in the place of those that a function closes over.
+
+    Args:
+        table: What stands for each closed-over tensor, by the identity of the tensor.
+        below_autograd: Whether operators are recorded below autograd, where derivatives have been
+            written out.
+    """
+
+    def __init__(self, table: Mapping[int, Any], *, below_autograd: bool):
+        super().__init__()
+        self.table = table
+        self.below_autograd = below_autograd
+        self.last = ""
+        self.made: dict[int, torch.Tensor] = {}
+
+    def replaced(self, value: Any) -> Any:
+        """The traced tensor that stands for a tensor."""
+        if type(value) not in TENSORS or id(value) in self.made or is_transforming():
+            return value
+        if id(value) not in self.table:
+            if not value.untyped_storage().resizable():
+                return value  # it shows memory of NumPy's, whose arrays are watched
+            raise TraceError(
+                f"the function uses a tensor {_short(value)} that is found neither in its "
+                f"arguments nor in what it closes over{at_user()}",
+                remedy="Give it as an argument, or let a variable or an attribute hold it.",
+            )
+        return self.table[id(value)]
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch's on traced tensors."""
+        del types
+        if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
+            return func(*args, **(kwargs or {}))
+        given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
+        return self._call(func, *given)
+
+    def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        if func in _REFUSED:
+            what, remedy = _REFUSED[func]
+            raise TraceError(
+                f"the function {what}, which cannot be traced{at_user()}", remedy=remedy
+            )
+        if is_transforming() and not self.below_autograd:
+            raise BelowAutogradNeeded
+        if func in _DETACH_IN_PLACE and self.below_autograd:
+            raise TraceError(
+                "the function detaches in place, and takes derivatives of what is traced below "
+                f"autograd{at_user()}",
+                remedy="Use detach().",
+            )
+        tensor = next((a for a in args if isinstance(a, torch.Tensor)), None)
+        if tensor is not None:
+            self.last = f"{_short(tensor)}"
+        if func is torch._C._set_grad_enabled and self.below_autograd and not args[0]:  # pyright: ignore[reportPrivateUsage]  # torch.no_grad calls it
+            self.switched = True
+        _set_location()
+        if func is torch.Tensor.tolist:
+            return _numbers(args[0])
+        with _of_the_function() if func in _DETACH else nullcontext():
+            result = func(*args, **kwargs)
+        if type(result) in TENSORS:  # with values that are known, as from an array of NumPy's
+            self.made[id(result)] = result
+        if func is torch.autograd.grad and not kwargs.get("create_graph"):
+            with _of_the_function():
+                return tuple([None if r is None else r.detach() for r in result])
+        return result
+
+    switched = False
+
+
+@contextmanager
+def _of_the_function() -> Generator[None]:
+    """Mark what is traced as called by the function: below autograd, autograd detaches too."""
+    with fx_traceback.annotate({OF_THE_FUNCTION: True}):
+        yield
+
+
+def without_saving(module: GraphModule) -> None:
+    """Remove, in place, what autograd adds to a trace of operators below it.
+
+    It detaches a result that a formula needs when it is saved, and once more when it is used.
+    Gradients of the trace pass there all the same, as the formula is part of it. Forward
+    derivatives compare sizes.
+    """
+    for node in list(module.graph.nodes):
+        if node.target in _COMPARED and not node.users:
+            module.graph.erase_node(node)
+        elif _is_saving(node) and _is_saving(saved := node.args[0]):
+            node.replace_all_uses_with(saved.args[0])
+            module.graph.erase_node(node)
+            if not saved.users:
+                module.graph.erase_node(saved)
+
+
+def _is_saving(node: Any) -> bool:
+    return (
+        isinstance(node, torch.fx.Node)
+        and node.target is torch.ops.aten.detach.default
+        and OF_THE_FUNCTION not in node.meta.get("custom", {})
+    )
+
+
+def _numbers(tensor: torch.Tensor) -> Any:
+    """The elements as nested lists of numbers that are read when the program runs."""
+    if tensor.dim() == 0:
+        return tensor.item()
+    return [_numbers(part) for part in tensor.unbind()]
+
+
+def _short(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _set_location() -> None:
+    """Tell torch the user's line that operators come from."""
+    frame = user_frame(sys._getframe(3))  # pyright: ignore[reportPrivateUsage]  # cheaper than the whole stack
+    if frame is None:
+        return
+    code = frame.f_code
+    line = source_line(code.co_filename, frame.f_lineno)
+    text = f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}\n'
+    fx_traceback.current_meta["stack_trace"] = text
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of code that belongs to no installed package."""
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def at_user() -> str:
+    """Where the user's code stands now, for a message."""
+    frame = user_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # as above
+    return "" if frame is None else f" (at {frame.f_code.co_filename}:{frame.f_lineno})"
+
+
+def user_line(traceback: TracebackType | None) -> tuple[str, int, str] | None:
+    """The file, line and source of the innermost frame of user code that an error passed."""
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            found = code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return None if found is None else (*found, source_line(*found))
+
+
+def source_line(file: str, line: int) -> str:
+    """A line of a source file, or nothing where it cannot be read."""
+    import linecache
+
+    return linecache.getline(file, line).strip()
