@@ -39,7 +39,7 @@ VARIANTS = ("function", "in_place", "out")
 SEED = 42
 
 EQUAL = "equal"
-FILLED = "equal, uninitialised memory filled"
+FILLED = "equal, uninitialized memory filled"
 UNSTABLE = "eager differs from eager"
 EAGER = "eager fails"
 REFUSED = "torch.export refuses"
@@ -280,7 +280,7 @@ def filled_memory() -> Iterator[None]:
 
 
 class ClearedMemory(TorchDispatchMode):
-    """Clears uninitialised memory, which torch fills with anything else: who shows it differs."""
+    """Clears uninitialized memory, which torch fills with anything else: who shows it differs."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operator; what one of the ``empty`` kind makes is cleared."""

@@ -36,7 +36,7 @@ extract → save → load → parse what it prints → check → derive types an
 The result, and what the call leaves in its arguments, must have eager's structure, types, dtypes,
 shapes and bits, from the same seed; only NaNs may differ in their payload. Nothing is skipped.
 
-* **equal**: all of that holds. Where a result shows uninitialised memory, both sides run with
+* **equal**: all of that holds. Where a result shows uninitialized memory, both sides run with
   torch filling that memory with a fixed value.
 * **eager differs from eager**: two runs from the same seed give different bits; there is nothing
   to compare with.

@@ -22,7 +22,7 @@ call of a denoted overload that the first {samples} samples of each operator of 
 eight dtypes, in eager PyTorch {version} on the CPU. Result types and shapes must be equal, NaN
 must be where torch has NaN, and values within the tolerance of [semantics.md](semantics.md); the
 last column is the greatest error as a part of what that allows. Random operators and
-uninitialised memory are compared in type and shape only, and of several equal elements any may be
+uninitialized memory are compared in type and shape only, and of several equal elements any may be
 chosen. Written by `make agreement` (a few minutes on two cores).
 """
 

@@ -17,9 +17,13 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from torch_ir.lazy import lazy_names
+
+# Type checkers read this list and __getattr__ reads _HOME: ruff and pyright see no use of a name.
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false, reportUnsupportedDunderAll=false
 if TYPE_CHECKING:
     from torch_ir.backends import (
         DelegateBackend,
@@ -92,98 +96,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    # the program
-    "IR",
-    "OpNode",
-    "TensorMeta",
-    "SymExpr",
-    "Constant",
-    "parse",
-    # extract
-    "extract_ir",
-    "export_model",
-    "convert_exported_program",
-    "load_exported_program",
-    "register_op",
-    # trace
-    "make_traced",
-    "make_ir",
-    "execute",
-    # store
-    "save_ir",
-    "load_ir",
-    "serialize_ir",
-    "deserialize_ir",
-    "validate_ir",
-    # weights
-    "load_weights",
-    "load_weights_pt",
-    "load_weights_safetensors",
-    "check_weights",
-    # lower
-    "functionalize",
-    "decompose",
-    # run
-    "IRExecutor",
-    "TensorRegistry",
-    "execute_ir",
-    "register_executor",
-    "check_types",
-    "compile_graph",
-    "ExecGraph",
-    "compile",
-    "register_backend",
-    # give to backends
-    "DelegateBackend",
-    "Partitioner",
-    "to_backend",
-    "plan_memory",
-    # lower
-    "to_edge",
-    "to_exported_program",
-    "EdgeProgram",
-    "bind_pattern_to_op",
-    "denote",
-    "denote_all",
-    # verify
-    "verify",
-    "verify_ir",
-    "verify_ir_with_state_dict",
-    "VerificationReport",
-    "validate",
-    "ValidationReport",
-    # measure
-    "profile",
-    "capture",
-    # show
-    "ir_to_mermaid",
-    "generate_op_distribution_pie",
-    # errors
-    "TorchIRError",
-    "InvalidIRError",
-    "ParseError",
-    "SerializationError",
-    "ExportError",
-    "ConversionError",
-    "TraceError",
-    "DialectError",
-    "WeightLoadError",
-    "ExecutionError",
-    "CompileError",
-    "PassError",
-    "InputError",
-    "MissingWeightsError",
-    "OptionalDependencyError",
-    "BackendError",
-    "__version__",
-]
-
 _HOME_OF_NAMES = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
-    "torch_ir.passes": ("functionalize", "decompose"),
+    "torch_ir.passes": ("functionalize",),
+    "torch_ir.passes.decomposition": ("decompose",),
     "torch_ir.semantics": ("denote", "denote_all"),
     "torch_ir.traced": ("make_traced", "make_ir", "execute"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
@@ -227,8 +145,8 @@ _HOME_OF_NAMES = {
         "compile_graph",
         "ExecGraph",
     ),
+    "torch_ir.backends.compilation": ("compile",),
     "torch_ir.backends": (
-        "compile",
         "register_backend",
         "DelegateBackend",
         "Partitioner",
@@ -263,42 +181,15 @@ _SUBMODULES = (
     "ir",
     "ops",
     "passes",
+    "semantics",
     "serde",
     "traced",
     "viz",
     "weights",
 )
+__all__ = [*_HOME, "__version__"]
 
-
-def __getattr__(name: str) -> object:
-    if name in _SUBMODULES:
-        return import_module(f"torch_ir.{name}")
-    if name not in _HOME:
-        raise AttributeError(_unknown(name), name=name, obj=None)
-    value = getattr(_import_home(name), name)
-    globals()[name] = value
-    return value
-
-
-def _import_home(name: str) -> object:
-    try:
-        return import_module(_HOME[name])
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        from torch_ir.errors import OptionalDependencyError
-
-        raise OptionalDependencyError(
-            f"torch_ir.{name} needs PyTorch, which is not installed",
-            remedy="Install it with: pip install 'torch-ir[torch]'",
-        ) from error
-
-
-def _unknown(name: str) -> str:
-    from torch_ir.errors import did_you_mean
-
-    hint = "" if name.startswith("__") else did_you_mean(name, _HOME)
-    return f"module 'torch_ir' has no attribute {name!r}{'. ' if hint else ''}{hint}"
+__getattr__ = lazy_names(__name__, _HOME, modules=_SUBMODULES)
 
 
 def __dir__() -> list[str]:

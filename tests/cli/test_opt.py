@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from torch_ir import IR
 from torch_ir.cli import main
-from torch_ir.passes import fuse_quantised
+from torch_ir.passes import fuse_quantized
 
 PROGRAM = """ir "Twice" {
   input %x: f32[2]
@@ -66,14 +66,14 @@ def test_the_names_of_the_passes_are_listed():
     assert "fold-constants\n" in opt("--list").stdout
 
 
-def test_a_quantised_model_is_fused(tmp_path):
-    model = Path(__file__).parents[1] / "models/quantised/mlp-int8.tir"
+def test_a_quantized_model_is_fused(tmp_path):
+    model = Path(__file__).parents[1] / "models/quantized/mlp-int8.tir"
     output = tmp_path / "fused.tir"
-    result = opt(str(model), "-p", "fuse-quantised", "-o", str(output))
+    result = opt(str(model), "-p", "fuse-quantized", "-o", str(output))
     assert result.exit_code == 0
     assert result.stderr == (
-        "note: fuse-quantised: 4 nodes left\n"
+        "note: fuse-quantized: 4 nodes left\n"
         "note: 11 nodes became 4 nodes\n"
         f"note: the weights in {model} are left out; they fit the result\n"
     )
-    assert IR.load(output) == fuse_quantised(IR.load(model))
+    assert IR.load(output) == fuse_quantized(IR.load(model))

@@ -17,7 +17,7 @@ from strategies import well_formed_irs
 from torch_ir import IR, OpNode, TensorMeta, compile_graph, extract_ir
 from torch_ir.errors import CompileError
 from torch_ir.executor import check_types
-from torch_ir.executor import compile as compiling
+from torch_ir.executor.check import compile as compiling
 from torch_ir.ir import Mutation, SymbolRange, SymExpr
 
 Broken = tuple[IR, str]

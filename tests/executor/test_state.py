@@ -107,7 +107,7 @@ def test_buffers_and_inputs_are_written_as_in_eager(make):
 
 
 @pytest.mark.parametrize("make", [Delay, Swap, Average])
-def test_what_a_functionalised_program_writes_back_is_read_before_it_is_written(make):
+def test_what_a_functionalized_program_writes_back_is_read_before_it_is_written(make):
     exported = torch.export.export(make().eval(), CALLS[0]).run_decompositions({})
     ir = torch_ir.extract_ir(exported)
     assert any(mutation.value.name != mutation.target for mutation in ir.mutations)

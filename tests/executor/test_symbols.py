@@ -118,7 +118,7 @@ def test_a_number_that_does_not_fit(given, message):
 
 
 @pytest.mark.parametrize("given", [4, 3.0, True, "3", None])
-def test_a_number_that_the_program_was_specialised_on(given):
+def test_a_number_that_the_program_was_specialized_on(given):
     ir = extracted(lambda x, n: x.repeat(n) * n, (torch.ones(2), 3))
     assert ir.symbols == {}
     with pytest.raises(InputError) as caught:

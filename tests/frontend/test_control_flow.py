@@ -128,14 +128,14 @@ def wide_products(m, x):
     return out_dtype(torch.ops.aten.mm.default, torch.int32, left, right)
 
 
-def vectorised(m, x):
+def vectorized(m, x):
     def one(row, column):
         return (row * column).sum() + m.first(row).max(), row.sort().values
 
     return torch.vmap(torch.vmap(one, in_dims=(None, 0)), in_dims=(0, None))(x, x.T)
 
 
-def vectorised_with_an_axis(m, x):
+def vectorized_with_an_axis(m, x):
     return torch.vmap(torch.dot, in_dims=(1, 0), out_dims=0)(x, m.weight)
 
 
@@ -168,7 +168,7 @@ def constants_in_a_scan(m, x):
     return scan(lambda c, row: (c * torch.tensor(0.5) + row, c + 1), torch.zeros_like(x[0]), x)
 
 
-def vectorised_without_gradients(m, x):
+def vectorized_without_gradients(m, x):
     with torch.no_grad():
         return torch.vmap(lambda row: row.softmax(0))(x)
 
@@ -190,7 +190,7 @@ MORE = [
     *(choose_in_a_choice, choose_a_structure, choose_by_a_constant),
     *(loop_until, scan_of_structures, scan_backwards, loop_with_a_choice),
     *(products, regions, saved_memory),
-    *(masked_attention, vectorised, vectorised_with_an_axis, vectorised_without_gradients),
+    *(masked_attention, vectorized, vectorized_with_an_axis, vectorized_without_gradients),
     *(constants_in_branches, constants_further_in, constants_in_a_scan),
     constants_on_both_sides_of_a_choice,
 ]

@@ -26,7 +26,7 @@ class Regression(nn.Module):
         return F.mse_loss(self.last(self.first(x).tanh()), y)
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
     """A loss after layers with statistics and with random numbers."""
 
     def __init__(self):
@@ -54,7 +54,7 @@ LABELS = torch.tensor([0, 2, 1])
 X = torch.arange(12.0).reshape(3, 4).sin()
 CASES = [
     (Regression, (X, X[:, :2].cos()), True),
-    (Normalised, (X, LABELS), False),
+    (Normalized, (X, LABELS), False),
     (Tied, (LABELS + 3, LABELS), False),
 ]
 

@@ -137,7 +137,7 @@ def test_a_view_that_would_fill_the_memory_is_never_written_out():
         ),
         (
             lambda: Constant("qint8", (2,), b"ab").view_of("q", (1,), strides=(1,)),
-            "a quantised constant (qint8) cannot be a view",
+            "a quantized constant (qint8) cannot be a view",
         ),
         (
             lambda: ROW.view_of("row", (2,), strides=(1,)),

@@ -116,7 +116,7 @@ def test_the_payload_of_a_nan_survives():
         (lambda: torch.ones(2, device="meta"), "meta"),
         (lambda: torch.ones(2).to_sparse(), "torch.sparse_coo"),
         (lambda: torch.ones(2, 2).to_sparse_csr(), "torch.sparse_csr"),
-        (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "quantised"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "quantized"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from strategies import attributes
 from torch_ir.errors import InvalidIRError
+from torch_ir.frozen import identical
 from torch_ir.ir import Device, DType, FrozenDict, FunctionRef, Layout, MemoryFormat, SymExpr
-from torch_ir.ir.values import as_attribute, identical
+from torch_ir.ir.values import as_attribute
 
 exactly = settings(max_examples=100, derandomize=True, deadline=None)
 
@@ -124,7 +125,7 @@ def test_equal_dicts_have_equal_hashes_in_any_order_and_with_nan():
 # -- what becomes an attribute ----------------------------------------------------------------
 
 
-class Colour(enum.IntEnum):
+class Color(enum.IntEnum):
     RED = 3
 
 
@@ -148,7 +149,7 @@ class Mode(enum.StrEnum):
         (torch.device("cuda:1"), Device("cuda:1")),
         (torch.device("meta"), Device("meta")),
         (torch.Size([2, 3]), (2, 3)),
-        (Colour.RED, 3),
+        (Color.RED, 3),
         (Mode.SUM, "sum"),
         (np.float64(0.1), 0.1),
         (np.str_("sum"), "sum"),

@@ -229,7 +229,7 @@ CODES = (
 PARAMETERS = ((0.1, 3), (0.2, 3), (0.3, 3))
 
 
-def quantised(name, dtype):
+def quantized(name, dtype):
     low, high = (0, 255) if dtype == torch.uint8 else (-128, 127)
     a, b, out = [(scale, zero, low, high) for scale, zero in PARAMETERS]
     first, second = [codes.to(dtype) for codes in CODES]
@@ -237,17 +237,17 @@ def quantised(name, dtype):
     return op(first, *a, second, *b, *out)
 
 
-def test_b8_quantised_additions_are_those_of_dequantised_values():
-    assert quantised("add", torch.uint8).tolist() == [2, 3, 67, 255]
-    assert quantised("add_relu", torch.uint8).tolist() == [3, 3, 67, 255]
-    assert quantised("add", torch.int8).dtype == torch.int8
+def test_b8_quantized_additions_are_those_of_dequantized_values():
+    assert quantized("add", torch.uint8).tolist() == [2, 3, 67, 255]
+    assert quantized("add_relu", torch.uint8).tolist() == [3, 3, 67, 255]
+    assert quantized("add", torch.int8).dtype == torch.int8
     scalar = resolve_operator("quantized_decomposed.add.scalar")
     a, out = (0.1, 3, 0, 255), (0.3, 3, 0, 255)
     made = scalar(CODES[0], *a, torch.uint8, 0.6, *out, torch.uint8)
     assert made.tolist() == [4, 5, 37, 89]
 
 
-def test_b9_rows_of_a_quantised_table_are_dequantised_by_row_or_group():
+def test_b9_rows_of_a_quantized_table_are_dequantized_by_row_or_group():
     embedding = resolve_operator("quantized_decomposed.embedding_byte.default")
     weight = torch.arange(8, dtype=torch.uint8).reshape(2, 4)
     rows = embedding(

@@ -19,7 +19,7 @@ def test_a_generated_file_is_up_to_date(generator):
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
 def test_a_file_that_is_not_says_what_to_run(generator, tmp_path):
-    for folder in ("tools", "docs", "src/torch_ir/ir/data"):
+    for folder in ("tools", "docs", "src/torch_ir/ops/data"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("docs/errors.md", "docs/ir.schema.json", "src/torch_ir/ops/data/operators.txt"):
         (tmp_path / name).write_text("old")

@@ -95,7 +95,7 @@ def test_remainders(name: str, dtype: torch.dtype) -> None:
     first, second = pairs(dtype)
     if dtype in INTEGERS:
         second = torch.where(second == 0, 1, second)
-    else:  # torch's vectorised kernel gives NaN where the quotient overflows
+    else:  # torch's vectorized kernel gives NaN where the quotient overflows
         small = (second.abs() < torch.finfo(dtype).smallest_normal * 32) & (second != 0)
         second = torch.where(small, 0.75, second).to(dtype)
         first = torch.where(first.abs() == torch.finfo(dtype).max, 1.25, first).to(dtype)

@@ -1,4 +1,4 @@
-"""Softmax and the normalisations, and what gradients pass back: torch's values."""
+"""Softmax and the normalizations, and what gradients pass back: torch's values."""
 
 from __future__ import annotations
 
@@ -222,13 +222,13 @@ REFUSED: list[tuple[str, list[Any], str]] = [
     (
         "layer_norm.default",
         [MATRIX.int(), [4]],
-        "only floating tensors are normalised, not int32",
+        "only floating tensors are normalized, not int32",
     ),
     ("layer_norm.default", [MATRIX, [4], torch.ones(3)], "a parameter has [3], not [4]"),
     (
         "layer_norm.default",
         [MATRIX, [4], torch.ones(4).double()],
-        "float32 is not normalised with float64",
+        "float32 is not normalized with float64",
     ),
     (
         "native_group_norm.default",

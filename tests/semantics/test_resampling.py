@@ -99,7 +99,7 @@ def test_affine_grids(align_corners: bool) -> None:
     check(operator, tensor((2, 3, 4)), [2, 3, 4, 5, 1], align_corners, atol=1e-6)
 
 
-def test_nan_and_infinity_reach_their_neighbours() -> None:
+def test_nan_and_infinity_reach_their_neighbors() -> None:
     values = tensor((1, 1, 4, 4))
     values[0, 0, 1, 1], values[0, 0, 3, 3] = math.nan, math.inf
     check("aten.upsample_bilinear2d.vec", values, [7, 7], False, None, atol=1e-5)

@@ -101,7 +101,7 @@ def test_every_truncation_is_refused(full_ir):
         refusal(data[:size])
 
 
-def test_the_text_of_an_archive_is_recognised():
+def test_the_text_of_an_archive_is_recognized():
     assert refusal(b"PK\x03\x04").endswith(
         "The data looks like an archive; give its path to load."
     )

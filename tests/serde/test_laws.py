@@ -146,7 +146,7 @@ def test_the_published_schema_refuses_other_documents(schema, spoil, place):
         Constant("int8", (3, 0), b""),
         Constant("float32", (0, 10**6), b""),
     ],
-    ids=["bool 2", "signalling NaN", "-0.0", "empty", "empty and long"],
+    ids=["bool 2", "signaling NaN", "-0.0", "empty", "empty and long"],
 )
 def test_bits_that_numbers_would_lose(constant):
     back = loads(dumps(IR([], [], [], [], constants={"c": constant}))).constants["c"]

@@ -83,7 +83,7 @@ def test_calls_above_the_folded_modules_stay_alone_while_they_fit():
     assert "40 of 43 nodes are folded by module into 2 boxes" in text
 
 
-def test_a_graph_without_modules_is_folded_by_neighbourhood():
+def test_a_graph_without_modules_is_folded_by_neighborhood():
     text = ir_to_mermaid(chain(["aten.relu.default"] * 100), max_nodes=30)
     assert len(boxes(text)) == 25
     assert "100 of 100 nodes are folded into 25 boxes." in text

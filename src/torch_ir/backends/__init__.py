@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from torch_ir.backends.delegate import to_backend
@@ -16,6 +15,7 @@ from torch_ir.backends.registry import (
     unregister_backend,
 )
 from torch_ir.backends.report import SupportReport, support
+from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_ir.backends.compilation import compile
@@ -37,10 +37,4 @@ __all__ = [
     "unregister_backend",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """What needs torch is imported when it is first used."""
-    if name != "compile":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["compile"] = import_module("torch_ir.backends.compilation").compile
-    return globals()["compile"]
+__getattr__ = lazy_names(__name__, {"compile": "torch_ir.backends.compilation"})

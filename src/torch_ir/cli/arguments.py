@@ -41,7 +41,7 @@ def device_of(model: nn.Module, meta: bool) -> torch.device:
     return torch.device("meta" if meta else "cpu")
 
 
-def materialised(
+def materialized(
     built: Target, target: str, weights: Mapping[str, torch.Tensor] | None, seed: int
 ) -> Target:
     """The model with these weights, and its arguments with random values where they are on meta.

@@ -37,7 +37,7 @@ def flatten_arguments(
 
     Raises:
         InputError: The structure is not the one that the program was extracted with, or a value
-            that the program was specialised on differs.
+            that the program was specialized on differs.
     """
     if ir.signature is None:
         if kwargs:

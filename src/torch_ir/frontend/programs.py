@@ -281,7 +281,7 @@ class _Program:
     # -- outputs ----------------------------------------------------------------------------------
 
     def _outputs(self) -> tuple[list[Any], list[Mutation]]:
-        """The values that the caller gets, and what a functionalised program writes back."""
+        """The values that the caller gets, and what a functionalized program writes back."""
         traced = cast(tuple[Any, ...], self.exported.graph.output_node().args[0])
         results: list[Any] = []
         mutations: list[Mutation] = []

@@ -74,7 +74,7 @@ def _are_attributes(keys: tuple[Any, ...]) -> bool:
 
 
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
-    """The serialised name and context of a class, from torch's own registry where it has them.
+    """The serialized name and context of a class, from torch's own registry where it has them.
 
     A named tuple is told by its class and fields: torch would refuse to write one that is not
     registered.
@@ -95,7 +95,7 @@ def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
         or name == pytree.NO_SERIALIZED_TYPE_NAME_FOUND
     ):
         raise InvalidIRError(
-            f"the structure has a {spec.type.__name__}, which has no serialised form",
+            f"the structure has a {spec.type.__name__}, which has no serialized form",
             remedy="Register the class with torch.export.register_dataclass or with "
             "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...).",
         )

@@ -177,7 +177,7 @@ class Constant:
 
     Raises:
         InvalidIRError: The number of bytes is not that of the shape and dtype, a view shows
-            elements that its base does not have or is quantised, or neither data nor hash is
+            elements that its base does not have or is quantized, or neither data nor hash is
             given.
 
     Example:
@@ -413,12 +413,12 @@ class Constant:
         """A constant with the values of a dense ``torch.Tensor``, of any element type.
 
         Raises:
-            InvalidIRError: The tensor has no values (meta), or is sparse or quantised.
+            InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
         torch = sys.modules["torch"]  # the caller has it: it made the tensor
         if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
             kind = (
-                "meta" if tensor.is_meta else "quantised" if tensor.is_quantized else tensor.layout
+                "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else tensor.layout
             )
             raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
         dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -445,7 +445,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:
     """Refuse a view that no tensor can have, whatever its base is."""
     if dtype.startswith("q"):  # without a scheme torch has no strides for them
-        raise InvalidIRError(f"a quantised constant ({dtype}) cannot be a view")
+        raise InvalidIRError(f"a quantized constant ({dtype}) cannot be a view")
     if len(view.strides) != len(shape):
         raise InvalidIRError(
             f"a view of the shape {list(shape)} needs {counted(len(shape), 'stride')}, got "

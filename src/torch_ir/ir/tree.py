@@ -53,7 +53,7 @@ class Container:
 
     Attributes:
         type: ``"tuple"``, ``"list"``, ``"dict"``, ``"OrderedDict"``, or the name under which
-            torch's pytree registry serialises a registered class.
+            torch's pytree registry serializes a registered class.
         children: The subtrees, in order.
         keys: For the dicts, the key of each child.
         context: For a registered class, the JSON text that its registration needs to rebuild it.

@@ -3,7 +3,7 @@
 The conventions: a multiply-add counts as two; products, convolutions and attention count as
 :mod:`torch.utils.flop_counter` counts them (without bias and softmax, padding and causal masks
 not discounted). A pointwise operator counts one per element that it makes, whatever its function,
-and a reduction one per element that it reads; softmax and the normalisations count a few per
+and a reduction one per element that it reads; softmax and the normalizations count a few per
 element. Views, copies, look-ups and fills count zero. An operator that none of this is about has
 no count: it is unknown, not zero.
 """

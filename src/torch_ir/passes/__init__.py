@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from torch_ir.lazy import lazy_names
 from torch_ir.passes.base import Pass, PassResult, run_passes
 from torch_ir.passes.casts import CleanCasts, clean_casts
 from torch_ir.passes.common_subexpressions import (
@@ -14,7 +14,7 @@ from torch_ir.passes.common_subexpressions import (
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
 from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline_functions import InlineFunctions, inline_functions
-from torch_ir.passes.materialize_symbols import MaterialiseSymbols, materialise_symbols
+from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
 from torch_ir.passes.registry import (
     pass_named,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
     from torch_ir.passes.decomposition import Decompose, decompose
-    from torch_ir.passes.quantized.fusion import FuseQuantised, fuse_quantised
+    from torch_ir.passes.quantized.fusion import FuseQuantized, fuse_quantized
 
 __all__ = [
     "CleanCasts",
@@ -38,9 +38,9 @@ __all__ = [
     "FoldConstants",
     "FoldedProgram",
     "Functionalize",
-    "FuseQuantised",
+    "FuseQuantized",
     "InlineFunctions",
-    "MaterialiseSymbols",
+    "MaterializeSymbols",
     "Pass",
     "PassResult",
     "RemoveNoOps",
@@ -51,9 +51,9 @@ __all__ = [
     "fold_batch_norm",
     "fold_constants",
     "functionalize",
-    "fuse_quantised",
+    "fuse_quantized",
     "inline_functions",
-    "materialise_symbols",
+    "materialize_symbols",
     "pass_named",
     "pass_names",
     "passes_named",
@@ -63,22 +63,22 @@ __all__ = [
     "unregister_pass",
 ]
 
-_NEEDS_TORCH = {
-    "Decompose": "decomposition",
-    "decompose": "decomposition",
-    "FoldConstants": "constant_folding",
-    "FoldedProgram": "batch_norm_folding",
-    "fold_batch_norm": "batch_norm_folding",
-    "fold_constants": "constant_folding",
-    "FuseQuantised": "quantized.fusion",
-    "fuse_quantised": "quantized.fusion",
-}
-
-
-def __getattr__(name: str) -> object:
-    """What needs torch is imported when it is first used."""
-    if name not in _NEEDS_TORCH:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"torch_ir.passes.{_NEEDS_TORCH[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Decompose": "torch_ir.passes.decomposition",
+        "decompose": "torch_ir.passes.decomposition",
+        "FoldConstants": "torch_ir.passes.constant_folding",
+        "FoldedProgram": "torch_ir.passes.batch_norm_folding",
+        "fold_batch_norm": "torch_ir.passes.batch_norm_folding",
+        "fold_constants": "torch_ir.passes.constant_folding",
+        "FuseQuantized": "torch_ir.passes.quantized.fusion",
+        "fuse_quantized": "torch_ir.passes.quantized.fusion",
+    },
+    renamed={
+        "FuseQuantised": "FuseQuantized",
+        "fuse_quantised": "fuse_quantized",
+        "MaterialiseSymbols": "MaterializeSymbols",
+        "materialise_symbols": "materialize_symbols",
+    },
+)

@@ -48,7 +48,7 @@ def clean_casts(ir: IR) -> IR:
     """The program with one cast for each chain of casts, and none that changes no dtype.
 
     A cast is passed over if it keeps every value, as ``float16`` to ``float32`` does. The bits
-    stay, but for those of a signalling NaN, which the longer way makes quiet. Functions are
+    stay, but for those of a signaling NaN, which the longer way makes quiet. Functions are
     changed too. The same object if there is nothing to do.
 
     Example:

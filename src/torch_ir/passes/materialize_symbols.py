@@ -45,18 +45,18 @@ MAX_POWER = 16
 
 
 @dataclass(frozen=True)
-class MaterialiseSymbols(Pass):
-    """Computes sizes with operators; see :func:`materialise_symbols`."""
+class MaterializeSymbols(Pass):
+    """Computes sizes with operators; see :func:`materialize_symbols`."""
 
-    name: ClassVar[str] = "materialise-symbols"
+    name: ClassVar[str] = "materialize-symbols"
 
     def call(self, ir: IR) -> PassResult:
         """The program whose calls are given symbols and numbers alone."""
-        result = materialise_symbols(ir)
+        result = materialize_symbols(ir)
         return PassResult(result, result is not ir)
 
 
-def materialise_symbols(ir: IR) -> IR:
+def materialize_symbols(ir: IR) -> IR:
     """The program with each expression that a call or a result needs computed by operators.
 
     They are ``executorch_prims::{add,mul,sub,floordiv}.int`` and ``{gt,lt,ge,le,eq}.int``; each
@@ -70,7 +70,7 @@ def materialise_symbols(ir: IR) -> IR:
 
     Example:
         >>> from torch_ir import parse
-        >>> print(materialise_symbols(parse('''
+        >>> print(materialize_symbols(parse('''
         ... ir "Flat" {
         ...   symbol s0: 2..8
         ...   input %x: f32[s0, 4]
@@ -82,7 +82,7 @@ def materialise_symbols(ir: IR) -> IR:
     """
     taken = set(_symbols(ir))
     reasons: list[str] = []
-    result = _Materialiser(ir, taken, reasons, "").run()
+    result = _Materializer(ir, taken, reasons, "").run()
     if reasons:
         raise PassError(
             f"{counted(len(reasons), 'expression')} cannot be computed with integers",
@@ -100,7 +100,7 @@ def _symbols(ir: IR) -> Iterator[str]:
         yield from _symbols(body)
 
 
-class _Materialiser:
+class _Materializer:
     def __init__(self, ir: IR, taken: set[str], reasons: list[str], path: str):
         self.ir = ir
         self.taken = taken
@@ -117,7 +117,7 @@ class _Materialiser:
     def run(self) -> IR:
         ir = self.ir
         functions = {
-            name: _Materialiser(body, self.taken, self.reasons, f"{self.path}{name}/").run()
+            name: _Materializer(body, self.taken, self.reasons, f"{self.path}{name}/").run()
             for name, body in ir.functions.items()
         }
         for node in ir.nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -23,9 +24,9 @@ _OURS: dict[str, tuple[str, str]] = {
     "eliminate-dead-code": ("torch_ir.passes.dead_code", "EliminateDeadCode"),
     "fold-constants": ("torch_ir.passes.constant_folding", "FoldConstants"),
     "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
-    "fuse-quantised": ("torch_ir.passes.quantized.fusion", "FuseQuantised"),
+    "fuse-quantized": ("torch_ir.passes.quantized.fusion", "FuseQuantized"),
     "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
-    "materialise-symbols": ("torch_ir.passes.materialize_symbols", "MaterialiseSymbols"),
+    "materialize-symbols": ("torch_ir.passes.materialize_symbols", "MaterializeSymbols"),
     "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
 }
 SHORT_NAMES = {
@@ -34,6 +35,7 @@ SHORT_NAMES = {
     "no-ops": "remove-no-ops",
 }
 """Other names of passes."""
+_RENAMED = {"fuse-quantised": "fuse-quantized", "materialise-symbols": "materialize-symbols"}
 
 _ADDED: dict[str, type[Pass]] = {}
 
@@ -94,7 +96,10 @@ def pass_named(name: str, **options: Any) -> Pass:
         >>> str(pass_named("cse")), str(pass_named("fold-constants", max_bytes=16))
         ('common-subexpressions', 'fold-constants{max_bytes=16}')
     """
-    kind = _class_of(SHORT_NAMES.get(name, name))
+    if name in _RENAMED:
+        message = f"the pass {name!r} is called {_RENAMED[name]!r} now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+    kind = _class_of(_RENAMED.get(name) or SHORT_NAMES.get(name, name))
     fields = getattr(kind, "__dataclass_fields__", {})
     unknown = [option for option in options if option not in fields]
     if unknown:

@@ -80,7 +80,7 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _rounded_to_odd(values: Array) -> Array:
-    """float64 values as float32: exact, or else the neighbour whose last bit is 1.
+    """float64 values as float32: exact, or else the neighbor whose last bit is 1.
 
     ml_dtypes converts by way of float32. Rounding twice to nearest is not rounding once; rounding
     to odd first is, because it keeps the side of every tie.

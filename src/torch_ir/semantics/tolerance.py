@@ -29,7 +29,7 @@ Class = tuple[Kind, Magnitude]
 _FAMILIES: dict[Class, str] = {
     ("exact", "none"): (
         "assertions bitwise_logical comparison conversion indexing joining movement padding "
-        "quantisation random scattering slicing sorting"
+        "quantization random scattering slicing sorting"
     ),
     ("rounded", "none"): "arithmetic creation",
     ("function", "none"): "activations complex_numbers elementwise",

@@ -50,7 +50,7 @@ def fold(nodes: Sequence[OpNode], limit: int) -> list[Box]:
     """The nodes in at most ``limit`` boxes, each of one node where that is few enough.
 
     The module tree is opened as deep as the limit allows, everywhere to one depth. Where not even
-    its top level fits, neighbours are put together.
+    its top level fits, neighbors are put together.
     """
     if len(nodes) <= limit:
         return [Box((node,)) for node in nodes]
@@ -78,7 +78,7 @@ def _by_module(level: int) -> Key:
 
 
 def _by_module_and_run(nodes: Sequence[OpNode], level: int) -> Key:
-    """As by module, but neighbours that are called above the level share a box too."""
+    """As by module, but neighbors that are called above the level share a box too."""
     runs: dict[str, object] = {}
     for index, (path, run) in enumerate(groupby(nodes, lambda node: module_path(node)[:level])):
         for node in run:

@@ -23,7 +23,7 @@ def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> 
 
     A graph of more than ``max_nodes`` nodes is folded by module, as far open as fits: a box then
     stands for the calls of one module (or, where the model has no modules to fold by, for
-    neighbours), says how many nodes it has, and a note says how many were folded. Nothing is left
+    neighbors), says how many nodes it has, and a note says how many were folded. Nothing is left
     out.
 
     Args:

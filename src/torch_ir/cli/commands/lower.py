@@ -40,7 +40,7 @@ def command(
 
     In `aten` no operator writes: what the program writes to its inputs and buffers is listed. In
     `core_aten` every operator outside the core set is replaced by what it is made of. In `edge`
-    operators are specialised by element type too: promotion, layouts and copies are written out,
+    operators are specialized by element type too: promotion, layouts and copies are written out,
     and the result is verified.
     """
     if preserve and target == "aten":

@@ -52,7 +52,7 @@ def command(
     reference: bool,
     **options: Any,
 ) -> None:
-    """Run the IR in FILE and summarise what comes out.
+    """Run the IR in FILE and summarize what comes out.
 
     \b
     torch-ir run m.json --weights m.safetensors --inputs x.npz -o y.npz

@@ -77,7 +77,7 @@ def _with_values(
     """The model with its weights, and arguments with values."""
     import torch
 
-    from torch_ir.cli.arguments import materialised, prepared
+    from torch_ir.cli.arguments import materialized, prepared
 
     torch.manual_seed(seed)
     built = prepared(target, inputs, meta=False, seed=seed)
@@ -86,4 +86,4 @@ def _with_values(
         from torch_ir.weights import load_weights
 
         loaded = load_weights(weights, trust=trust)
-    return materialised(built, target, loaded, seed)
+    return materialized(built, target, loaded, seed)

@@ -25,7 +25,7 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import Evaluation, denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_float
-from torch_ir.semantics.operators.quantisation import QUANTIZING
+from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import allowed_error, spacing
 
 _STEPS = 4

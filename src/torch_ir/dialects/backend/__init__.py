@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_ir.dialects.backend.binding import bind_pattern_to_op, bindings
@@ -11,12 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["bind_pattern_to_op", "bindings", "ops"]
 
-_HOME = {"bind_pattern_to_op": "binding", "bindings": "binding", "ops": "operators"}
-
-
-def __getattr__(name: str) -> object:
-    """What needs torch is imported when it is first used."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"torch_ir.dialects.backend.{_HOME[name]}")
-    return getattr(module, name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bind_pattern_to_op": "torch_ir.dialects.backend.binding",
+        "bindings": "torch_ir.dialects.backend.binding",
+        "ops": "torch_ir.dialects.backend.operators",
+    },
+)

@@ -9,7 +9,7 @@ from typing import Any
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
 
 from torch_ir.dialects.backend.binding import bind_pattern_to_op
-from torch_ir.dialects.backend.quantised import PATTERNS, example
+from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.torch_api import overload, plain_tensors
 

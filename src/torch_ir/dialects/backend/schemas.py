@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from torch_ir.ops.schema import parse_schema
 
 
-def _quantised(name: str) -> str:
+def _quantized(name: str) -> str:
     return f"float {name}_scale, int {name}_zero_point, int {name}_quant_min, int {name}_quant_max"
 
 
-_TWO = f"Tensor a, {_quantised('a')}, Tensor b, {_quantised('b')}, {_quantised('out')}"
-_ONE = f"Tensor a, {_quantised('a')}"
+_TWO = f"Tensor a, {_quantized('a')}, Tensor b, {_quantized('b')}, {_quantized('out')}"
+_ONE = f"Tensor a, {_quantized('a')}"
 _WEIGHT = {
-    "": f"Tensor weight, {_quantised('weight')}",
+    "": f"Tensor weight, {_quantized('weight')}",
     ".per_channel": "Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, "
     "int weight_axis, int weight_quant_min, int weight_quant_max",
 }
@@ -40,10 +40,10 @@ _TEXTS = (
         f"quantized_decomposed::{name}({_TWO}) -> Tensor qc"
         for name in ("add", "add_relu", "mul", "mul_relu")
     ],
-    f"quantized_decomposed::relu({_ONE}, {_quantised('out')}) -> Tensor qc",
+    f"quantized_decomposed::relu({_ONE}, {_quantized('out')}) -> Tensor qc",
     *[
         f"quantized_decomposed::{name}{kind}({_ONE}, {weight}, Tensor? bias{window}, "
-        f"{_quantised('out')}) -> Tensor qc"
+        f"{_quantized('out')}) -> Tensor qc"
         for kind, weight in _WEIGHT.items()
         for name, window in (
             ("conv", f", {_WINDOW}"),
@@ -52,8 +52,8 @@ _TEXTS = (
             ("linear_relu", ""),
         )
     ],
-    f"quantized_decomposed::add.scalar(Tensor qa, {_quantised('a')}, ScalarType a_dtype, "
-    f"Scalar b, {_quantised('out')}, ScalarType out_dtype) -> Tensor",
+    f"quantized_decomposed::add.scalar(Tensor qa, {_quantized('a')}, ScalarType a_dtype, "
+    f"Scalar b, {_quantized('out')}, ScalarType out_dtype) -> Tensor",
     "quantized_decomposed::embedding_byte(Tensor weight, Tensor weight_scales, "
     "Tensor weight_zero_points, int weight_quant_min, int weight_quant_max, Tensor indices) "
     "-> Tensor",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.ops import edge_op, ops
+from torch_ir.lazy import lazy_names
 from torch_ir.ops.dtype_constraints import EDGE_DTYPES, DTypeTable, constraint_of, read_entry
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ __all__ = [
     "read_entry",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in ("EdgeOptions", "EdgeProgram"):  # they need the passes, operator names do not
-        import torch_ir.edge as program
-
-        return getattr(program, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__, {"EdgeOptions": "torch_ir.edge", "EdgeProgram": "torch_ir.edge"}
+)

@@ -1,4 +1,4 @@
-"""Memory that several values show, as functionalisation follows it."""
+"""Memory that several values show, as functionalization follows it."""
 
 from __future__ import annotations
 

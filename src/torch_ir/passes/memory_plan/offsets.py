@@ -64,7 +64,7 @@ def overlapping(pieces: Iterable[Piece], offsets: Offsets) -> Iterator[tuple[str
     """The pairs of pieces that are needed at one time and share a byte.
 
     It knows nothing of how offsets are found: pieces come and go in the order of time, and each
-    that comes is compared with its neighbours.
+    that comes is compared with its neighbors.
 
     Example:
         >>> pieces = [Piece("a", 8, 0, 1), Piece("b", 8, 1, 2)]

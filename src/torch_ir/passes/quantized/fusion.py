@@ -1,4 +1,4 @@
-"""Calls of quantised operators in the place of dequantizing, an operator, and quantizing."""
+"""Calls of quantized operators in the place of dequantizing, an operator, and quantizing."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _SCHEMAS: Mapping[str, Schema] = {op: parse_schema(text) for op, text in BACKEND
 
 
 @dataclass(frozen=True)
-class FuseQuantised(Pass):
-    """Puts quantised operators where numbers are dequantised and quantised again.
+class FuseQuantized(Pass):
+    """Puts quantized operators where numbers are dequantized and quantized again.
 
-    See :func:`fuse_quantised`.
+    See :func:`fuse_quantized`.
     """
 
-    name: ClassVar[str] = "fuse-quantised"
+    name: ClassVar[str] = "fuse-quantized"
 
     def call(self, ir: IR) -> PassResult:
-        """The program with quantised operators."""
-        result = fuse_quantised(ir)
+        """The program with quantized operators."""
+        result = fuse_quantized(ir)
         return PassResult(result, result is not ir)
 
 
-def fuse_quantised(ir: IR) -> IR:
-    """The program with ``quantized_decomposed`` operators where it dequantises, works, quantises.
+def fuse_quantized(ir: IR) -> IR:
+    """The program with ``quantized_decomposed`` operators where it dequantizes, works, quantizes.
 
     Sums, sums with a number, products, ``relu``, convolutions and linear layers, each with a
     ``relu`` behind it or not, become one operator of codes; its pattern is what stood there, so
     the result has the same bits. What only moves elements (``cat``, slices, views, the largest
     element of a window) works on the codes where the scale and zero point stay the same. Rows of
-    a quantised table become ``embedding_byte``, or ``embedding_4bit`` and ``embedding_2bit`` of
+    a quantized table become ``embedding_byte``, or ``embedding_4bit`` and ``embedding_2bit`` of
     the packed table where codes are declared to have so few bits.
 
     The codes of one call are all ``uint8`` or all ``int8``, but for weights, which may be either.
@@ -76,7 +76,7 @@ def fuse_quantised(ir: IR) -> IR:
         ... }
         ... '''
         >>> ir = parse(text.replace("LIBRARY", "quantized_decomposed"))
-        >>> [node.op_type for node in fuse_quantised(ir).nodes]
+        >>> [node.op_type for node in fuse_quantized(ir).nodes]
         ['quantized_decomposed.relu.default']
     """
     return _fused(ir, ir.dialect)
@@ -130,7 +130,7 @@ class _Fuser:
     def run(self) -> IR:
         for node in self.ir.nodes:
             self._learn(node)
-            if self._quantise(node) or self._take_rows(node):
+            if self._quantize(node) or self._take_rows(node):
                 self.is_changed = True
             else:
                 self.nodes.append(with_inputs(node, self.values))
@@ -269,8 +269,8 @@ class _Fuser:
 
     # -- one quantize -----------------------------------------------------------------------------
 
-    def _quantise(self, node: OpNode) -> bool:
-        """Whether codes that there are, or those of a quantised operator, take its place."""
+    def _quantize(self, node: OpNode) -> bool:
+        """Whether codes that there are, or those of a quantized operator, take its place."""
         wanted = parameters(node) if node.op_type == QUANTIZE else None
         if wanted is None or not self._is_fixed(node.outputs[0]):
             return False
@@ -307,7 +307,7 @@ class _Fuser:
         return first == result.name or self.memory.join(result.name, first)
 
     def _fuse(self, node: OpNode, wanted: Parameters) -> bool:
-        """Put a quantised operator in the place of what is quantised."""
+        """Put a quantized operator in the place of what is quantized."""
         chain, relu, made = self._chain(node.inputs[0])
         if relu is not None and relu.inputs[0].name in self.known:
             call, at = Call("relu", codes={"a": relu.inputs[0]}), relu

@@ -39,7 +39,7 @@ class Call:
 
 
 def call_of(ir: IR, node: OpNode) -> Call | None:
-    """What stands for a node, if its operands are quantised; None if nothing does."""
+    """What stands for a node, if its operands are quantized; None if nothing does."""
     make = _MAKERS.get(node.op_type)
     return None if make is None or node.operands is None else make(ir, node)
 
@@ -100,7 +100,7 @@ def _weighted(
     attrs: Mapping[str, Any],
     passed: tuple[OpNode, ...] = (),
 ) -> Call | None:
-    """A call with weights that are dequantised with one scale, or one for each channel."""
+    """A call with weights that are dequantized with one scale, or one for each channel."""
     if given is None or weight is None or (bias is not None and bias.dtype != "float32"):
         return None
     tensors = {} if bias is None else {"bias": bias}
@@ -125,7 +125,7 @@ def _weighted(
 
 
 def _table(node: OpNode) -> tuple[dict[str, TensorMeta], int, int] | None:
-    """The codes, scales and zero points that a node dequantises, and the bounds of the codes."""
+    """The codes, scales and zero points that a node dequantizes, and the bounds of the codes."""
     codes, scales = operand(node, "input"), operand(node, "scales")
     low, high = node.attrs.get("quant_min"), node.attrs.get("quant_max")
     kind, wanted = node.attrs.get("dtype"), node.attrs.get("out_dtype")
@@ -274,7 +274,7 @@ _BITS = {(-8, 7): 4, (-2, 1): 2}
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An embedding of a table that is dequantised by rows, or groups of a row.
+    """An embedding of a table that is dequantized by rows, or groups of a row.
 
     Attributes:
         tensors: Its codes, scales and, if there are any, zero points, by argument.
@@ -282,7 +282,7 @@ class Table:
         high: The largest.
         bits: 8, or 4 or 2 if that is enough for signed codes.
         columns: How many numbers a row has; 0 if that varies.
-        source: The node that dequantises it.
+        source: The node that dequantizes it.
     """
 
     tensors: Mapping[str, TensorMeta]
@@ -294,7 +294,7 @@ class Table:
 
 
 def table_of(ir: IR, node: OpNode) -> Table | None:
-    """The quantised table from which a node takes rows; None if it does something else."""
+    """The quantized table from which a node takes rows; None if it does something else."""
     weight = operand(node, "weight") if node.op_type == "aten.embedding.default" else None
     made = None if weight is None else ir.producers.get(weight.name)
     if made is None or node.outputs[0].dtype != "float32":

@@ -108,7 +108,7 @@ def gelu(self: Array, approximate: str = "none") -> Array:
     """``x · Φ(x)`` with the normal distribution ``Φ(x) = ½ (1 + erf(x/√2)) = ½ erfc(−x/√2)``.
 
     With ``"tanh"`` instead ``½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))``. At inf it is inf (torch's
-    vectorised kernel gives NaN there), at −inf NaN.
+    vectorized kernel gives NaN there), at −inf NaN.
     """
     if approximate == "tanh":
         return _activation(

@@ -96,7 +96,7 @@ def sym_numel(self: Array) -> int:
 
 @denotes("aten.sym_stride.int")
 def sym_stride(self: Array, dim: int) -> int:
-    """The elements between neighbours along a dimension of a contiguous tensor.
+    """The elements between neighbors along a dimension of a contiguous tensor.
 
     The product of the sizes behind it, where a size of 0 counts as 1.
     """

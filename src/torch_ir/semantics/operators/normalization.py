@@ -1,4 +1,4 @@
-"""Normalisation by mean and variance: of layers, groups, batches, and by the root mean square.
+"""Normalization by mean and variance: of layers, groups, batches, and by the root mean square.
 
 All are ``(x − mean) · rstd · weight + bias`` with ``rstd = 1 / √(variance + eps)``, the variance
 being ``Σ (x − mean)² / n``; they differ in what mean and variance are taken over, and in which
@@ -29,7 +29,7 @@ from torch_ir.semantics.registry import denotes
 
 def _require_floating(values: Array) -> None:
     if not is_float(values.dtype):
-        raise InvalidIRError(f"only floating tensors are normalised, not {values.dtype}")
+        raise InvalidIRError(f"only floating tensors are normalized, not {values.dtype}")
 
 
 def _statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
@@ -42,7 +42,7 @@ def _statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
     for given in parameters:
         if given is not None and given.dtype != input.dtype:
             if given.dtype != np.float32 or input.dtype.itemsize != 2:
-                raise InvalidIRError(f"{input.dtype} is not normalised with {given.dtype}")
+                raise InvalidIRError(f"{input.dtype} is not normalized with {given.dtype}")
             mixed = True
     return np.dtype("float32") if mixed else input.dtype
 
@@ -85,7 +85,7 @@ def native_layer_norm(
     bias: Array | None,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Normalised over the last dimensions, of ``normalized_shape``; weight and bias have it too.
+    """Normalized over the last dimensions, of ``normalized_shape``; weight and bias have it too.
 
     Returns:
         The result, the mean (over no elements 0) and rstd (NaN); these with size 1 in the
@@ -140,7 +140,7 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Normalised over each of ``group`` groups of channels of each sample.
+    """Normalized over each of ``group`` groups of channels of each sample.
 
     The operand has N · C · HxW elements, [N, C, …]; weight and bias have one number a channel.
 
@@ -205,7 +205,7 @@ def _with_running(
     running_var: Array,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Normalised by given statistics; what would be the batch's are empty."""
+    """Normalized by given statistics; what would be the batch's are empty."""
     _, shape = _over_batch(input)
     for given in (weight, bias, running_mean, running_var):
         _channels(given, input.shape[1])
@@ -220,7 +220,7 @@ def _with_running(
 def _with_batch(
     input: Array, weight: Array | None, bias: Array | None, eps: float, *running: Array
 ) -> tuple[Array, Array, Array]:
-    """Normalised by the batch's own statistics, which are the other results."""
+    """Normalized by the batch's own statistics, which are the other results."""
     axes, shape = _over_batch(input)
     if not input.size:
         raise InvalidIRError("a batch without elements has no statistics")
@@ -245,7 +245,7 @@ def batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Each channel (dimension 1) normalised by its running mean and variance.
+    """Each channel (dimension 1) normalized by its running mean and variance.
 
     Weight, bias and both statistics have one number a channel; ``momentum`` does not matter.
 
@@ -264,17 +264,17 @@ def batch_norm_no_stats(
     momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Each channel (dimension 1) normalised by its mean and variance in this batch.
+    """Each channel (dimension 1) normalized by its mean and variance in this batch.
 
     Returns:
         The result, the channels' means and their rstd.
 
     Raises:
         InvalidIRError: There is no element, or ``training`` is not set: nothing would remain to
-            normalise by.
+            normalize by.
     """
     if not training:
-        raise InvalidIRError("without running statistics a batch is normalised in training only")
+        raise InvalidIRError("without running statistics a batch is normalized in training only")
     return _with_batch(input, weight, bias, eps)
 
 
@@ -388,7 +388,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Array:
-    """Each channel of each sample normalised by itself, or by running statistics."""
+    """Each channel of each sample normalized by itself, or by running statistics."""
     if not use_input_stats:
         return native_batch_norm(
             input, weight, bias, running_mean, running_var, False, momentum, eps

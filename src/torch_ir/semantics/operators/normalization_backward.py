@@ -1,4 +1,4 @@
-"""What gradients pass back through layer and group normalisation.
+"""What gradients pass back through layer and group normalization.
 
 With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight (1 where absent):
 
@@ -8,7 +8,7 @@ With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight 
 mean and rstd are taken as given. A result that ``output_mask`` does not ask for is None, and so is
 the gradient of a weight that is absent.
 
-Source: the derivative of the normalisations' definition.
+Source: the derivative of the normalizations' definition.
 """
 
 from __future__ import annotations

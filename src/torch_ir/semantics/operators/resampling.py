@@ -1,4 +1,4 @@
-"""Resampling of planes to other sizes: nearest neighbour, linear and cubic interpolation.
+"""Resampling of planes to other sizes: nearest neighbor, linear and cubic interpolation.
 
 The resampled axes are the last ones of [n, c, *sizes]. Position i of ``out`` along an axis of
 ``size`` elements lies at ``(i + ½) · scale - ½`` of the source, with ``scale = 1 / scale_factor``

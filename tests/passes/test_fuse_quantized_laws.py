@@ -1,4 +1,4 @@
-"""Laws of the fusion of quantised operators: bits, retracing, saving, names, linear work."""
+"""Laws of the fusion of quantized operators: bits, retracing, saving, names, linear work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from passes.equal import assert_same
-from passes.quantised import LEVELS, Calls, codes, count, dq, fused, names, q
+from passes.quantized import LEVELS, Calls, codes, count, dq, fused, names, q
 from torch_ir import IRExecutor, decompose, extract_ir, to_edge
 from torch_ir.dialects import verify
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.passes import common_subexpressions, fuse_quantised, pass_named
+from torch_ir.passes import common_subexpressions, fuse_quantized, pass_named
 from torch_ir.passes.quantized.values import DEQUANTIZE, QUANTIZE
 from torch_ir.serde import dumps, loads
 
@@ -42,13 +42,13 @@ def test_a_fused_program_is_a_legal_backend_program_that_can_be_saved():
         return q(torch.cat([dq(x), functional.linear(dq(x), dq(w, 0.05))], 1), 0.3)
 
     edge = to_edge(extract_ir(Calls(layer), (codes(2, 4), codes(3, 4, seed=1))))
-    program = edge.transform([pass_named("fuse-quantised")])
-    assert program is edge  # the sum of all is quantised, not each
+    program = edge.transform([pass_named("fuse-quantized")])
+    assert program is edge  # the sum of all is quantized, not each
     fine = to_edge(
         extract_ir(
             Calls(lambda x, w: q(functional.linear(dq(x), dq(w)), 0.3)), (codes(2, 4), codes(3, 4))
         )
-    ).transform([pass_named("fuse-quantised")])
+    ).transform([pass_named("fuse-quantized")])
     assert verify(fine.ir(), "backend") == verify(fine.ir(), "edge") == ()
     assert loads(dumps(fine.ir())) == fine.ir()
     assert names(fine.ir()) == ["linear"]
@@ -67,7 +67,7 @@ def test_the_new_node_has_the_name_of_the_codes_and_the_line_of_the_operator():
     assert node.location == addition.location
 
 
-def test_a_program_without_quantised_values_is_the_same_object():
+def test_a_program_without_quantized_values_is_the_same_object():
     ir = extract_ir(Calls(lambda x: torch.relu(x) + 1), (torch.randn(3),))
     assert fused(ir) is ir
 
@@ -135,7 +135,7 @@ def test_chains_of_everything_keep_their_bits(steps, dtype, level):
 
 
 def deep(steps: int) -> IR:
-    """A program that dequantises, turns a matrix again and again, adds and quantises."""
+    """A program that dequantizes, turns a matrix again and again, adds and quantizes."""
     attrs = {"scale": 0.1, "zero_point": 3, "quant_min": 0, "quant_max": 255}
     attrs["dtype"] = DType("uint8")
     given = meta = TensorMeta("x", (2, 2), "uint8")
@@ -165,12 +165,12 @@ def test_the_work_grows_as_the_program_does():
 
         sys.setprofile(count_call)
         try:
-            fuse_quantised(ir)
+            fuse_quantized(ir)
         finally:
             sys.setprofile(None)
         return made
 
-    fuse_quantised(deep(1))  # what is looked up once
+    fuse_quantized(deep(1))  # what is looked up once
     assert calls_of(deep(80)) < 2.1 * calls_of(deep(40))
 
 
@@ -183,6 +183,6 @@ def test_a_long_chain_of_moves_is_followed_to_its_end():
         nodes.append(move.replace(name=made.name, inputs=[meta], outputs=[made]))
         meta = made
     nodes.append(ir.nodes[-1].replace(inputs=[meta]))
-    after = fuse_quantised(ir.replace(nodes=nodes))
+    after = fuse_quantized(ir.replace(nodes=nodes))
     assert len(after.nodes) == 5_001  # a copy behind them: the result is no view of the input
     assert count(after) == {"permute": 5_000, "clone": 1}

@@ -1,4 +1,4 @@
-"""Quantised operators against what their pattern means: which codes a kernel may give."""
+"""Quantized operators against what their pattern means: which codes a kernel may give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from passes.quantised import Calls, codes, dq, fused, q
+from passes.quantized import Calls, codes, dq, fused, q
 from torch_ir import extract_ir, register_executor, validate
 from torch_ir.executor import unregister_executor
 
@@ -17,7 +17,7 @@ LINEAR = "quantized_decomposed.linear.default"
 
 
 def layer(x, w):
-    """Numbers of one scale 0.25, quantised with the scale 1: every second is a tie or near one."""
+    """Numbers of one scale 0.25, quantized with the scale 1: every second is a tie or near one."""
     return q(functional.linear(dq(x, 0.5, 0), dq(w, 0.5, 0)), 1.0, 0)
 
 
@@ -42,7 +42,7 @@ def kernel(change) -> Iterator[None]:
         unregister_executor(LINEAR)
 
 
-def test_every_quantised_operator_is_compared_with_what_it_is_made_of():
+def test_every_quantized_operator_is_compared_with_what_it_is_made_of():
     def model(x, w, v):
         y = q(torch.relu(functional.linear(dq(x), dq(w, 0.05))), 0.3)
         z = q(dq(y, 0.3) * dq(v) + 1.0, 0.2)
@@ -82,10 +82,10 @@ def test_elsewhere_a_code_that_is_off_by_one_is_found(offset):
 
 
 def test_quantizing_itself_has_one_right_code():
-    def quantise(x):
+    def quantize(x):
         return q(x, 1.0, 0)
 
-    ir = extract_ir(Calls(quantise), (torch.tensor([0.5, 1.5]),))
+    ir = extract_ir(Calls(quantize), (torch.tensor([0.5, 1.5]),))
     op_type = "quantized_decomposed.quantize_per_tensor.default"
     assert validate(ir, {}, (torch.tensor([0.5, 1.5]),)).is_valid
     register_executor(op_type)(lambda inputs, attrs: [torch.tensor([1, 2], dtype=torch.uint8)])

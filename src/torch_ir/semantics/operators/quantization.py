@@ -193,7 +193,7 @@ def dequantize_per_token(
 
 def _as_float32(numbers: Array) -> Array:
     if not is_float(numbers.dtype) or numbers.dtype == np.float64:
-        raise InvalidIRError(f"{numbers.dtype} numbers are not quantised; convert them first")
+        raise InvalidIRError(f"{numbers.dtype} numbers are not quantized; convert them first")
     return numbers.astype(_FLOAT)
 
 

@@ -1,4 +1,4 @@
-"""Quantised operators in the place of dequantize, operator, quantize: the conformance case B8."""
+"""Quantized operators in the place of dequantize, operator, quantize: the conformance case B8."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from passes.equal import assert_same
-from passes.quantised import (
+from passes.quantized import (
     LEVELS,
     RANGES,
     Calls,
@@ -39,7 +39,7 @@ def only(function, args, expected, **buffers):
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", BYTES)
-def test_b8_a_sum_is_one_quantised_addition(dtype, relu):
+def test_b8_a_sum_is_one_quantized_addition(dtype, relu):
     def add(a, b):
         made = dq(a, 0.1) + dq(b, 0.2)
         return q(torch.relu(made) if relu else made, 0.3, dtype=dtype)
@@ -251,7 +251,7 @@ def test_a_padding_that_differs_between_sides_is_left():
     assert fused(ir) is ir
 
 
-def test_what_stands_behind_an_operator_is_moved_behind_the_quantised_one():
+def test_what_stands_behind_an_operator_is_moved_behind_the_quantized_one():
     def layer(x, w):
         made = functional.linear(dq(x), dq(w, 0.05))
         return q(made.view(2, 3, 5).permute(0, 2, 1).relu(), 0.3)

@@ -1,7 +1,7 @@
 """What the operators of ``quantized_decomposed`` compute: dequantize, an operator, quantize.
 
 Each function is the operator's pattern, its kernel on the CPU and its decomposition. Arguments
-come in the order of the schemas: of each quantised tensor its codes, then its scale, zero point,
+come in the order of the schemas: of each quantized tensor its codes, then its scale, zero point,
 least and largest code.
 """
 
@@ -40,14 +40,14 @@ def _of_two(operator: Function, then: Function | None = None) -> Function:
 
 
 def add_scalar(qa: Any, *arguments: Any) -> Any:
-    """The sum of a quantised tensor and a number, quantised."""
+    """The sum of a quantized tensor and a number, quantized."""
     *of_a, a_dtype, b, scale, zero_point, low, high, out_dtype = arguments
     made = _dequantize(qa, *of_a, a_dtype) + b
     return _quantize(made, scale, zero_point, low, high, out_dtype)
 
 
 def relu(a: Any, *arguments: Any) -> Any:
-    """The positive part of a quantised tensor, quantised."""
+    """The positive part of a quantized tensor, quantized."""
     return _quantize(torch.relu(_values(a, *arguments[:4])), *arguments[4:], a.dtype)
 
 
@@ -75,7 +75,7 @@ def _of_weights(
 def embedding_byte(
     weight: Any, scales: Any, zero_points: Any, low: int, high: int, indices: Any
 ) -> Any:
-    """Rows of a quantised table, dequantised.
+    """Rows of a quantized table, dequantized.
 
     Args:
         weight: ``[rows, columns]`` integers.

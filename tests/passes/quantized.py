@@ -1,4 +1,4 @@
-"""Programs that dequantise, work and quantise, written out as quantisers write them."""
+"""Programs that dequantize, work and quantize, written out as quantizers write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from passes.equal import assert_same
 from torch_ir import IR, decompose, extract_ir, functionalize, to_edge
 from torch_ir.dialects import verify
-from torch_ir.passes import FuseQuantised, run_passes
+from torch_ir.passes import FuseQuantized, run_passes
 
 qd = torch.ops.quantized_decomposed
 
@@ -74,7 +74,7 @@ def codes(*shape, dtype=torch.uint8, seed=0):
 
 def fused(ir: IR) -> IR:
     """The program after the pass; it keeps every rule that the program before it kept."""
-    result = run_passes(ir, [FuseQuantised()])
+    result = run_passes(ir, [FuseQuantized()])
     assert result.modified == (result.ir is not ir)
     assert result.ir.check() == ()
     dialect = "backend" if ir.dialect == "edge" else ir.dialect

@@ -1,4 +1,4 @@
-"""Models that PT2E, torchao and torch.ao quantised: what is fused, with the same bits."""
+"""Models that PT2E, torchao and torch.ao quantized: what is fused, with the same bits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from passes.equal import assert_same
-from passes.quantised import LEVELS, count, fused, names
+from passes.quantized import LEVELS, count, fused, names
 from torch_ir import IR, decompose, extract_ir, load_weights, validate
 from torch_ir.passes import common_subexpressions
 from torch_ir.serde import dumps, loads
 
-RECORDED = Path(__file__).parent / "quantised"
+RECORDED = Path(__file__).parent / "quantized"
 
 OURS = {
     "cnn-int8": {
@@ -33,13 +33,13 @@ OURS = {
     "rows-int4": {"embedding_4bit": 1, "pack_4bit": 1},
     "rows-int2": {"embedding_2bit": 1, "pack_2bit": 1},
 }
-"""The operators that stand in each recorded model (``tools/record_quantised_models.py``)."""
+"""The operators that stand in each recorded model (``tools/record_quantized_models.py``)."""
 
 LEFT = ("quantize_", "dequantize_")
 
 
-def quantised(ir) -> Counter[str]:
-    """The calls of quantised operators, but for quantize and dequantize."""
+def quantized(ir) -> Counter[str]:
+    """The calls of quantized operators, but for quantize and dequantize."""
     called = [n for n in ir.nodes if n.op_type.startswith("quantized_decomposed.")]
     short = [node.op_type.partition(".")[2].removesuffix(".default") for node in called]
     return Counter(name for name in short if not name.startswith(LEFT))
@@ -59,7 +59,7 @@ def test_recorded_models_are_fused_with_the_same_bits(name, level):
     path = RECORDED / f"{name}.tir"
     before = LEVELS[level](IR.load(path))
     after = fused(before)
-    assert quantised(after) == OURS[name]
+    assert quantized(after) == OURS[name]
     assert loads(dumps(after)) == after
     weights = load_weights(path)
     for seed in range(3):
@@ -80,7 +80,7 @@ def test_decomposing_a_fused_model_gives_it_back(name):
     before = decompose(IR.load(RECORDED / f"{name}.tir"))
     again = common_subexpressions(decompose(fused(before)))
     assert count(again) == count(common_subexpressions(before))
-    assert quantised(again) == {}
+    assert quantized(again) == {}
 
 
 class Net(nn.Module):
@@ -94,9 +94,9 @@ class Net(nn.Module):
         return self.last(torch.max_pool2d(y + y, 2).flatten(1))
 
 
-def test_a_model_that_torch_ao_quantised_is_fused():
+def test_a_model_that_torch_ao_quantized_is_fused():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch moves its quantisers to torchao
+        warnings.simplefilter("ignore")  # torch moves its quantizers to torchao
         from torch.ao.quantization import get_default_qconfig_mapping
         from torch.ao.quantization.quantize_fx import (
             _convert_to_reference_decomposed_fx,
@@ -111,7 +111,7 @@ def test_a_model_that_torch_ao_quantised_is_fused():
     for lower in LEVELS.values():
         before = lower(ir)
         after = fused(before)
-        assert quantised(after) == {
+        assert quantized(after) == {
             "conv.per_channel": 1,
             "relu": 1,
             "add": 1,

@@ -13,7 +13,7 @@ from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, DType, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.passes import run_passes
-from torch_ir.passes.materialize_symbols import MaterialiseSymbols, materialise_symbols
+from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.serde import dumps, loads
 
 SIZES = [(2, 3), (5, 2), (7, 7), (11, 4)]
@@ -49,7 +49,7 @@ def program(expression: str) -> IR:
 )
 def test_b10_integer_arithmetic_is_that_of_python(expression):
     ir = program(expression)
-    done = run_passes(ir, [MaterialiseSymbols()]).ir
+    done = run_passes(ir, [MaterializeSymbols()]).ir
     assert {n.op_type for n in done.nodes[:-1]} <= set(BACKEND_SCHEMAS)
     assert done.nodes[-1].attrs["fill_value"].is_symbol
     assert loads(dumps(done)) == done
@@ -61,7 +61,7 @@ def test_b10_integer_arithmetic_is_that_of_python(expression):
 
 def test_b10_what_is_not_integer_is_an_error_before_anything_runs():
     with pytest.raises(PassError) as caught:
-        materialise_symbols(program("floor(s0 / s1)"))
+        materialize_symbols(program("floor(s0 / s1)"))
     assert str(caught.value) == (
         "1 expression cannot be computed with integers\n"
         "    node 'y': floor(s0 / s1): s0 / s1 is not computed with integers\n"
@@ -80,7 +80,7 @@ def test_a_program_with_sizes_that_vary_gives_the_same():
     ir = extract_ir(
         Flat().eval(), (torch.ones(6, 4),), dynamic_shapes={"x": {0: Dim("rows", min=3, max=20)}}
     )
-    done = run_passes(ir, [MaterialiseSymbols()]).ir
+    done = run_passes(ir, [MaterializeSymbols()]).ir
     prims = [node for node in done.nodes if node.op_type.startswith("executorch_prims.")]
     assert prims[0].location == ir.nodes[1].location
     assert [str(n) for n in prims].count(str(prims[0])) == 1  # what is needed twice is made once
@@ -94,4 +94,4 @@ def test_a_program_with_sizes_that_vary_gives_the_same():
 
 def test_a_program_without_arithmetic_is_the_same_object():
     ir = program("s0")
-    assert materialise_symbols(ir) is ir
+    assert materialize_symbols(ir) is ir

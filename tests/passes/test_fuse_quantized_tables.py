@@ -1,4 +1,4 @@
-"""Rows of quantised tables, and codes of 4 and 2 bits in bytes: the conformance case B9."""
+"""Rows of quantized tables, and codes of 4 and 2 bits in bytes: the conformance case B9."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from passes.equal import assert_same
-from passes.quantised import LEVELS, Calls, codes, every_level, fused, names, qd
+from passes.quantized import LEVELS, Calls, codes, every_level, fused, names, qd
 from torch_ir import IRExecutor, compile_graph, extract_ir
 from torch_ir.dialects.backend.packing import pack, unpack
 from torch_ir.errors import ExecutionError

@@ -1,10 +1,10 @@
-"""Records models that torchao quantises, for the tests, where no torchao is installed.
+"""Records models that torchao quantizes, for the tests, where no torchao is installed.
 
     pip install torchao==0.18.0
-    python tools/record_quantised_models.py
+    python tools/record_quantized_models.py
 
-Each becomes an archive with its weights in ``tests/models/quantised``. PT2E quantises the first
-ones, with the quantiser of torchao's own tests for XNNPACK and that for x86; the last ones have
+Each becomes an archive with its weights in ``tests/models/quantized``. PT2E quantizes the first
+ones, with the quantizer of torchao's own tests for XNNPACK and that for x86; the last ones have
 weights of 8, 4 and 2 bits. torch's own seed makes them; another torchao may choose other scales.
 """
 
@@ -28,7 +28,7 @@ from torchao.utils import unwrap_tensor_subclass
 from torch_ir import extract_ir
 from torch_ir.serde import save
 
-FOLDER = Path(__file__).parents[1] / "tests/models/quantised"
+FOLDER = Path(__file__).parents[1] / "tests/models/quantized"
 
 
 class Convolutions(nn.Module):
@@ -67,21 +67,21 @@ def perceptron() -> nn.Module:
 
 
 def xnnpack(*, per_channel: bool) -> Any:
-    """The quantiser of int8."""
+    """The quantizer of int8."""
     return XNNPACKQuantizer().set_global(
         get_symmetric_quantization_config(is_per_channel=per_channel)
     )
 
 
 def inductor() -> Any:
-    """The quantiser of uint8 with weights of int8."""
+    """The quantizer of uint8 with weights of int8."""
     return x86.X86InductorQuantizer().set_global(
         x86.get_default_x86_inductor_quantization_config()
     )
 
 
 def pt2e(model: nn.Module, quantizer: Any, *shape: int) -> tuple[nn.Module, tuple[Any, ...]]:
-    """The model after post-training quantisation, and what it is called with."""
+    """The model after post-training quantization, and what it is called with."""
     args = (torch.randn(shape),)
     prepared = prepare_pt2e(torch.export.export(model.eval(), args).module(), quantizer)
     for _ in range(4):
@@ -90,7 +90,7 @@ def pt2e(model: nn.Module, quantizer: Any, *shape: int) -> tuple[nn.Module, tupl
 
 
 def weights_only(dtype: torch.dtype, granularity: Any) -> tuple[nn.Module, tuple[Any, ...]]:
-    """A model with quantised weights, and what it is called with."""
+    """A model with quantized weights, and what it is called with."""
     model = Rows().eval()
     config = IntxWeightOnlyConfig(weight_dtype=dtype, granularity=granularity)
     quantize_(model, config, filter_fn=lambda m, _: isinstance(m, nn.Linear | nn.Embedding))

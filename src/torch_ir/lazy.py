@@ -1,0 +1,72 @@
+"""Module ``__getattr__`` functions: names that are loaded when they are first used."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+
+from torch_ir.errors import OptionalDependencyError, did_you_mean
+
+
+def lazy_names(
+    package: str,
+    homes: Mapping[str, str],
+    *,
+    modules: Iterable[str] = (),
+    renamed: Mapping[str, str] | None = None,
+) -> Callable[[str], object]:
+    """Return a ``__getattr__`` for a package whose names are loaded at their first use.
+
+    Args:
+        package: The package's own ``__name__``.
+        homes: The module that defines each name.
+        modules: Submodules that attribute access imports.
+        renamed: Old names and what they are called now; each use of one warns.
+
+    Raises:
+        OptionalDependencyError: By the returned function: the name needs PyTorch, which is not
+            installed.
+        AttributeError: By the returned function: there is no such name.
+
+    Example:
+        >>> load = lazy_names("torch_ir", {"FrozenDict": "torch_ir.frozen"})
+        >>> load("FrozenDict")(a=1)
+        {'a': 1}
+        >>> load("FrozenDist")
+        Traceback (most recent call last):
+        ...
+        AttributeError: module 'torch_ir' has no attribute 'FrozenDist'. Did you mean FrozenDict?
+    """
+    now = renamed or {}
+    submodules = frozenset(modules)
+
+    def load(name: str) -> object:
+        if name in now:
+            message = f"{package}.{name} is called {now[name]} now"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return getattr(sys.modules[package], now[name])
+        if name in submodules:
+            return import_module(f"{package}.{name}")
+        if name not in homes:
+            hint = "" if name.startswith("__") else did_you_mean(name, homes)
+            message = f"module {package!r} has no attribute {name!r}{'. ' if hint else ''}{hint}"
+            raise AttributeError(message, name=name, obj=None)
+        value = _value_of(f"{package}.{name}", homes[name], name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
+
+
+def _value_of(full_name: str, home: str, name: str) -> object:
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise OptionalDependencyError(
+            f"{full_name} needs PyTorch, which is not installed",
+            remedy="Install it with: pip install 'torch-ir[torch]'",
+        ) from error
