@@ -198,6 +198,20 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line with text of an error's message, or the name of its class.
+
+    Example:
+        >>> first_line(ValueError(" no such size ")), first_line(AssertionError())
+        ('no such size', 'AssertionError')
+    """
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # noqa: BLE001  # an error of the user's may not have a text at all
+        lines = []
+    return next((line.strip() for line in lines if line.strip()), type(error).__name__)
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun, which takes the plural where the number does.
 

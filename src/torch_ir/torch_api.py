@@ -32,6 +32,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant
+from torch_ir.ir.values import dtype_name
 from torch_ir.ops.schema import Schema, parse_schema
 
 __all__ = [
@@ -164,7 +165,11 @@ def constant_tensors(
             return None
         found, declared = tensor(key), constants[key]
         is_fitting = (*found.shape,) == declared.shape
-        return found if is_fitting and str(found.dtype) == f"torch.{declared.dtype}" else None
+        return (
+            found
+            if is_fitting and dtype_name(found.dtype, strict=False) == declared.dtype
+            else None
+        )
 
     return {key: tensor(key) for key in keys}
 

@@ -18,7 +18,8 @@ from strategies import attributes
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import identical
 from torch_ir.ir import Device, DType, FrozenDict, FunctionRef, Layout, MemoryFormat, SymExpr
-from torch_ir.ir.values import as_attribute
+from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import as_attribute, dtype_name
 
 exactly = settings(max_examples=100, derandomize=True, deadline=None)
 
@@ -224,3 +225,15 @@ def test_endless_nesting_is_refused():
 def test_unknown_names_are_refused_with_the_closest(make, message):
     with pytest.raises(InvalidIRError, match="^" + re.escape(message)):
         make()
+
+
+def test_every_dtype_of_torch_has_one_name():
+    for dtype in {value for value in vars(torch).values() if isinstance(value, torch.dtype)}:
+        assert dtype_name(dtype, strict=False) == str(dtype).removeprefix("torch.")
+
+
+def test_a_dtype_that_no_ir_has_is_refused_unless_asked():
+    with pytest.raises(InvalidIRError, match="qint8"):
+        dtype_name(torch.qint8)
+    assert type_text(torch.empty(2, 3, dtype=torch.int64)) == "i64[2, 3]"
+    assert type_text(torch._empty_affine_quantized([2], scale=1, dtype=torch.qint8)) == "qint8[2]"

@@ -11,7 +11,7 @@ import numpy as np
 from torch_ir.cli.files import write
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
-from torch_ir.errors import InputError, MissingWeightsError, SerializationError
+from torch_ir.errors import InputError, MissingWeightsError, SerializationError, first_line
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote
@@ -43,8 +43,7 @@ def read_arrays(path: str) -> dict[str, Array]:
     except SerializationError:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file raises anything at all
-        reason = (str(error) or repr(error)).splitlines()[0]
-        raise InputError(f"{file} cannot be read: {reason}", remedy=remedy) from None
+        raise InputError(f"{file} cannot be read: {first_line(error)}", remedy=remedy) from None
 
 
 def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:

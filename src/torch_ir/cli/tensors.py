@@ -14,7 +14,7 @@ import torch
 
 from torch_ir.cli.files import write
 from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, first_line
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
@@ -89,7 +89,7 @@ def random_tensor(
         return torch.randint(0, 2, tuple(shape), generator=generator).to(dtype)
     except (RuntimeError, MemoryError) as error:
         raise InputError(
-            f"a random tensor of shape {list(shape)} cannot be made: {str(error).splitlines()[0]}"
+            f"a random tensor of shape {list(shape)} cannot be made: {first_line(error)}"
         ) from None
 
 
@@ -155,7 +155,7 @@ def _read_npz(file: Path) -> dict[str, torch.Tensor]:
         raise InputError(f"there is no file {file}", remedy="Check the path.") from None
     except Exception as error:  # noqa: BLE001 - a damaged file raises anything at all
         raise InputError(
-            f"{file} cannot be read as .npz: {(str(error) or repr(error)).splitlines()[0]}",
+            f"{file} cannot be read as .npz: {first_line(error)}",
             remedy=_TENSOR_FILES,
         ) from None
 
@@ -201,9 +201,9 @@ def _summary(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     shape = list(tensor.shape)
     facts: dict[str, Any] = {
         "name": name,
-        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "dtype": dtype_name(tensor.dtype, strict=False),
         "shape": shape,
-        "type": type_text(TensorMeta(name, tuple(shape), str(tensor.dtype))),
+        "type": type_text(tensor),
     }
     values = (tensor.abs() if tensor.is_complex() else tensor).double()
     finite = values[values.isfinite()]

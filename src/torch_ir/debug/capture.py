@@ -13,6 +13,7 @@ import torch
 from torch_ir.errors import InvalidIRError, SerializationError, did_you_mean
 from torch_ir.executor import ExecGraph
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.values import dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ _UNSTORABLE = frozenset({"complex32", "complex128", "qint8", "quint8", "qint32"}
 
 
 def _require_storable(name: str, dtype: str) -> None:
-    plain = dtype.removeprefix("torch.")
+    plain = dtype_name(dtype, strict=False)
     if plain in _UNSTORABLE:
         raise SerializationError(
             f"the value {name!r} is {plain}, which a safetensors file cannot hold",

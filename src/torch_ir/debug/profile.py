@@ -14,7 +14,7 @@ from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.listeners import Listener
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import flops_of
@@ -195,7 +195,7 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _type(tensor: torch.Tensor) -> str:
-    return type_text(TensorMeta("", tuple(tensor.shape), str(tensor.dtype)))
+    return type_text(tensor)
 
 
 def _node_profile(node: OpNode, found: _Found, seconds: float) -> NodeProfile:

@@ -214,7 +214,7 @@ class _Watch:
         for name, tensor in self._memory.constant():
             node = self._memory.last_reader.get(name)
             if node is not None:
-                meta = TensorMeta(name, tuple(tensor.shape), str(tensor.dtype)[6:])
+                meta = TensorMeta(name, tuple(tensor.shape), str(tensor.dtype))
                 self._remember(node, meta, tensor, "when the program ends")
 
     def report(self) -> ValidationReport:

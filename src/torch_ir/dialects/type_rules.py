@@ -15,7 +15,7 @@ import torch  # noqa: TID253  # this module is imported where types are derived,
 
 from torch_ir.dialects.rules import calls_function, is_custom, namespace_of
 from torch_ir.dialects.scope import Region, Scope
-from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, first_line
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.resolve import evaluate, resolve_operator
 from torch_ir.ir import (
@@ -33,6 +33,7 @@ from torch_ir.ir import (
 from torch_ir.ir.diagnostics import Violation
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
     FakeTensorMode,
@@ -201,7 +202,7 @@ def _derive(
         except NO_FAKE_RESULT as error:
             return Derived(has_meta=not _lacks_meta(operator, error))
         except Exception as error:  # noqa: BLE001  # kernels raise anything
-            return Derived(refusal=str(error).strip().splitlines()[0])
+            return Derived(refusal=first_line(error))
         flat = list(_flatten(made))
         return Derived(tuple([_made_type(item) for item in flat]), aliases=_shares(tensors, flat))
 
@@ -265,7 +266,7 @@ def _made_type(made: object) -> Type | None:
     shape = cast(tuple[Any, ...], tuple(made.shape))
     if any(isinstance(size, torch.SymInt) for size in shape):
         return None  # the size depends on data
-    return tuple([int(size) for size in shape]), str(made.dtype).removeprefix("torch.")
+    return tuple([int(size) for size in shape]), dtype_name(made.dtype, strict=False)
 
 
 def _shares(tensors: list[torch.Tensor], made: list[object]) -> bool:

@@ -15,10 +15,10 @@ from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
-from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
+from torch_ir.ir.values import dtype_name
 
 
 def flatten_arguments(
@@ -183,14 +183,15 @@ def check_inputs(
         where = f"input {position} ({meta})"
         if not isinstance(tensor, torch.Tensor):
             raise InputError(f"{where} must be a tensor, got {type(tensor).__name__}")
-        if str(tensor.dtype) != f"torch.{meta.dtype}":
+        if dtype_name(tensor.dtype, strict=False) != meta.dtype:
             raise InputError(
-                f"{where} has the wrong dtype: expected {type_text(meta)}, got {_type(tensor)}",
+                f"{where} has the wrong dtype: expected {type_text(meta)}, "
+                f"got {type_text(tensor)}",
                 remedy=f"Convert it with .to(torch.{meta.dtype}).",
             )
         if not _fits(meta, tensor):
             raise InputError(
-                f"{where} has the wrong shape: expected {type_text(meta)}, got {_type(tensor)}"
+                f"{where} has the wrong shape: expected {type_text(meta)}, got {type_text(tensor)}"
             )
         if tensor.is_meta or (device is not None and tensor.device != device):
             expected = (
@@ -200,12 +201,6 @@ def check_inputs(
             )
             raise InputError(f"{where} is on {tensor.device}, expected {expected}")
     return _check_symbols(ir, inputs, symbols)
-
-
-def _type(tensor: torch.Tensor) -> str:
-    """Its type as :func:`type_text` spells it; torch's own name of a dtype that no IR has."""
-    name = str(tensor.dtype).removeprefix("torch.")
-    return f"{DTYPES[name].short if name in DTYPES else name}{list(tensor.shape)}"
 
 
 def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:

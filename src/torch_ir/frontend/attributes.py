@@ -45,4 +45,4 @@ def tensor_meta(
 ) -> TensorMeta:
     """The metadata of a traced tensor."""
     shape = tuple([dimension(size) for size in tensor.shape])
-    return TensorMeta(name, shape, str(tensor.dtype).removeprefix("torch."), producer, index)
+    return TensorMeta(name, shape, str(tensor.dtype), producer, index)

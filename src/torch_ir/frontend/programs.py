@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from torch_ir.errors import ConversionError, InvalidIRError, counted
+from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.graphs import Context, GraphTranslator
@@ -85,9 +85,9 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     try:
         return exported.run_decompositions({})
     except Exception as error:  # torch fails with anything on a program that it exported wrongly
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConversionError(
-            f"the program switches functorch levels, and torch cannot write them out: {reason}"
+            f"the program switches functorch levels, and torch cannot write them out: "
+            f"{first_line(error)}"
         ) from error
 
 

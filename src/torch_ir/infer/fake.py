@@ -13,7 +13,7 @@ import torch
 from torch._guards import Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.errors import InvalidIRError, PassError, first_line
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.resolve import resolve_operator, to_torch
@@ -21,6 +21,7 @@ from torch_ir.infer.symbolic import symbolic
 from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.ir.values import dtype_name
 from torch_ir.passes.dead_code import given_symbols
 from torch_ir.torch_api import (
     FakeTensorMode,
@@ -306,6 +307,5 @@ def result_dtypes(fakes: Fakes, node: OpNode) -> tuple[str, ...]:
         try:
             results = pytree.tree_leaves(fakes.call(node, tensors))
         except Exception as error:  # torch refuses calls with any error
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise PassError(f"torch refuses {node.op_type} here: {reason}") from error
-    return tuple([str(result.dtype).removeprefix("torch.") for result in results])
+            raise PassError(f"torch refuses {node.op_type} here: {first_line(error)}") from error
+    return tuple([dtype_name(result.dtype, strict=False) for result in results])

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_ir.errors import first_line
 from torch_ir.ir.tensor import row_major
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
@@ -182,9 +183,7 @@ def prove_fake(signature: Signature) -> Proof:
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is told
             if isinstance(error.__cause__, NO_FAKE_RESULT):
                 return Proof(None)
-            return Proof(
-                None, refusal=(str(error).strip() or type(error).__name__).splitlines()[0]
-            )
+            return Proof(None, refusal=first_line(error))
         return Proof(_results(made, args, kwargs))
 
 

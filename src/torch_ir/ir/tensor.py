@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir.dtypes import DTYPES
@@ -101,9 +101,26 @@ class TensorMeta:
         return tensor_from_dict(data)
 
 
-def type_text(meta: TensorMeta | Constant) -> str:
-    """dtype and shape in torch's short spelling: ``f32[2, s0]``."""
-    return f"{DTYPES[meta.dtype].short}[{', '.join(map(str, meta.shape))}]"
+class _Typed(Protocol):
+    @property
+    def dtype(self) -> object: ...
+    @property
+    def shape(self) -> Iterable[object]: ...
+
+
+def type_text(value: _Typed) -> str:
+    """Return dtype and shape of a value, constant or tensor in short spelling: ``f32[2, s0]``.
+
+    A dtype that no IR has keeps torch's name: ``qint8[2]``.
+    """
+    known = DTYPES.get(value.dtype) if type(value.dtype) is str else None
+    dtype = known.short if known else _short_name(value.dtype)
+    return f"{dtype}[{', '.join(map(str, value.shape))}]"
+
+
+def _short_name(dtype: object) -> str:
+    name = dtype_name(dtype, strict=False)
+    return DTYPES[name].short if name in DTYPES else name
 
 
 MAX_EXPANDED_BYTES = 2**30

@@ -140,19 +140,23 @@ Attribute = (
 )
 
 
-def dtype_name(value: object) -> str:
-    """torch's canonical name of an element type given as a name or a ``torch.dtype``.
+def dtype_name(value: object, *, strict: bool = True) -> str:
+    """Return torch's canonical name of an element type given as a name or a ``torch.dtype``.
+
+    Args:
+        value: The name or the dtype.
+        strict: Refuse a name that no IR has; otherwise it is returned without ``torch.``.
 
     Example:
-        >>> dtype_name("torch.float"), dtype_name("int64")
-        ('float32', 'int64')
+        >>> dtype_name("torch.float"), dtype_name("int64"), dtype_name("torch.qint8", strict=False)
+        ('float32', 'int64', 'qint8')
 
     Raises:
         InvalidIRError: The name is not an element type.
     """
     name = str(value).removeprefix("torch.")
     name = ALIASES.get(name, name)
-    if name not in DTYPES:
+    if strict and name not in DTYPES:
         raise InvalidIRError(
             f"{name!r} is not an element type",
             remedy=did_you_mean(name, DTYPES) or _one_of(DTYPES),

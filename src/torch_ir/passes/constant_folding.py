@@ -24,6 +24,7 @@ from torch_ir.ir import (
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.tree import tensor_names
+from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.memory import Memory, is_pure
 from torch_ir.torch_api import constant_tensors, pytree
@@ -175,7 +176,7 @@ def _run(
 
 
 def _fits(value: torch.Tensor, meta: TensorMeta) -> bool:
-    kind = str(value.dtype).removeprefix("torch.")
+    kind = dtype_name(value.dtype, strict=False)
     return (tuple(value.shape), kind) == (meta.shape, meta.dtype)
 
 

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import TraceError
+from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import is_transforming, pytree
 from torch_ir.traced.arguments import TENSORS
 from torch_ir.traced.guards.captured_names import is_library
@@ -170,7 +171,7 @@ def _numbers(tensor: torch.Tensor) -> Any:
 
 
 def _short(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return f"{dtype_name(tensor.dtype, strict=False)}{list(tensor.shape)}"
 
 
 def _set_location() -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_ir.errors import WeightLoadError, did_you_mean
-from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
+from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import bytes_of
 
 SHOWN_PER_KIND = 10
@@ -195,7 +195,7 @@ def _tensor_fault(meta: TensorMeta | Constant, tensor: object) -> tuple[str, str
         for want, got in zip(meta.shape, tensor.shape, strict=True)
     ):
         return "wrong shape", f"{expected}, found {_found(tensor)}"
-    if str(tensor.dtype) != f"torch.{meta.dtype}":
+    if dtype_name(tensor.dtype, strict=False) != meta.dtype:
         return "wrong dtype", f"{expected}, found {_found(tensor)}"
     if tensor.is_meta:
         return "without values", f"{expected}, found {_found(tensor)} on the meta device"
@@ -205,9 +205,7 @@ def _tensor_fault(meta: TensorMeta | Constant, tensor: object) -> tuple[str, str
 def _found(tensor: object) -> str:
     if not isinstance(tensor, torch.Tensor):
         return f"a {type(tensor).__name__}"
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    short = DTYPES[dtype].short if dtype in DTYPES else dtype
-    return f"{short}[{', '.join(map(str, tensor.shape))}]"
+    return type_text(tensor)
 
 
 def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -49,8 +49,12 @@ def _refused(file: Path, error: Exception) -> WeightLoadError:
 
 def _reason(error: Exception) -> str:
     """The part of torch's page-long message that says what was wrong."""
-    text = str(error).split("WeightsUnpickler error:")[-1].strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}"[:200] if text else type(error).__name__
+    text = str(error).split("WeightsUnpickler error:")[-1].strip()
+    return (
+        f"{type(error).__name__}: {text.partition(chr(10))[0]}"[:200]
+        if text
+        else type(error).__name__
+    )
 
 
 def _state_dict(file: Path, content: object) -> dict[str, torch.Tensor]:

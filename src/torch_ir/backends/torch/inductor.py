@@ -20,6 +20,7 @@ from torch_ir.errors import (
     InputError,
     OptionalDependencyError,
     did_you_mean,
+    first_line,
 )
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.functionalization import without_writes
@@ -125,9 +126,8 @@ class _Lazy:
                 made: Any = compile_module(self._module, given, options=self._options)
                 return made
         except Exception as error:  # a compiler raises anything
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise BackendError(
-                f"inductor fails to compile a subgraph: {reason:.200}",
+                f"inductor fails to compile a subgraph: {first_line(error):.200}",
                 remedy="Use the executor 'aten', or report it to torch.",
             ) from error
 

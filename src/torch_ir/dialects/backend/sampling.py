@@ -8,7 +8,7 @@ from typing import Any
 
 import torch  # noqa: TID253  # operators are bound where torch is
 
-from torch_ir.errors import PassError
+from torch_ir.errors import PassError, first_line
 from torch_ir.ops.schema import Argument, Schema
 from torch_ir.torch_api import pytree
 
@@ -78,7 +78,7 @@ def _error(function: Callable[..., Any], arguments: list[Any]) -> str | None:
     try:
         function(*pytree.tree_map(_copy, arguments))
     except Exception as error:  # noqa: BLE001  # a function of the user's may raise anything
-        return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return first_line(error)
     return None
 
 

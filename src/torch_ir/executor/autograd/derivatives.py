@@ -17,7 +17,7 @@ from typing import Any, cast
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ExecutionError, first_line
 from torch_ir.infer.meta import Exact, Pattern, Signature, Type, flatten
 from torch_ir.torch_api import FakeTensorMode, enable_python_dispatcher
 
@@ -84,7 +84,7 @@ def prove_formula(
             raise
         except Exception as error:  # noqa: BLE001  # kernels and formulas raise anything; it is told
             first = first or error
-    return Formula((), (str(first).strip() or type(first).__name__).splitlines()[0])
+    return Formula((), first_line(first))
 
 
 # -- trial tensors --------------------------------------------------------------------------------

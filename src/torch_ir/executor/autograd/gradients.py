@@ -17,6 +17,7 @@ from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.plan import Plan
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import dtype_name
 
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Tangents: TypeAlias = tuple[torch.Tensor | None, ...]
@@ -167,7 +168,7 @@ class Differentiator:
                     f"the program has no weight {wanted!r}", remedy=did_you_mean(wanted, keys)
                 )
             if not _has_gradient(self._payload[names[0]]):
-                dtype = str(self._payload[names[0]].dtype).removeprefix("torch.")
+                dtype = dtype_name(self._payload[names[0]].dtype, strict=False)
                 raise InputError(f"the weight {wanted!r} can have no gradient: it is {dtype}")
             if written & set(names):
                 raise InputError(
@@ -256,5 +257,4 @@ def _is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _type(tensor: torch.Tensor) -> str:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{type_text(TensorMeta('', tuple(tensor.shape), dtype))} on {tensor.device}"
+    return f"{type_text(tensor)} on {tensor.device}"

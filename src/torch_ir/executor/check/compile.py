@@ -367,7 +367,7 @@ def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:
         )
     if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise FaultError("wrong-payload", f"{key!r} must be a tensor, got {type(tensor).__name__}")
-    found = TensorMeta(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+    found = TensorMeta(key, tuple(tensor.shape), str(tensor.dtype))
     if (found.shape, found.dtype) != (declared.shape, declared.dtype):
         raise FaultError(
             "wrong-payload",

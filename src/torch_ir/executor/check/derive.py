@@ -181,7 +181,7 @@ class Derivation:
         return any(self._is_unknown(dim) for dim in meta.shape)
 
     def _wrong_type(self, node: OpNode, meta: TensorMeta, made: Type) -> FaultError:
-        dtype = str(made.dtype).removeprefix("torch.")
+        dtype = str(made.dtype)
         return FaultError(
             "wrong-type",
             f"%{meta.name} is not what {node.op_type} gives" + self.at([*node.inputs, meta]),

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.errors import InvalidIRError, PassError, first_line
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
@@ -103,8 +103,7 @@ class Tracer:
                     tensors, list(self.fakes.symbols.values())
                 )
             except Exception as error:  # tracing runs decompositions, which raise anything
-                reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-                raise PassError(f"torch cannot decompose it: {reason}") from error
+                raise PassError(f"torch cannot decompose it: {first_line(error)}") from error
         try:
             return self._fragment(node, traced, len(tensors))
         except InvalidIRError as error:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch  # this module is imported where programs are lowered, and only there
 
+from torch_ir.ir.values import dtype_name
+
 _PAIR = ("self", "other")
 
 PROMOTING: dict[str, tuple[str, ...]] = {
@@ -104,8 +106,7 @@ def promoted_dtype(op_type: str, operands: Sequence[Operand]) -> str:
 
 
 def _promoted(first: str, second: str) -> str:
-    made = torch.promote_types(getattr(torch, first), getattr(torch, second))
-    return str(made).removeprefix("torch.")
+    return dtype_name(torch.promote_types(getattr(torch, first), getattr(torch, second)))
 
 
 def _combined(heavier: str | None, lighter: str | None) -> str | None:

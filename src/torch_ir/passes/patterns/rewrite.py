@@ -15,6 +15,7 @@ from torch_ir.infer.fake import Fakes, contiguous
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.symbols import as_dim
+from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.memory import Memory, in_functions, rewired
 from torch_ir.passes.patterns.matcher import Match, find_matches
@@ -321,7 +322,7 @@ class _Rewriter:
         for meta in node.outputs:
             tensor = made[meta.producer_output_idx]
             shape = tuple([as_dim(fakes.dim(size)) for size in tensor.shape])
-            dtype = str(tensor.dtype).removeprefix("torch.")
+            dtype = dtype_name(tensor.dtype, strict=False)
             old = recorded.get(meta.name)
             fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
             if not fits:

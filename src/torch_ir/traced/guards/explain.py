@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import pytree
 from torch_ir.traced.arguments import Same, Token, value_token
 from torch_ir.traced.guards.closure import Environment
@@ -84,8 +84,7 @@ def differences(known: Description, call: Description) -> list[str]:
 
 
 def _tensor(tensor: torch.Tensor) -> str:
-    name = str(tensor.dtype).removeprefix("torch.")
-    text = f"{DTYPES[name].short if name in DTYPES else name}{list(tensor.shape)}"
+    text = type_text(tensor)
     if tensor.layout is not torch.strided:
         return f"{text}, {tensor.layout}"
     parts = [text]

@@ -203,7 +203,7 @@ class _Search:
 
 def _in_short(error: TorchIRError) -> str:
     """What an executor refuses, with the first of its reasons."""
-    first = next(iter((error.picture or "").splitlines()), "").removeprefix("- ")
+    first = (error.picture or "").partition("\n")[0].removeprefix("- ")
     return f"{error.message}; first {first}" if first.startswith("%") else error.message
 
 
