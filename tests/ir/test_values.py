@@ -233,7 +233,7 @@ def test_every_dtype_of_torch_has_one_name():
 
 
 def test_a_dtype_that_no_ir_has_is_refused_unless_asked():
-    with pytest.raises(InvalidIRError, match="qint8"):
-        dtype_name(torch.qint8)
+    with pytest.raises(InvalidIRError, match="uint4"):
+        dtype_name(torch.uint4)
     assert type_text(torch.empty(2, 3, dtype=torch.int64)) == "i64[2, 3]"
-    assert type_text(torch._empty_affine_quantized([2], scale=1, dtype=torch.qint8)) == "qint8[2]"
+    assert type_text(torch.empty(2, dtype=torch.uint4)) == "uint4[2]"

@@ -111,7 +111,7 @@ class _Typed(Protocol):
 def type_text(value: _Typed) -> str:
     """Return dtype and shape of a value, constant or tensor in short spelling: ``f32[2, s0]``.
 
-    A dtype that no IR has keeps torch's name: ``qint8[2]``.
+    A dtype that no IR has keeps torch's name: ``uint4[2]``.
     """
     known = DTYPES.get(value.dtype) if type(value.dtype) is str else None
     dtype = known.short if known else _short_name(value.dtype)

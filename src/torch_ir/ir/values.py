@@ -148,8 +148,8 @@ def dtype_name(value: object, *, strict: bool = True) -> str:
         strict: Refuse a name that no IR has; otherwise it is returned without ``torch.``.
 
     Example:
-        >>> dtype_name("torch.float"), dtype_name("int64"), dtype_name("torch.qint8", strict=False)
-        ('float32', 'int64', 'qint8')
+        >>> dtype_name("torch.float"), dtype_name("int64"), dtype_name("torch.uint4", strict=False)
+        ('float32', 'int64', 'uint4')
 
     Raises:
         InvalidIRError: The name is not an element type.
