@@ -21,11 +21,12 @@ demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence 
 test: $(VENV)/dev.stamp  ## run all tests and doctests
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS)
 
-check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, sizes, generated files
+check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, layers, sizes, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python tools/check_borders.py
+	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
 	set -e; for tool in tools/generate_*.py; do $(BIN)/python $$tool --check; done
 

@@ -63,9 +63,7 @@ def read_layers(text: str) -> Layers:
 def arrows(tree: ast.AST, modules: frozenset[str], at_load: bool = True) -> Iterator[Arrow]:
     """Yield every import of the package in a file, and every string that names a module of it."""
     for node in ast.iter_child_nodes(tree):
-        inner = at_load and not isinstance(
-            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-        )
+        inner = at_load and not isinstance(node, FUNCTIONS)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             inner = False
         for name in _named(node, modules):
