@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from project.tool import ROOT, load_tool
 
 layers = load_tool("check_layers")
