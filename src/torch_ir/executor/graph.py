@@ -13,7 +13,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
-from torch_ir.executor.codegen.module import Compiled, Module, compile_source
+from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
@@ -69,7 +69,7 @@ class ExecGraph:
     def __init__(
         self,
         plan: Plan,
-        module: Module,
+        module: CompiledModule,
         payload: Mapping[str, torch.Tensor],
         device: torch.device,
         *,

@@ -12,7 +12,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
 from torch_ir.executor.autograd.derivatives import forward_level
 from torch_ir.executor.autograd.differentiable import is_differentiable, require_gradients
-from torch_ir.executor.codegen.module import Compiled, Module, compile_source
+from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.plan import Plan
 from torch_ir.ir import IR, TensorMeta
@@ -114,7 +114,7 @@ class Differentiator:
         self._ir = plan.ir
         self._payload = payload
         self._device = device
-        self._source: Module | None = None
+        self._source: CompiledModule | None = None
         self._proven: set[tuple[frozenset[str], bool]] = set()
 
     def vjp(

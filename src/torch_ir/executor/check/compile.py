@@ -12,7 +12,7 @@ from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.derive import Derivation
 from torch_ir.executor.check.faults import FaultError, compile_error
 from torch_ir.executor.codegen.lines import given_symbols
-from torch_ir.executor.codegen.module import Module, compile_source
+from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.plan import Plan, make_plan
@@ -84,7 +84,7 @@ def _compile(
     compiler = _Compiler(run_device, collect, check_types, recorded)
     values = compiler.payload(ir, tensors)
 
-    def compiled() -> tuple[Plan, Module]:
+    def compiled() -> tuple[Plan, CompiledModule]:
         compiler.structure(ir)
         plan = compiler.plan(ir, values)
         compiler.raise_findings()

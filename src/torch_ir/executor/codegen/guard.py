@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
-from torch_ir.executor.codegen.lines import Module, given_symbols, spelled
+from torch_ir.executor.codegen.lines import GeneratedModule, given_symbols, spelled
 from torch_ir.ir import IR, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves
 
 
-def guard_lines(module: Module, ir: IR, device: torch.device) -> list[str]:
+def guard_lines(module: GeneratedModule, ir: IR, device: torch.device) -> list[str]:
     """A function ``accepts`` that gives the values of the symbols for inputs that fit.
 
     It gives None for inputs that do not fit, or that take more than a glance to tell (a symbol
@@ -75,7 +75,7 @@ def _is_simple(ir: IR) -> bool:
 
 
 def _plain_tests(
-    module: Module, name: str, meta: TensorMeta, device: torch.device
+    module: GeneratedModule, name: str, meta: TensorMeta, device: torch.device
 ) -> Iterator[str]:
     yield f"{name}.__class__ is torch.Tensor"
     yield f"{name}.dtype is {module.literal(getattr(torch, meta.dtype), frozen=True)}"

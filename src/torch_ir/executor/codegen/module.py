@@ -51,7 +51,7 @@ _NUMBER = count(1)  # tells the modules of a process apart in tracebacks
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class CompiledModule:
     """Generated source, compiled by Python.
 
     Attributes:
@@ -80,11 +80,13 @@ class Module:
         )
 
 
-def compile_source(source: Source, name: str) -> Module:
+def compile_source(source: Source, name: str) -> CompiledModule:
     """Let Python compile the source of a graph of that name."""
     # no brackets around it: then tracebacks would not ask the loader for the lines
     filename = f"torch-ir: {printable(name) or 'graph'} {next(_NUMBER)}"
-    return Module(source, compile(source.code, filename, "exec", dont_inherit=True), filename)
+    return CompiledModule(
+        source, compile(source.code, filename, "exec", dont_inherit=True), filename
+    )
 
 
 def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:

@@ -9,14 +9,14 @@ import re
 _RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "torch", "live"})
 
 
-class Names:
+class IdentifierPool:
     """Gives each thing an identifier of its own.
 
     Names come from files that strangers write, so nothing of them but letters, digits and
     underscores gets into the source.
 
     Example:
-        >>> names = Names()
+        >>> names = IdentifierPool()
         >>> names.of("value", "split.0"), names.of("value", "lambda"), names.of("value", "split.0")
         ('split_0', 'lambda_', 'split_0')
     """

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_ir.executor.codegen.function import FunctionWriter
 from torch_ir.executor.codegen.guard import guard_lines
 from torch_ir.executor.codegen.lines import (
-    FunctionWriter,
-    Line,
-    Module,
+    CodeLine,
+    GeneratedModule,
     given_symbols,
     returned_symbols,
 )
@@ -37,7 +37,7 @@ class Source:
         returned_symbols: The symbols whose values it returns after the outputs.
     """
 
-    lines: Sequence[Line]
+    lines: Sequence[CodeLine]
     kernels: Mapping[str, Call]
     symbols: tuple[str, ...]
     returned_symbols: tuple[str, ...]
@@ -69,17 +69,18 @@ def write_source(
             function then takes as its last arguments, of every node.
         reuse: Let results take the place of dead values where the plan says so.
     """
-    module = Module()
+    module = GeneratedModule()
     main = FunctionWriter(module, plan, "run", "    ", observed=observed, reuse=reuse)
     body = main.lines()
-    payload = [Line(f"    {main.value(name)} = payload[{name!a}]") for name in plan.external]
+    names = [(main.names.value(name), name) for name in plan.external]
+    payload = [CodeLine(f"    {given} = payload[{name!a}]") for given, name in names]
     accepts = guard_lines(module, plan.ir, device)
     functions = [
         line for path, inner in _functions(plan) for line in _function(module, path, inner)
     ]
     title = f"{printable(plan.ir.model_name) or 'graph'}: {len(plan.steps)} nodes"
     lines = [
-        Line(f"{title!a}"),
+        CodeLine(f"{title!a}"),
         *_plain("", "import torch", *module.header(), ""),
         *_plain(*accepts),
         *functions,
@@ -92,8 +93,8 @@ def write_source(
     return Source(lines, module.kernels, symbols, returned)
 
 
-def _plain(*texts: str) -> list[Line]:
-    return [Line(text) for text in texts]
+def _plain(*texts: str) -> list[CodeLine]:
+    return [CodeLine(text) for text in texts]
 
 
 def _functions(plan: Plan, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Plan]]:
@@ -104,5 +105,5 @@ def _functions(plan: Plan, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Pl
         yield "/".join(here), inner
 
 
-def _function(module: Module, path: str, plan: Plan) -> list[Line]:
-    return [Line(""), *FunctionWriter(module, plan, path, "").lines()]
+def _function(module: GeneratedModule, path: str, plan: Plan) -> list[CodeLine]:
+    return [CodeLine(""), *FunctionWriter(module, plan, path, "").lines()]
