@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement dtypes planted-faults generate clean
+.PHONY: help demo test check format bench conformance agreement dtypes planted-faults worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; al
 
 worlds: $(VENV)/dev.stamp  ## change what traced functions depend on, in 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000
+
+dist: $(VENV)/dev.stamp  ## build wheel and sdist into dist/, check them, install the wheel without torch and try it
+	$(BIN)/python tools/make_dist.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) out dist .pytest_cache .ruff_cache .hypothesis
