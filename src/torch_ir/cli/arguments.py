@@ -15,7 +15,7 @@ from torch_ir.torch_api import pytree
 
 
 def prepared(target: str, inputs: Sequence[InputSpec], *, meta: bool, seed: int) -> Target:
-    """The model with the arguments of ``--input``, or else those that the callable gave.
+    """Return the model with the arguments of ``--input``, or else those that the callable gave.
 
     Raises:
         TargetError: The model cannot be built, or nothing says what to call it with.
@@ -34,7 +34,7 @@ def prepared(target: str, inputs: Sequence[InputSpec], *, meta: bool, seed: int)
 
 
 def device_of(model: nn.Module, meta: bool) -> torch.device:
-    """Where the model's parameters and buffers are; for one without any, as ``meta`` says."""
+    """Return the device of the model's parameters and buffers; without any, ``meta`` decides."""
     first = next(chain(model.parameters(), model.buffers()), None)
     if first is not None:
         return first.device
@@ -44,7 +44,7 @@ def device_of(model: nn.Module, meta: bool) -> torch.device:
 def materialized(
     built: Target, target: str, weights: Mapping[str, torch.Tensor] | None, seed: int
 ) -> Target:
-    """The model with these weights, and its arguments with random values where they are on meta.
+    """Return the model with these weights, and its arguments with values in place of meta.
 
     Raises:
         TargetError: The weights are not the model's, or a part of it is on the meta device still.

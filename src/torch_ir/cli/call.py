@@ -1,4 +1,4 @@
-"""What a program is run on: the options of the commands that run one."""
+"""The options of commands that run a program: its file, weights, inputs and symbols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def symbol_of(value: str) -> tuple[str, int]:
-    """``NAME=VALUE``, taken apart.
+    """Read the argument ``NAME=VALUE`` of an option.
 
     Raises:
         BadParameter: It has another form.
@@ -94,7 +94,7 @@ class Call:
             raise click.UsageError("--weights and --random-weights exclude each other")
 
     def read(self, file: str) -> IR:
-        """The program.
+        """Read the program.
 
         Raises:
             UsageError: It takes inputs, and nothing says which.
@@ -108,12 +108,12 @@ class Call:
         return ir
 
     def weights_of(self, file: str) -> str | None:
-        """The file that the weights come from: that of the program, if it has them."""
+        """Return the file of the weights: the program's own if it holds any."""
         given = self.weights is not None or self.random_weights
         return file if not given and file != STDIO and has_weights(file) else self.weights
 
     def tensors(self, ir: IR) -> tuple[torch.Tensor, ...]:
-        """The inputs.
+        """Return the inputs to run with.
 
         Raises:
             InputError: They cannot be read, or are not those of the program.
@@ -125,7 +125,7 @@ class Call:
         return tuple(random_inputs(ir, self.seed, dict(self.symbols)))
 
     def executor(self, ir: IR, file: str) -> IRExecutor:
-        """The program with its weights.
+        """Return an executor of the program with its weights.
 
         Raises:
             WeightLoadError: They cannot be read, or are not those of the program.

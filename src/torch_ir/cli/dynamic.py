@@ -32,7 +32,7 @@ class DynamicSpec:
 
 
 def dynamic_of(value: str) -> DynamicSpec:
-    """``INPUT:DIMENSION=NAME[:LOW..HIGH]``, taken apart; either end may be left out.
+    """Read ``INPUT:DIMENSION=NAME[:LOW..HIGH]``; either end of the range may be left out.
 
     Raises:
         BadParameter: It has another form.
@@ -56,7 +56,7 @@ def dynamic_of(value: str) -> DynamicSpec:
 def dynamic_shapes(
     specs: Sequence[DynamicSpec], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """What ``torch.export`` takes as ``dynamic_shapes``; None if nothing varies.
+    """Return the ``dynamic_shapes`` argument of ``torch.export``; None if nothing varies.
 
     Args:
         specs: The dimensions that vary.

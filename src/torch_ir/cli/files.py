@@ -1,4 +1,4 @@
-"""Reading an IR in any of its formats, and writing results to a file or to stdout."""
+"""Files of the command line: an IR read in any format, results written to a file or stdout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STDIO = "-"
 
 
 def read_ir(path: str) -> IR:
-    """The IR in a file, or on stdin for ``-``: an archive, JSON or text, told by the content.
+    """Read the IR in a file, or on stdin for ``-``: an archive, JSON or text, told by its content.
 
     Raises:
         SerializationError: It cannot be read, or is JSON or an archive that is no IR.
@@ -83,7 +83,7 @@ def _parse(data: bytes, name: str) -> IR:
 
 
 def has_weights(path: str) -> bool:
-    """Whether a file is an archive with weights."""
+    """Return whether a file is an archive with weights."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -91,7 +91,7 @@ def has_weights(path: str) -> bool:
 
 
 def format_of(output: str | None, to: str | None, default: str) -> str:
-    """The format to write: as asked with ``--to``, else as the name of the file says.
+    """Return the format to write: the one asked for by ``--to``, else that of the file's name.
 
     Raises:
         UsageError: Nothing says which.
@@ -191,7 +191,7 @@ def write_json(value: Any) -> None:
 
 
 def table(rows: list[tuple[str, ...]], indent: str = "  ") -> str:
-    """Rows as aligned columns, numbers to the right.
+    """Align rows in columns, numbers to the right.
 
     Example:
         >>> print(table([("relu", "12"), ("softmax", "3")]))

@@ -46,11 +46,11 @@ class LazyGroup(click.Group):
         self.commands_by_name = dict(commands_by_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, in the order of use."""
+        """Return the names of all commands, in the order of use."""
         return list(self.commands_by_name)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, its module now imported; None if there is none."""
+        """Import and return the command of that name; None if there is none."""
         if cmd_name not in self.commands_by_name:
             return None
         command: click.Command = import_module(f"torch_ir.cli.commands.{cmd_name}").command
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; an unknown one is a usage error that names the closest."""
+        """Find the command that is called, or raise a usage error that names the closest one."""
         name = args[0]
         if not name.startswith("-") and name not in self.commands_by_name:
             hint = did_you_mean(name, self.commands_by_name)

@@ -1,4 +1,4 @@
-"""What is going on, for a person who waits: on stderr, and only if that is a terminal."""
+"""Progress lines for a person who waits: on stderr, and only if that is a terminal."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from torch_ir.serde.tensors import read_tensor_file, tensor_file
 
 
 def read_arrays(path: str) -> dict[str, Array]:
-    """The tensors of a ``.safetensors`` or ``.npz`` file, or the weights of a ``.tir`` archive.
+    """Read the tensors of a ``.safetensors`` or ``.npz`` file, or the weights of an archive.
 
     Raises:
         InputError: The file cannot be read as what its name says.
@@ -47,7 +47,7 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 
 def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:
-    """Normal numbers; for integers 0 or 1, which are indices into every table; for bool either."""
+    """Draw normal numbers; for integers 0 or 1, which index into every table; for bool either."""
     draws, dtype = Draws(seed, meta.name), numpy_dtype(meta.dtype)
     if is_complex(dtype):
         parts = draws.normal([*shape, 2], np.dtype("float64"))
@@ -58,7 +58,7 @@ def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:
 
 
 def random_weight(meta: TensorMeta, seed: int) -> Array:
-    """Small positive numbers, which no variance has trouble with; for integers 0."""
+    """Draw small positive numbers, which every variance accepts; for integers 0."""
     dtype = numpy_dtype(meta.dtype)
     shape = sizes(meta, {})
     if not is_float(dtype) and not is_complex(dtype):
@@ -76,7 +76,7 @@ def run_reference(
     seed: int,
     symbols: Mapping[str, int],
 ) -> dict[str, Array]:
-    """The outputs of an IR by name, by the denotation.
+    """Run an IR by its denotation; return its outputs by name.
 
     Args:
         ir: The program.

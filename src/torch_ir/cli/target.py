@@ -72,7 +72,7 @@ def build(spec: str, *, meta: bool = False) -> Target:
 
 
 def import_object(spec: str) -> object:
-    """What ``package.module:name`` or ``path/to/file.py:name`` names, imported but not called.
+    """Import what ``package.module:name`` or ``path/to/file.py:name`` names, without a call of it.
 
     Raises:
         UsageError: ``spec`` has not this form.

@@ -33,7 +33,7 @@ class InputSpec:
 
 
 def input_of(value: str) -> InputSpec:
-    """``[NAME=]2x3x224x224[:float32]``, taken apart; no sizes for a 0-d tensor.
+    """Read ``[NAME=]2x3x224x224[:float32]``; a 0-d tensor has no sizes.
 
     Raises:
         BadParameter: It has another form, or more elements than any machine holds.
@@ -56,7 +56,7 @@ def input_of(value: str) -> InputSpec:
 def make_inputs(
     specs: Sequence[InputSpec], device: torch.device, seed: int
 ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-    """Random positional and keyword arguments of these shapes."""
+    """Make random positional and keyword arguments of these shapes."""
     generator = torch.Generator().manual_seed(seed)
     args: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
@@ -75,7 +75,7 @@ def make_inputs(
 def random_tensor(
     shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
 ) -> torch.Tensor:
-    """Normal numbers; for integers 0 or 1, which are indices into every table; for bool either.
+    """Draw normal numbers; for integers 0 or 1, which index into every table; for bool either.
 
     Raises:
         InputError: There is not the memory for it.
@@ -94,7 +94,7 @@ def random_tensor(
 
 
 def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:
-    """Small positive numbers, which no variance has trouble with; for integers 0."""
+    """Draw small positive numbers, which every variance accepts; for integers 0."""
     generator = torch.Generator().manual_seed(seed)
     return {meta.name: _small(meta, generator) for meta in ir.weights}
 
@@ -108,7 +108,7 @@ def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
 
 
 def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Tensor]:
-    """A tensor for each graph input; a symbol not given is 2 or what its range has nearest."""
+    """Make a tensor for each graph input; a symbol not given is 2 or the nearest in its range."""
     symbols = symbol_values(ir, given)
     generator = torch.Generator().manual_seed(seed)
     return [
@@ -118,7 +118,7 @@ def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Ten
 
 
 def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
-    """The graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
+    """Read the graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
 
     Raises:
         InputError: The file is not readable, or has not exactly the inputs of the IR.
@@ -127,7 +127,7 @@ def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
 
 
 def read_tensors(path: str) -> dict[str, torch.Tensor]:
-    """The tensors of a ``.safetensors`` or ``.npz`` file.
+    """Read the tensors of a ``.safetensors`` or ``.npz`` file.
 
     Raises:
         InputError: The file cannot be read as what its name says.

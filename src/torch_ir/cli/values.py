@@ -16,14 +16,14 @@ UNSET_SYMBOL = 2
 
 
 def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape with values for its symbols."""
+    """Return a shape as numbers, with values in place of its symbols."""
     return tuple(
         [int(size.evaluate(symbols)) if isinstance(size, SymExpr) else size for size in meta.shape]
     )
 
 
 def symbol_values(ir: IR, given: Mapping[str, int]) -> dict[str, int]:
-    """Each symbol's value: as given, or else 2 or what its range has nearest.
+    """Choose each symbol's value: as given, or else 2 or the nearest in its range.
 
     Raises:
         InputError: A symbol is given that the program does not have.
@@ -45,7 +45,7 @@ def _nearest(value: int, span: SymbolRange) -> int:
 
 
 def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
-    """The graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
+    """Return the graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
 
     Raises:
         InputError: The file has not exactly the inputs of the IR.
@@ -69,7 +69,7 @@ def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
 
 
 def names_of_outputs(ir: IR) -> list[str]:
-    """A name for each output; one that stands more than once gets a number."""
+    """Choose a unique name for each output; repeated names are numbered."""
     names: list[str] = []
     for meta in ir.graph_outputs:
         name, count = meta.name, 1
@@ -81,7 +81,7 @@ def names_of_outputs(ir: IR) -> list[str]:
 
 
 def summary_table(facts: Sequence[Mapping[str, Any]]) -> str:
-    """The summaries as a table."""
+    """Format the summaries as a table."""
     rows = [("name", "type", "min", "max", "mean", "not finite")]
     for fact in facts:
         numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]

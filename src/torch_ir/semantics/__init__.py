@@ -1,4 +1,4 @@
-"""What operators and programs mean: plain NumPy, written from definitions, without torch."""
+"""Denotations of operators and programs: plain NumPy, written from definitions, without torch."""
 
 from torch_ir.semantics.denote import Evaluation, denote, denote_all
 from torch_ir.semantics.draws import Draws

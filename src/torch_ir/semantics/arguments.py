@@ -1,4 +1,4 @@
-"""What a node gives its operator: arguments by name, as a denotation takes them."""
+"""Arguments of a node by name, in the form that a denotation takes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def arguments_of(
     symbols: Mapping[str, Number],
     function: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """The arguments of a node by name, without those that have no meaning here.
+    """Return the arguments of a node by name, without those that no denotation reads.
 
     Args:
         node: The node.
@@ -120,7 +120,7 @@ def _attribute(
 
 
 def as_array(value: object) -> Array:
-    """An array as it is, or the values of a tensor of torch's, of a constant, or of a number.
+    """Convert a torch tensor, a constant or a number to an array; return an array unchanged.
 
     Nothing is copied where NumPy can see the tensor's memory.
 

@@ -1,4 +1,4 @@
-"""Which axis of a tensor a number means."""
+"""Axes of a tensor, from the numbers that name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch_ir.errors import InvalidIRError, counted
 
 
 def axis(dim: int, rank: int) -> int:
-    """The axis from 0 that ``dim`` means among ``rank``; a negative one counts from the end.
+    """Return the axis, from 0, that ``dim`` means among ``rank``; negatives count from the end.
 
     A tensor without dimensions takes 0 and −1, as one of rank 1 would.
 
@@ -26,7 +26,7 @@ def axis(dim: int, rank: int) -> int:
 
 
 def distinct_axes(dims: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The axes that ``dims`` mean, in their order; of a tensor without dimensions none.
+    """Return the axes that ``dims`` mean, in their order; none for a tensor without dimensions.
 
     Raises:
         InvalidIRError: One does not exist or is named twice.
@@ -38,7 +38,7 @@ def distinct_axes(dims: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def reduced_axes(dims: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """The axes over which a reduction goes: those named, or all where none is named.
+    """Return the axes to reduce: those named, or all where none is named.
 
     Raises:
         InvalidIRError: One does not exist or is named twice.

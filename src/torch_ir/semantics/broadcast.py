@@ -1,4 +1,4 @@
-"""How shapes become one, from the rule's definition."""
+"""Broadcasting of shapes, from the rule's definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_ir.semantics.dtypes import Array
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that shapes have together.
+    """Return the shape to which several shapes broadcast.
 
     Shapes are aligned at their last dimensions, the shorter ones filled with 1 in front. In each
     place, all sizes that are not 1 must be one size; that is the result's, or else 1. A size of 0
@@ -37,7 +37,7 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_to(values: Array, shape: Sequence[int]) -> Array:
-    """The tensor in a larger shape: ``result[…, i, j] = values[…, i or 0, j or 0]``.
+    """Broadcast an array: ``result[…, i, j] = values[…, i or 0, j or 0]``.
 
     Along a dimension of size 1, and along those put in front, its elements repeat.
 
@@ -58,7 +58,7 @@ def broadcast_to(values: Array, shape: Sequence[int]) -> Array:
 
 
 def broadcast_all(*tensors: Array) -> tuple[Array, ...]:
-    """The tensors in the shape that they have together.
+    """Broadcast arrays to the shape that they have together.
 
     Raises:
         InvalidIRError: They have none.

@@ -1,4 +1,4 @@
-"""What a call gives a program: its inputs, checked, the symbols in them, and its weights."""
+"""The call of a program: its inputs, checked, the values of its symbols, and its weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_ir.semantics.dtypes import Array, numpy_dtype
 
 
 def tensors_of(ir: IR, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
-    """The tensor of each graph input by its name, given in their order or by name.
+    """Match tensors, given in order or by name, with the graph inputs.
 
     Raises:
         InputError: There are more or fewer, or one has another rank or type.
@@ -49,7 +49,7 @@ def tensors_of(ir: IR, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, A
 def symbols_of(
     ir: IR, tensors: Mapping[str, Array], given: Mapping[str, Number]
 ) -> dict[str, Number]:
-    """The value of each symbol that the inputs' sizes and ``given`` determine.
+    """Solve for the value of each symbol that the inputs' sizes and ``given`` determine.
 
     Raises:
         InputError: A size is not what the program allows: it differs from the declared one, is out
@@ -99,7 +99,7 @@ def require_ranges(ir: IR, symbols: Mapping[str, Number]) -> None:
 
 
 def size_of(dim: Dim, symbols: Mapping[str, Number]) -> Number:
-    """A dimension as a number.
+    """Evaluate a dimension to a number.
 
     Raises:
         InvalidIRError: A symbol in it has no value.
@@ -112,7 +112,7 @@ def _named(dim: Dim, size: Number) -> str:
 
 
 def external_arrays(ir: IR, payload: Mapping[str, Any]) -> dict[str, Array]:
-    """The array of each weight and constant under each name that nodes use for it.
+    """Return the array of each weight and constant under each name that nodes use for it.
 
     Args:
         ir: The program.

@@ -1,4 +1,4 @@
-"""What a program means: the value of every node, by the denotations of its operators.
+"""The denotation of a program: the value of every node, by the denotations of its operators.
 
 No torch is needed, and none is imported: an IR in core ATen, its weights and inputs as NumPy
 arrays give its results.
@@ -40,7 +40,7 @@ def denote(
     seed: int = 0,
     symbols: Mapping[str, Number] | None = None,
 ) -> tuple[Array, ...]:
-    """What the program returns: one array for each of ``ir.graph_outputs``.
+    """Compute the results of a program: one array for each of ``ir.graph_outputs``.
 
     Values are freed after their last use. Arguments and errors are those of :func:`denote_all`.
 
@@ -65,7 +65,7 @@ def denote_all(
     seed: int = 0,
     symbols: Mapping[str, Number] | None = None,
 ) -> dict[str, Value]:
-    """The value of every node, by the name of each value that it makes, in program order.
+    """Compute the value of every node, by the name of each value that it makes, in program order.
 
     Neither the inputs nor the weights are written: the value that the program leaves in a buffer
     or an input is that of ``mutation.value.name`` for each of ``ir.mutations``.
@@ -156,7 +156,7 @@ class Evaluation:
         self._values: dict[str, Value] = {**external_arrays(ir, payload), **tensors}
 
     def value(self, name: str) -> Value:
-        """The value of a name that is defined and not freed.
+        """Return the value of a name that is defined and not freed.
 
         Raises:
             ExecutionError: There is none.
@@ -166,11 +166,11 @@ class Evaluation:
         return self._values[name]
 
     def tensor(self, name: str) -> Array:
-        """As :meth:`value`; tensors only."""
+        """Return the same value as :meth:`value`, which must be an array."""
         return cast(Array, self.value(name))
 
     def evaluate(self, node: OpNode, values: Mapping[str, Value]) -> list[Value]:
-        """The results of one node, flattened, for given values of its inputs.
+        """Compute the results of one node, flattened, for given values of its inputs.
 
         Raises:
             ExecutionError: Its arguments are refused, or its results are not those declared.
@@ -178,7 +178,7 @@ class Evaluation:
         return self._graph.evaluate(node, values, self.symbols)
 
     def run(self, *, keep: bool = True) -> Iterator[tuple[OpNode, list[Value]]]:
-        """Each node with its flattened results, in program order.
+        """Evaluate the nodes in program order; yield each with its flattened results.
 
         Args:
             keep: Whether a value stays after its last use.
@@ -327,6 +327,6 @@ def _require_declared(
 
 
 def at_node(node: OpNode, message: str, remedy: str | None = None) -> ExecutionError:
-    """An error that shows the node and where it came from."""
+    """Return an error that shows the node and its source location."""
     picture = str(node) if node.location is None else f"{node}\nat {node.location}"
     return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)

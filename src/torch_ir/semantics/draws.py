@@ -43,17 +43,17 @@ class Draws:
     name: str
 
     def named(self, part: str) -> Draws:
-        """Those of a part of the node."""
+        """Return the independent draws of a named part of the node."""
         return Draws(self.seed, f"{self.name}/{part}")
 
     def words(self, count: int) -> Array:
-        """The first words, as uint64."""
+        """Return the first random words, as uint64."""
         digest = hashlib.sha256(f"{self.seed}/{self.name}".encode()).digest()
         generator: Any = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
         return np.asarray(generator.random_raw(count), np.uint64)
 
     def uniform(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """``k · 2⁻ᵖ`` for ``k`` uniform in ``0 … 2ᵖ − 1``, ``p`` the type's significant bits.
+        """Draw ``k · 2⁻ᵖ`` for ``k`` uniform in ``0 … 2ᵖ − 1``, ``p`` the type's significant bits.
 
         So all results are exact and less than 1.
         """
@@ -62,12 +62,12 @@ class Draws:
         return rounded(np.ldexp(whole, -bits), dtype).reshape(shape)
 
     def normal(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """``√(−2 ln(1 − u)) · cos 2πv`` for ``u``, ``v`` uniform in [0, 1) (Box and Muller)."""
+        """Draw ``√(−2 ln(1 − u)) · cos 2πv`` for uniform ``u`` and ``v`` (Box and Muller)."""
         first, second = self.uniform([2, *shape], np.dtype("float64"))
         return rounded(np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second), dtype)
 
     def integers(self, low: int, high: int, shape: Sequence[int]) -> Array:
-        """``low + w mod (high − low)`` for words ``w``, as int64.
+        """Draw ``low + w mod (high − low)`` for random words ``w``, as int64.
 
         The remainders are uniform to within ``(high − low) / 2⁶⁴``.
         """
@@ -76,9 +76,9 @@ class Draws:
         return wrapped.astype(np.int64).reshape(shape)
 
     def bernoulli(self, probability: Array) -> Array:
-        """For each probability ``p``, whether a uniform number is less than ``p``."""
+        """Draw for each probability ``p`` whether a uniform number is less than ``p``."""
         return np.asarray(self.uniform(probability.shape, np.dtype("float64")) < probability)
 
     def permutation(self, count: int) -> Array:
-        """The order that sorts the first ``count`` words, as int64."""
+        """Draw a permutation: the order that sorts the first ``count`` words, as int64."""
         return np.argsort(self.words(count), kind="stable").astype(np.int64)

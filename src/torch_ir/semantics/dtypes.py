@@ -23,7 +23,7 @@ DEFAULT_FLOAT = np.dtype("float32")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy (or ml_dtypes) type with the same bytes as torch's.
+    """Return the NumPy (or ml_dtypes) type with the same bytes as torch's.
 
     Raises:
         InvalidIRError: NumPy has none.
@@ -39,34 +39,34 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds complex numbers."""
+    """Return whether a dtype holds complex numbers."""
     return dtype.kind == "c"
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds real floating-point numbers; those of ml_dtypes too."""
+    """Return whether a dtype holds real floating-point numbers, those of ml_dtypes included."""
     return dtype.kind == "f" or dtype.type.__module__ == "ml_dtypes"
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds integers; booleans are none."""
+    """Return whether a dtype holds integers; booleans are none."""
     return dtype.kind in "iu"
 
 
 def is_bool(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds booleans."""
+    """Return whether a dtype holds booleans."""
     return dtype.kind == "b"
 
 
 def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type to compute in: the widest of its kind, so that only the end rounds."""
+    """Return the type to compute in: the widest of its kind, so that only the end rounds."""
     if is_complex(dtype):
         return np.dtype("complex128")
     return np.dtype("float64") if is_float(dtype) else dtype
 
 
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
-    """Values as a new array of a type: to nearest, ties to even; integers wrap.
+    """Round values to a new array of a type: to nearest, ties to even; integers wrap.
 
     float8_e4m3fn, which has no infinity, saturates: larger values become ±448.
     """
@@ -96,12 +96,12 @@ def _rounded_to_odd(values: Array) -> Array:
 
 
 def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of a complex type's parts; another type itself."""
+    """Return the type of a complex type's parts; another type is returned unchanged."""
     return np.dtype(f"float{dtype.itemsize * 4}") if is_complex(dtype) else dtype
 
 
 def significant_bits(dtype: np.dtype[Any]) -> int:
-    """How many bits the significand of a floating-point type has, with the leading one.
+    """Count the bits of a floating-point type's significand, the leading one included.
 
     Example:
         >>> [significant_bits(np.dtype(name)) for name in ("float16", "float32", "float64")]
@@ -114,7 +114,7 @@ def significant_bits(dtype: np.dtype[Any]) -> int:
 
 
 def promote(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of two tensors of equal standing together, as ``torch.promote_types``.
+    """Return the common type of two tensors of equal standing, as ``torch.promote_types``.
 
     bool < integer < floating < complex. Among integers of one signedness the wider; uint8 with a
     signed type the smallest signed type that holds both. float16 with bfloat16 is float32. A
@@ -171,7 +171,7 @@ def _promote_integers(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[A
 
 
 def result_dtype(*operands: Operand) -> np.dtype[Any]:
-    """The type of an operation's result on tensors and Python numbers.
+    """Return the type of an operation's result on tensors and Python numbers.
 
     Tensors with dimensions weigh most, then those without, then Python numbers: a lighter operand
     only matters where its kind (bool, integer, floating, complex) is higher.

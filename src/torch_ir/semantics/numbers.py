@@ -12,7 +12,7 @@ from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, roun
 
 
 def element(value: complex, dtype: np.dtype[Any]) -> Array:
-    """The number as an array without dimensions, of this type.
+    """Convert a number to an array without dimensions, of this type.
 
     In an integer a fraction loses what stands after the point; a negative integer becomes an
     unsigned one by wrapping. In a boolean it is whether the number is not 0.
@@ -42,7 +42,7 @@ def element(value: complex, dtype: np.dtype[Any]) -> Array:
 
 
 def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of a complex type's parts; of others, itself.
+    """Return the type of a complex type's parts; another type is returned unchanged.
 
     Example:
         >>> part_dtype(np.dtype("complex64"))

@@ -34,7 +34,7 @@ def pointwise(
     dtype: np.dtype[Any] | None = None,
     result: np.dtype[Any] | None = None,
 ) -> Array:
-    """``result[i] = round(function(first[i], second[i], …))``, the operands broadcast together.
+    """Compute ``result[i] = round(function(first[i], second[i], …))`` on broadcast operands.
 
     Args:
         function: Takes arrays of one shape in working precision, and gives one.
@@ -49,7 +49,7 @@ def pointwise(
 
 
 def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, ...]) -> Array:
-    """An operand as it takes part in an operation of that type, in working precision.
+    """Convert an operand to the working precision of an operation of that type.
 
     It is rounded to the type. What is a number, or a tensor without dimensions beside one that
     has some, keeps float32's precision in operations on float16 and bfloat16.
@@ -63,13 +63,13 @@ def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, 
 
 
 def floating(*operands: Operand) -> np.dtype[Any]:
-    """The common type, or float32 in place of one of integers or booleans."""
+    """Return the common type, or float32 in place of an integer or boolean one."""
     dtype = result_dtype(*operands)
     return dtype if is_float(dtype) or is_complex(dtype) else DEFAULT_FLOAT
 
 
 def whole(tensor: Array) -> bool:
-    """Whether it holds integers or booleans."""
+    """Return whether a dtype holds integers or booleans."""
     return is_integer(tensor.dtype) or is_bool(tensor.dtype)
 
 
@@ -77,7 +77,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def number_as(number: complex, dtype: np.dtype[Any]) -> Array:
-    """A number as a tensor of a type, without dimensions.
+    """Convert a number to a tensor of a type, without dimensions.
 
     A fraction is cut off towards zero for integers. For unsigned integers a negative integer whose
     absolute value fits wraps. As a boolean it is whether it differs from 0.
@@ -120,20 +120,20 @@ def require_type(name: str, accepted: Callable[[np.dtype[Any]], bool], *tensors:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds real numbers: not complex ones."""
+    """Return whether a dtype holds real numbers: not complex ones."""
     return not is_complex(dtype)
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds numbers: not booleans."""
+    """Return whether a dtype holds numbers: not booleans."""
     return not is_bool(dtype)
 
 
 def is_real_number(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds real numbers, and no booleans."""
+    """Return whether a dtype holds real numbers, and no booleans."""
     return is_integer(dtype) or is_float(dtype)
 
 
 def is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Whether it holds floating-point numbers, real or complex."""
+    """Return whether a dtype holds floating-point numbers, real or complex."""
     return is_float(dtype) or is_complex(dtype)

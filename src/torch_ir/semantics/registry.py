@@ -1,4 +1,4 @@
-"""Which function says what an operator means."""
+"""The registry of denotations: one function for an exact overload."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def denotes(*op_types: str, draws: bool = False) -> Callable[[F], F]:
 
 
 def denotation(op_type: str) -> Denotation:
-    """What an overload means.
+    """Return the denotation of an overload.
 
     Raises:
         InvalidIRError: Nothing says so; the message names the closest overload.
@@ -78,12 +78,12 @@ def denotation(op_type: str) -> Denotation:
 
 
 def has_denotation(op_type: str) -> bool:
-    """Whether something says what this overload means."""
+    """Return whether an overload has a denotation."""
     return op_type in _all()
 
 
 def denoted_operators() -> tuple[str, ...]:
-    """Every overload with a meaning, sorted."""
+    """Return every overload that has a denotation, sorted."""
     return tuple(sorted(_all()))
 
 

@@ -1,4 +1,4 @@
-"""How far a kernel's result may be from what its operator means.
+"""Error bounds: the difference that is allowed between a kernel's result and the denotation.
 
 A denotation rounds once; a kernel rounds at every step, in an order of its own. How far that may
 take it follows from what the operator is, stated and justified in ``docs/semantics.md``:
@@ -96,7 +96,7 @@ class Tolerance:
 
 
 def classified(op_type: str) -> Class:
-    """What kind of operator it is, and what its rounding errors grow with.
+    """Return the kind of an operator, and the magnitude that its rounding errors grow with.
 
     Raises:
         InvalidIRError: It has no denotation, or its file is not classified.
@@ -119,7 +119,7 @@ def _inverse(table: Mapping[Class, str]) -> dict[str, Class]:
 
 
 def tolerance(op_type: str, dtype: np.dtype[Any], length: int = 1) -> Tolerance:
-    """How far a kernel's result may be from the meaning.
+    """Return the difference that is allowed between a kernel's result and the denotation.
 
     Args:
         op_type: The exact overload.
@@ -165,7 +165,7 @@ def _epsilon(dtype: np.dtype[Any]) -> float:
 def allowed_error(
     op_type: str, arguments: Mapping[str, Any], results: Sequence[Any]
 ) -> list[Array]:
-    """How far each element of each result may be off.
+    """Compute the error that is allowed in each element of each result.
 
     Args:
         op_type: The exact overload.
@@ -192,7 +192,7 @@ def allowed_error(
 
 
 def spacing(values: Array) -> Array:
-    """One unit in the last place of each value's modulus, in float64.
+    """Return one unit in the last place of each value's modulus, in float64.
 
     Of what is less than twice the least normal number (of float32, for half precision), all of
     that: vector kernels may make it 0.
@@ -211,7 +211,7 @@ def _moduli(values: Array) -> Array:
 
 
 def magnitudes(op_type: str, arguments: Mapping[str, Any], results: Sequence[Array]) -> list[Any]:
-    """What the rounding errors of a sum grow with, for each result: an array or one number.
+    """Return the magnitude that a sum's rounding errors grow with: an array or number a result.
 
     * "terms" (or "none"): Σ |terms|, which is what the operator gives for the absolute values of
       its arguments, as it is linear in each of them;
@@ -276,7 +276,7 @@ def _absolute(value: Any) -> Any:
 
 
 def reduction_length(op_type: str, arguments: Mapping[str, Any], results: Sequence[Array]) -> int:
-    """How many terms the longest sum has that the operator makes.
+    """Count the terms of the longest sum that the operator makes.
 
     Known for products of matrices and convolutions; of reductions and norms as the elements of
     the greatest argument to one of the least result; along an axis, as its size.

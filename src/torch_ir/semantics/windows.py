@@ -18,7 +18,7 @@ from torch_ir.semantics.dtypes import Array
 
 
 def per_axis(values: int | Sequence[int], rank: int, name: str) -> tuple[int, ...]:
-    """One number for each of ``rank`` axes; a single one stands for all.
+    """Return one number for each of ``rank`` axes; a single one stands for all.
 
     Raises:
         InvalidIRError: There are neither one nor ``rank`` of them.
@@ -42,14 +42,14 @@ def at_least(numbers: Sequence[int], low: int, name: str) -> None:
 
 
 def extent(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
-    """How many elements a window spans on each axis: ``(kernel - 1) · dilation + 1``."""
+    """Count the elements that a window spans on each axis: ``(kernel - 1) · dilation + 1``."""
     return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
 
 
 def window_counts(
     sizes: Sequence[int], spans: Sequence[int], stride: Sequence[int]
 ) -> tuple[int, ...]:
-    """How many windows of such spans fit each axis: ``⌊(size - span) / stride⌋ + 1``.
+    """Count the windows of such spans that fit each axis: ``⌊(size - span) / stride⌋ + 1``.
 
     Args:
         sizes: Of the axes, with their padding.
@@ -68,7 +68,7 @@ def window_counts(
 def taps(
     kernel: Sequence[int], counts: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """For each place in the window, the elements that stand there in all the windows.
+    """Yield for each place in the window the elements that stand there in all the windows.
 
     Yields:
         The place, k on each axis, row by row; and a slice for each axis of the padded tensor.
@@ -79,7 +79,7 @@ def taps(
 
 
 def padded(values: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
-    """The tensor with ``before`` and ``after`` more elements at the ends of its last axes."""
+    """Pad the last axes of a tensor with ``before`` and ``after`` elements at their ends."""
     if not any(before) and not any(after):
         return values
     kept = [(0, 0)] * (values.ndim - len(before))
@@ -88,7 +88,7 @@ def padded(values: Array, before: Sequence[int], after: Sequence[int], value: An
 
 
 def flat_positions(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Positions on each axis as one number each: row by row in a tensor of such sizes.
+    """Flatten the positions on each axis to one number each, in row-major order.
 
     Args:
         positions: One array of numbers for each axis.

@@ -164,7 +164,7 @@ def _weight_faults(
 
 
 def read_archive(file: BinaryIO, name: str) -> IR:
-    """The IR of an open archive; its constants stay in the file.
+    """Read the IR of an open archive; its constants stay in the file.
 
     Raises:
         SerializationError: The file is not an archive, or does not match its manifest.
@@ -181,7 +181,7 @@ def read_archive(file: BinaryIO, name: str) -> IR:
 
 
 def read_weights(path: str | PathLike[str]) -> dict[str, Constant]:
-    """The weights of an archive, as :func:`torch_ir.serde.read_archive_weights` gives them."""
+    """Read the weights of an archive; see :func:`torch_ir.serde.read_archive_weights`."""
     with open_for_reading(path) as file:
         try:
             members = _open(file)

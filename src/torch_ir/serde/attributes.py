@@ -31,7 +31,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def encode_attribute(value: Attribute, depth: int = 0) -> Any:
-    """The JSON form of an attribute value.
+    """Encode an attribute value as JSON.
 
     Example:
         >>> encode_attribute((1, 1.0, None, SymExpr("s0*2"), DType("float32")))
@@ -71,12 +71,12 @@ def _digits(value: int) -> str:
 
 
 def too_deep() -> Fault:
-    """The fault of a document that is nested too deeply."""
+    """Return the fault of a document that is nested too deeply."""
     return Fault("", f"the document is nested too deeply (at most {MAX_DEPTH} levels)")
 
 
 def decode_attribute(value: object, depth: int = 0) -> Attribute:
-    """The attribute value of its JSON form; other Python values as the data model takes them.
+    """Decode the JSON form of an attribute; other Python values go to the data model unchanged.
 
     Raises:
         Fault: An object without a known tag, or nesting too deep.

@@ -13,7 +13,7 @@ from torch_ir.serde.storage import load, save
 
 
 def serialize_ir(ir: IR) -> str:
-    """An IR as the text of a JSON document; the same as :func:`dumps` without the encoding.
+    """Serialize an IR to the text of a JSON document: :func:`dumps` without the encoding.
 
     Raises:
         SerializationError: A value that a document cannot hold.
@@ -22,7 +22,7 @@ def serialize_ir(ir: IR) -> str:
 
 
 def deserialize_ir(json_str: str) -> IR:
-    """The IR of the text of a JSON document.
+    """Read the IR of the text of a JSON document.
 
     Raises:
         SerializationError: The text is not the document of an IR.
@@ -53,7 +53,7 @@ def load_ir(path: str | PathLike[str]) -> IR:
 
 
 def validate_ir(ir: IR) -> bool:
-    """True if the IR is well-formed.
+    """Return True if the IR is well-formed.
 
     Raises:
         SerializationError: It is not; the message lists every finding of :meth:`IR.check`.

@@ -38,7 +38,7 @@ _CODES = {
 
 
 def encode_constant(constant: Constant) -> ConstantRecord:
-    """The record of a constant, complete in itself.
+    """Encode a constant as a record that is complete in itself.
 
     Raises:
         Fault: Only the hash of the constant is known.
@@ -54,7 +54,7 @@ def encode_constant(constant: Constant) -> ConstantRecord:
 
 
 def encode_view(constants: Mapping[str, Constant], key: str, view: ConstantView) -> ConstantRecord:
-    """The record of a constant that is a view.
+    """Encode a constant that is a view of another one.
 
     Raises:
         InvalidIRError: It is not a view of one of the constants, or of other values.
@@ -70,7 +70,7 @@ def encode_view(constants: Mapping[str, Constant], key: str, view: ConstantView)
 def decode_constants(
     records: Mapping[str, ConstantRecord], fetch: Callable[[ConstantRecord], Constant]
 ) -> dict[str, Constant]:
-    """The constants of a program; views are bound when all others are known.
+    """Decode the constants of a program; views are bound when all others are known.
 
     Args:
         records: Their records by key.
@@ -106,7 +106,7 @@ def _decode_view(
 
 
 def values_missing(constant: Constant) -> Fault:
-    """The fault of a constant whose values are not known, only their hash."""
+    """Return the fault of a constant whose values are not known, only their hash."""
     return Fault(
         "",
         f"the values of this constant {constant!r} are not in the text that it was parsed from",
@@ -134,7 +134,7 @@ def _nest(values: Iterator[Any], shape: tuple[int, ...]) -> Any:
 
 
 def decode_constant(record: ConstantRecord) -> Constant:
-    """The constant of a record that is complete in itself.
+    """Decode the record of a constant that is complete in itself.
 
     Raises:
         Fault: The data is missing, given twice, ragged, or does not fit the shape and dtype.
@@ -152,7 +152,7 @@ def decode_constant(record: ConstantRecord) -> Constant:
 
 
 def constant_of_lists(data: object, dtype: str, shape: tuple[int, ...] | None) -> Constant:
-    """A constant from nested lists; its shape is read off the lists if it is not given.
+    """Make a constant of nested lists; its shape is read off them if it is not given.
 
     Raises:
         Fault: The lists are ragged, not of this shape, or hold what the dtype cannot.

@@ -1,4 +1,4 @@
-"""Reading a file within bounds, and writing one so that it is the old or the new, never half."""
+"""Bounded reads of a file, and atomic writes: a file is the old or the new, never half."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MissingFileError(SerializationError, FileNotFoundError):
 
 @contextmanager
 def open_for_reading(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """A file to read from.
+    """Open a file for reading within a ``with`` block.
 
     Raises:
         SerializationError: It is missing (then it is a ``FileNotFoundError`` too), a directory, or
@@ -39,7 +39,7 @@ def open_for_reading(path: str | PathLike[str]) -> Generator[BinaryIO]:
 
 
 def read_bounded(file: BinaryIO, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
-    """The bytes of an open file or pipe of at most ``limit`` bytes.
+    """Read the bytes of an open file or pipe, at most ``limit`` of them.
 
     Raises:
         SerializationError: There are more.
@@ -54,7 +54,7 @@ def read_bounded(file: BinaryIO, name: str, limit: int = MAX_JSON_BYTES) -> byte
 
 
 def too_large(name: str, limit: int) -> SerializationError:
-    """The error of a document over a bound."""
+    """Return the error of a document over a bound."""
     return SerializationError(
         f"{name}: larger than the {limit // 2**20} MiB that a JSON document may have",
         remedy="Save large constants in an archive: a name that ends in .tir.",
@@ -88,7 +88,7 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """The same for a file that is written bit by bit: the new file takes its place at the end."""
+    """Replace a file that is written bit by bit: the new file takes its place at the end."""
     name = os.fspath(path)
     try:
         target = Path(os.path.realpath(path))

@@ -67,7 +67,7 @@ class ForeignDocument(Struct):
 
 
 def from_version_0(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The version 1 document of one without a version.
+    """Upgrade a document without a version to version 1.
 
     Raises:
         Fault: The document is not of this shape.

@@ -69,7 +69,7 @@ def load(path: str | PathLike[str]) -> IR:
 
 
 def read_archive_weights(path: str | PathLike[str]) -> Mapping[str, Constant]:
-    """The weights of an archive, as views into the mapped file.
+    """Read the weights of an archive, as views into the mapped file.
 
     Raises:
         SerializationError: The file is not an archive, holds no weights, or does not match its

@@ -76,7 +76,7 @@ class TensorFile:
     size: int
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """The bytes of the file, one tensor at a time.
+        """Yield the bytes of the file, one tensor at a time.
 
         Raises:
             InvalidIRError: A tensor has no values, or others than its shape says.
@@ -87,7 +87,7 @@ class TensorFile:
 
 
 def tensor_file(tensors: Mapping[str, Any]) -> TensorFile:
-    """The safetensors file of constants, ``torch.Tensor`` or NumPy arrays by name.
+    """Lay out a safetensors file of constants, ``torch.Tensor`` or NumPy arrays by name.
 
     Wide element types come first, so that every tensor is aligned.
 
@@ -154,7 +154,7 @@ def _entry(kind: TrueType, start: int, end: int) -> Entry:
 
 
 def read_tensor_file(data: memoryview) -> dict[str, Constant]:
-    """The tensors of a safetensors file, as views into it.
+    """Read the tensors of a safetensors file, as views into it.
 
     Raises:
         Fault: The data is not such a file.

@@ -14,7 +14,7 @@ UPGRADES: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {0: from_ve
 
 
 def upgrade(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document in the present version.
+    """Upgrade a document to the present version.
 
     Raises:
         Fault: The document is newer than this package, or its version is not a version.

@@ -51,7 +51,7 @@ def add_member(
 def read_members(
     file: BinaryIO, view: memoryview, allowed: Iterable[str]
 ) -> dict[str, memoryview]:
-    """The bytes of each member, as views into the file.
+    """Return the bytes of each member, as views into the file.
 
     Raises:
         Fault: The file is not a zip of this kind.

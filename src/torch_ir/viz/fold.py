@@ -25,7 +25,7 @@ class Box:
 
 
 def short_operator(op_type: str) -> str:
-    """An operator's name without what most operators have.
+    """Shorten an operator's name by the library and the overload that most have.
 
     Example:
         >>> short_operator("aten.relu.default"), short_operator("aten.add.Tensor")
@@ -35,19 +35,19 @@ def short_operator(op_type: str) -> str:
 
 
 def count_operators(nodes: Sequence[OpNode]) -> list[tuple[str, int]]:
-    """How often each operator is called, the most frequent first, then by name."""
+    """Count the calls of each operator, the most frequent first, then by name."""
     counts = Counter(node.op_type for node in nodes)
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def module_path(node: OpNode) -> tuple[str, ...]:
-    """The module path of a node, as parts; empty where it is the root or unknown."""
+    """Return the module path of a node, as parts; empty where it is the root or unknown."""
     module = node.location.module if node.location else ""
     return tuple(module.split(".")) if module else ()
 
 
 def fold(nodes: Sequence[OpNode], limit: int) -> list[Box]:
-    """The nodes in at most ``limit`` boxes, each of one node where that is few enough.
+    """Group the nodes in at most ``limit`` boxes, each of one node where that is few enough.
 
     The module tree is opened as deep as the limit allows, everywhere to one depth. Where not even
     its top level fits, neighbors are put together.

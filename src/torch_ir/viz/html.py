@@ -16,7 +16,7 @@ HEADINGS = ("result", "operator", "inputs", "attributes", "source")
 
 
 def ir_html(ir: IR) -> str:
-    """A table of the nodes in program order, in sections that open and close by module.
+    """Render a table of the nodes in program order; sections open and close by module.
 
     Every text from the IR is escaped; there are no scripts and nothing is fetched.
 

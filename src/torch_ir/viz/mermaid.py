@@ -19,7 +19,7 @@ STYLE = (
 
 
 def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> str:
-    r"""A flowchart of the graph.
+    r"""Draw a flowchart of the graph.
 
     A graph of more than ``max_nodes`` nodes is folded by module, as far open as fits: a box then
     stands for the calls of one module (or, where the model has no modules to fold by, for
@@ -55,7 +55,7 @@ def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> 
 
 
 def generate_op_distribution_pie(ir: IR, top_n: int = 10) -> str:
-    """A pie chart of how often each operator is called.
+    """Draw a pie chart of how often each operator is called.
 
     Args:
         ir: The graph.
@@ -85,7 +85,7 @@ def generate_op_distribution_pie(ir: IR, top_n: int = 10) -> str:
 
 
 def escape(text: str) -> str:
-    """Text for a quoted Mermaid label: what could mean something there becomes a character code.
+    """Escape text for a quoted Mermaid label; special characters become character codes.
 
     Example:
         >>> escape('a "quoted" <name>')

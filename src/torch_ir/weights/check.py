@@ -1,4 +1,4 @@
-"""Whether tensors are those that an IR names: every fault found, and told in one error."""
+"""The check that tensors are those that an IR names: every fault, in one error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_weights(
     constants: Mapping[str, torch.Tensor] | None = None,
     source: str = "",
 ) -> dict[str, torch.Tensor]:
-    """The tensor for each weight of an IR, checked for shape, dtype and having values.
+    """Return the tensor for each weight of an IR, checked for shape, dtype and having values.
 
     A tied weight may be given under any of its keys, or under several with the same values. A key
     of ``ir.constants`` may be given too and then stands in for the value in the IR. No data is

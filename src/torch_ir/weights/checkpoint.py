@@ -16,7 +16,7 @@ from torch_ir.torch_api import constant_tensor
 
 
 def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file that ``torch.save`` wrote, always with ``weights_only=True``.
+    """Read the tensors of a file that ``torch.save`` wrote, always with ``weights_only=True``.
 
     Raises:
         WeightLoadError: The file is damaged, needs more than plain tensors, or is not a dict of
@@ -105,7 +105,7 @@ def _is_extra_state(key: object, value: object) -> bool:
 
 
 def read_exported_program(file: Path, *, trust: bool) -> dict[str, torch.Tensor]:
-    """The parameters, buffers and constants of a ``.pt2``.
+    """Read the parameters, buffers and constants of a ``.pt2``.
 
     Raises:
         WeightLoadError: ``trust`` is False, or torch cannot load the file.
@@ -123,7 +123,7 @@ def read_exported_program(file: Path, *, trust: bool) -> dict[str, torch.Tensor]
 
 
 def read_archive(file: Path) -> dict[str, torch.Tensor]:
-    """The weights in a ``.tir`` archive, as views of its mapped bytes.
+    """Read the weights in a ``.tir`` archive, as views of its mapped bytes.
 
     Raises:
         WeightLoadError: The archive is damaged or was saved without weights.

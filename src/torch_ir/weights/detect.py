@@ -1,4 +1,4 @@
-"""What a weights file is, by its first bytes and its table of contents."""
+"""The format of a weights file, by its first bytes and its table of contents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Format(Enum):
 
 
 def detect(file: Path) -> Format:
-    """The format of a file.
+    """Detect the format of a file.
 
     Raises:
         WeightLoadError: It is empty, cut off, not readable, or something else; the message says

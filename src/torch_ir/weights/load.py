@@ -1,4 +1,4 @@
-"""Reading a weights file: what it is, told by its content, and the reader for it."""
+"""Readers of weights files, chosen by the file's content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin")
 def load_weights(
     path: str | PathLike[str], ir: IR | None = None, *, strict: bool = True, trust: bool = False
 ) -> Mapping[str, torch.Tensor]:
-    """The tensors of a weights file, by ``state_dict`` key.
+    """Load the tensors of a weights file, by ``state_dict`` key.
 
     Read are ``.safetensors`` (one file; a ``.safetensors.index.json`` with its shards; a directory
     with one of either), checkpoints of ``torch.save`` (``.pt``, ``.pth``, ``.bin``), ``.tir``
@@ -63,7 +63,7 @@ def load_weights(
 
 
 def load_weights_pt(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint that ``torch.save`` wrote.
+    """Load the tensors of a checkpoint that ``torch.save`` wrote.
 
     Raises:
         WeightLoadError: The file cannot be read or is something else.
@@ -74,7 +74,7 @@ def load_weights_pt(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
 
 
 def load_weights_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, or of an index with its shards.
+    """Load the tensors of a safetensors file, or of an index with its shards.
 
     Raises:
         WeightLoadError: The file cannot be read or is something else.

@@ -52,7 +52,7 @@ class SafetensorsWeights(Mapping[str, torch.Tensor]):
 
 
 def read_safetensors(file: Path) -> SafetensorsWeights:
-    """The tensors of one safetensors file.
+    """Read the tensors of one safetensors file.
 
     Raises:
         WeightLoadError: The file is not readable, cut off or damaged.
@@ -68,7 +68,7 @@ class _Index(msgspec.Struct):
 
 
 def read_index(file: Path) -> SafetensorsWeights:
-    """The tensors that an index names, from the shards beside it.
+    """Read the tensors that an index names, from the shards beside it.
 
     Raises:
         WeightLoadError: The index is damaged, names a file outside its directory, or a shard is

@@ -29,11 +29,11 @@ class TensorRegistry:
         self._tensors[name] = tensor
 
     def get(self, name: str) -> torch.Tensor | None:
-        """The tensor of that name, or None."""
+        """Return the tensor of that name, or None."""
         return self._tensors.get(name)
 
     def has(self, name: str) -> bool:
-        """Whether there is a tensor of that name."""
+        """Return whether there is a tensor of that name."""
         return name in self._tensors
 
     def clear(self) -> None:
@@ -67,7 +67,7 @@ _KERNELS: dict[str, Kernel] = {}
 
 
 def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
-    """Decorator: run one exact operator with the decorated function instead of torch's kernel.
+    """Register a function to run one exact operator instead of torch's kernel, as a decorator.
 
     Args:
         op_type: The exact overload, such as ``"mylib.gather_rows.default"``; nothing is matched by
@@ -101,5 +101,5 @@ def unregister_executor(op_type: str) -> None:
 
 
 def registered_kernel(op_type: str) -> Kernel | None:
-    """The kernel that a user registered for this exact operator, or None."""
+    """Return the kernel that a user registered for this exact operator, or None."""
     return _KERNELS.get(op_type)

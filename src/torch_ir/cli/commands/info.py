@@ -29,7 +29,7 @@ def command(file: str, as_json: bool) -> None:
 
 
 def gather(ir: IR) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Gather the facts that ``--json`` prints."""
     keys_of_buffers = {
         key for name, key in ir.weight_name_mapping.items() if name.startswith(("b_", "c_"))
     }
@@ -74,7 +74,7 @@ def _sizes(metas: Iterable[TensorMeta]) -> dict[str, int]:
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """The same for people."""
+    """Describe the same facts in text for people."""
     torch = f", torch {facts['pytorch_version']}" if facts["pytorch_version"] else ""
     lines = [
         f"{facts['model_name'] or '(no name)'}: {facts['nodes']:,} nodes, "

@@ -10,7 +10,7 @@ from torch_ir.cli.files import read_ir, write
 
 
 def depth_of(value: Any) -> int:
-    """The depth that is asked for, 1 or more.
+    """Check that the depth asked for is 1 or more, and return it.
 
     Raises:
         BadParameter: It is none; a file name that the option took by its position is told as that.

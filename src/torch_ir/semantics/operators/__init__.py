@@ -1,1 +1,1 @@
-"""What each operator means, one file per family; importing a file declares its meanings."""
+"""Denotations of operators, one file per family; importing a file registers its own."""

@@ -1,4 +1,4 @@
-"""What gradients pass back through layer and group normalization.
+"""Backward operators of layer and group normalization.
 
 With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight (1 where absent):
 

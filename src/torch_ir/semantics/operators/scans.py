@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along a dimension.
+"""Cumulative sums, products and extremes along a dimension.
 
 Source: torch.cumsum and the others in torch's documentation.
 """

@@ -38,7 +38,7 @@ FetchConstant = Callable[[ConstantRecord], Constant]
 
 
 def decode_ir(document: Document, fetch: FetchConstant = decode_constant, depth: int = 0) -> IR:
-    """The IR of a document.
+    """Decode a document to its IR.
 
     Raises:
         Fault: A value that the data model refuses, with its path.
@@ -113,7 +113,7 @@ class _Tensors:
 
 
 def decode_tensor(record: TensorRecord) -> TensorMeta:
-    """The tensor of a record.
+    """Decode the record of a tensor.
 
     Raises:
         Fault: The data model refuses a dimension or the dtype.
@@ -135,7 +135,7 @@ def decode_tensor(record: TensorRecord) -> TensorMeta:
 def decode_node(
     record: NodeRecord, tensor: Callable[[TensorRecord], TensorMeta] = decode_tensor
 ) -> OpNode:
-    """The node of a record.
+    """Decode the record of a node.
 
     Raises:
         Fault: The data model refuses a part of it.
@@ -187,7 +187,7 @@ def _decode_signature(record: SignatureRecord) -> Signature:
 
 
 def decode_tree(record: TreeRecord | str, depth: int = 0) -> Tree:
-    """The tree of a record.
+    """Decode the record of a tree.
 
     Raises:
         Fault: The record is neither a leaf nor a container, or is nested too deeply.

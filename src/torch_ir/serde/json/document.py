@@ -48,7 +48,7 @@ _DOCUMENT = msgspec.json.Decoder(Document)
 
 
 def dumps(ir: IR) -> bytes:
-    """An IR as a JSON document: RFC 8259, UTF-8, one node a line. Equal IRs give equal bytes.
+    """Serialize an IR to JSON: RFC 8259, UTF-8, one node a line. Equal IRs give equal bytes.
 
     Raises:
         SerializationError: A value that a file cannot hold: a lone surrogate, or a constant of
@@ -63,7 +63,7 @@ def dumps(ir: IR) -> bytes:
 
 
 def encode_document(ir: IR, store: StoreConstant = store_in_place) -> bytes:
-    """The same, with a say in how constants are stored."""
+    """Serialize an IR, with constants stored as the caller says."""
     document = _outward("the IR", lambda: encode_ir(ir, store))
     try:
         return document_bytes(document)
@@ -75,7 +75,7 @@ def encode_document(ir: IR, store: StoreConstant = store_in_place) -> bytes:
 
 
 def loads(data: bytes | str, *, name: str = "<string>") -> IR:
-    """The IR of a JSON document.
+    """Read the IR of a JSON document.
 
     Args:
         data: The document, UTF-8 if bytes.
@@ -95,7 +95,7 @@ def loads(data: bytes | str, *, name: str = "<string>") -> IR:
 
 
 def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_constant) -> IR:
-    """The same, with a say in where constants come from."""
+    """Read the IR of a document, with constants fetched as the caller says."""
     return _inward(name, lambda: decode_ir(_read(data), fetch))
 
 
@@ -184,7 +184,7 @@ _outward = _inward
 
 
 def ir_to_dict(ir: IR) -> dict[str, Any]:
-    """The JSON document of an IR as plain dicts and lists.
+    """Convert an IR to its JSON document as plain dicts and lists.
 
     Raises:
         SerializationError: A value that a document cannot hold.
@@ -193,7 +193,7 @@ def ir_to_dict(ir: IR) -> dict[str, Any]:
 
 
 def ir_from_dict(data: Mapping[str, Any]) -> IR:
-    """The IR of a JSON document.
+    """Read the IR of a JSON document given as plain dicts and lists.
 
     Raises:
         SerializationError: The document is not that of an IR; the message has the path of the
@@ -203,12 +203,12 @@ def ir_from_dict(data: Mapping[str, Any]) -> IR:
 
 
 def node_to_dict(node: OpNode) -> dict[str, Any]:
-    """The JSON document of a node."""
+    """Convert a node to its JSON record."""
     return msgspec.to_builtins(_outward("the node", lambda: encode_node(node)))
 
 
 def node_from_dict(data: Mapping[str, Any]) -> OpNode:
-    """The node of a JSON document.
+    """Read the node of a JSON record.
 
     Raises:
         SerializationError: The document is not that of a node.
@@ -217,7 +217,7 @@ def node_from_dict(data: Mapping[str, Any]) -> OpNode:
 
 
 def tensor_to_dict(meta: TensorMeta) -> dict[str, Any]:
-    """The JSON document of a tensor.
+    """Convert a tensor to its JSON record.
 
     Example:
         >>> tensor_to_dict(TensorMeta("y", (2, "s0"), "float32"))
@@ -227,7 +227,7 @@ def tensor_to_dict(meta: TensorMeta) -> dict[str, Any]:
 
 
 def tensor_from_dict(data: Mapping[str, Any]) -> TensorMeta:
-    """The tensor of a JSON document.
+    """Read the tensor of a JSON record.
 
     Raises:
         SerializationError: The document is not that of a tensor.

@@ -36,12 +36,12 @@ StoreConstant = Callable[[str, Constant], ConstantRecord]
 
 
 def store_in_place(key: str, constant: Constant) -> ConstantRecord:
-    """The constant with its values in the document."""
+    """Encode a constant with its values in the document."""
     return encode_constant(constant)
 
 
 def encode_ir(ir: IR, store: StoreConstant = store_in_place) -> Document:
-    """The document of an IR.
+    """Encode an IR as a document.
 
     Raises:
         Fault: A value that the format cannot hold.
@@ -96,7 +96,7 @@ def _encode_constants(ir: IR, store: StoreConstant) -> dict[str, ConstantRecord]
 
 
 def encode_tensor(meta: TensorMeta) -> TensorRecord:
-    """The record of a tensor without data."""
+    """Encode a tensor, without data, as a record."""
     if len(meta.shape) > MAX_RANK:
         raise Fault(".shape", f"a file holds tensors of at most {MAX_RANK} dimensions")
     has_producer = meta.producer_node is not None
@@ -112,7 +112,7 @@ def encode_tensor(meta: TensorMeta) -> TensorRecord:
 
 
 def encode_node(node: OpNode) -> NodeRecord:
-    """The record of a node."""
+    """Encode a node as a record."""
     return NodeRecord(
         name=node.name,
         op_type=node.op_type,
@@ -164,7 +164,7 @@ def _encode_signature(signature: Signature) -> SignatureRecord:
 
 
 def encode_tree(tree: Tree, depth: int = 0) -> TreeRecord | str:
-    """The record of a tree; a tensor leaf is its name.
+    """Encode a tree as a record; a tensor leaf is its name.
 
     Raises:
         Fault: The tree is nested too deeply, or a value in it is one that the format cannot hold.

@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def explain(error: msgspec.ValidationError, document: object, kind: Any) -> Fault:
-    """The fault behind an error that came from converting ``document`` to ``kind``.
+    """Find the fault behind an error that came from converting ``document`` to ``kind``.
 
     msgspec writes ``[...]`` for the key of a mapping; the key is found by converting parts of the
     document again.
@@ -84,7 +84,7 @@ def _replaced(document: Any, place: list[Step], value: object) -> object:
 
 
 def first_place(document: Any, is_bad: Callable[[object], bool]) -> str:
-    """The path of the first key or value that is bad, or the empty string."""
+    """Return the path of the first key or value that is bad, or the empty string."""
     stack: list[tuple[str, Any]] = [("", document)]
     while stack:
         path, value = stack.pop()
@@ -103,7 +103,7 @@ def first_place(document: Any, is_bad: Callable[[object], bool]) -> str:
 
 
 def is_unencodable(value: object) -> bool:
-    """Whether JSON text cannot hold a string or number: lone surrogates, endless digits."""
+    """Return whether JSON cannot hold a string or number: lone surrogates, endless digits."""
     try:
         msgspec.json.encode(value)
     except (UnicodeEncodeError, ValueError):

@@ -1,4 +1,4 @@
-"""Where in a document a fault is: paths such as ``$.nodes[3].inputs[0].shape[1]``.
+"""Faults of a document, each with its path, such as ``$.nodes[3].inputs[0].shape[1]``.
 
 A path is built while the fault travels up, so that documents without faults pay nothing for it.
 """
@@ -25,23 +25,23 @@ class Fault(Exception):  # noqa: N818  # never leaves this package; what users s
         self.remedy = remedy
 
     def below(self, path: str) -> Fault:
-        """The same fault, seen from further up."""
+        """Return the same fault with its path continued from further up."""
         return Fault(path + self.path, self.reason, self.remedy)
 
     def error(self, name: str) -> SerializationError:
-        """What the user sees: the file, the place, the reason."""
+        """Return the error for the user, with file, place and reason."""
         return SerializationError(f"{name}: at ${self.path}: {self.reason}", remedy=self.remedy)
 
 
 def as_fault(error: InvalidIRError | Fault, path: str) -> Fault:
-    """A refusal of the data model, or a fault from further down, as a fault at ``path``."""
+    """Convert a refusal of the data model, or a fault from further down, to one at ``path``."""
     if isinstance(error, Fault):
         return error.below(path)
     return Fault(path, error.message, error.remedy)
 
 
 def key_path(key: str) -> str:
-    """A mapping's key as a path step: ``.alpha``, or ``["fc1.weight"]`` where it is no plain word.
+    """Return a mapping's key as a path step: ``.alpha``, or ``["fc1.weight"]`` for other keys.
 
     Example:
         >>> key_path("alpha"), key_path("fc1.weight")
@@ -54,7 +54,7 @@ def key_path(key: str) -> str:
 
 
 def each(convert: Callable[[A], B], items: Iterable[A], path: str) -> tuple[B, ...]:
-    """Every item converted; a fault gets the item's index."""
+    """Convert every item; a fault gets the item's index."""
     done: list[B] = []
     try:
         for item in items:
@@ -65,7 +65,7 @@ def each(convert: Callable[[A], B], items: Iterable[A], path: str) -> tuple[B, .
 
 
 def each_value(convert: Callable[[A], B], items: Mapping[str, A], path: str) -> dict[str, B]:
-    """Every value converted; a fault gets the key."""
+    """Convert every value; a fault gets the key."""
     done: dict[str, B] = {}
     key = ""
     try:
@@ -77,7 +77,7 @@ def each_value(convert: Callable[[A], B], items: Mapping[str, A], path: str) -> 
 
 
 def at(path: str, convert: Callable[..., B], *arguments: Any) -> B:
-    """One value converted; a fault gets the path."""
+    """Convert one value; a fault gets the path."""
     try:
         return convert(*arguments)
     except (InvalidIRError, Fault) as error:

@@ -1,4 +1,4 @@
-"""How a document looks as text: one node, tensor or constant a line, so that diffs are short."""
+"""The layout of a document as text: one node, tensor or constant a line, for short diffs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def document_bytes(document: Document) -> bytes:
-    """The document as UTF-8 JSON with a line end at its end.
+    """Encode the document as UTF-8 JSON that ends with a line end.
 
     Raises:
         UnicodeEncodeError: A string holds a lone surrogate.
