@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from torch_ir.backends.partition import Partition, Partitioner, symbols_of
+from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import (
     IR,
     Container,
@@ -167,7 +167,7 @@ class _Delegator:
         arguments = (*map(TensorLeaf, given), *map(ValueLeaf, sizes))
         results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
         inputs = Container("tuple", (Container("tuple", arguments), Container("dict")))
-        used = {symbol for node in nodes for symbol in symbols_of(node)}
+        used = {symbol for node in nodes for symbol in node.symbols}
         operators = {node.op_type for node in nodes}
         return IR(
             nodes=[with_inputs(node, given) for node in nodes],
@@ -196,5 +196,5 @@ def _sizes(nodes: Sequence[OpNode], taken: Iterable[TensorMeta]) -> tuple[SymExp
     """The symbols that the nodes need and that no tensor which they take has as its size."""
     dims = [dim for meta in taken for dim in meta.shape]
     shown = {dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol}
-    used = {symbol for node in nodes for symbol in symbols_of(node)}
+    used = {symbol for node in nodes for symbol in node.symbols}
     return tuple([SymExpr(symbol) for symbol in sorted(used - shown)])

@@ -10,15 +10,14 @@ least there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch_ir.backends.protocol import Support
 from torch_ir.errors import counted
-from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, SymExpr
+from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ops.spec import tagged_traits
-from torch_ir.passes.dead_code import given_symbols, references
 from torch_ir.passes.requirements import require_functional
 
 
@@ -133,25 +132,17 @@ class Partitioner:
 
     def _reason(self, ir: IR, node: OpNode) -> str:
         """Why a node stays outside, or the empty string."""
-        if node.op_type.startswith("higher_order.") or any(references(node)):
+        if node.op_type.startswith("higher_order.") or node.functions:
             return "it calls a function of the program"
         if node.binds or not node.outputs:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
-        if any(_symbol_makers(ir).get(symbol) == node.name for symbol in symbols_of(node)):
+        if any(_symbol_makers(ir).get(symbol) == node.name for symbol in node.symbols):
             return "data decides the size of its result"
         if draws(ir, node):
             return "it draws random numbers"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
         return self.backend.supports(node, ir).reason
-
-
-def symbols_of(node: OpNode) -> Iterator[str]:
-    """The symbols whose values a node needs, or that its shapes name."""
-    shapes = tuple([dim for meta in (*node.inputs, *node.outputs) for dim in meta.shape])
-    for item in _flat((*node.attrs.values(), *shapes)):
-        if isinstance(item, SymExpr):
-            yield from item.symbols
 
 
 def _symbol_makers(ir: IR) -> Mapping[str, str]:
@@ -163,7 +154,7 @@ def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
     makers: dict[str, str] = {}
     if not ir.symbols:
         return makers
-    given = given_symbols(ir)
+    given = ir.given_symbols
     for node in ir.nodes:
         dims = [dim for meta in node.outputs for dim in meta.shape]
         shown = [dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol]
@@ -171,14 +162,6 @@ def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
             if symbol not in given:
                 makers.setdefault(symbol, node.name)
     return makers
-
-
-def _flat(value: Attribute) -> Iterator[Attribute]:
-    if isinstance(value, tuple | FrozenDict):
-        for item in value.values() if isinstance(value, FrozenDict) else value:
-            yield from _flat(item)
-    else:
-        yield value
 
 
 def draws(ir: IR, node: OpNode) -> bool:
@@ -203,7 +186,7 @@ def _dependencies(ir: IR) -> list[list[int]]:
     for position, node in enumerate(ir.nodes):
         after = [makers[meta.name] for meta in node.inputs if meta.name in makers]
         if ir.symbols:
-            makers_of_sizes = [symbol_makers.get(symbol) for symbol in symbols_of(node)]
+            makers_of_sizes = [symbol_makers.get(symbol) for symbol in node.symbols]
             after += [places[name] for name in makers_of_sizes if name in places]
         places[node.name] = position
         if _is_ordered(ir, node):
@@ -218,7 +201,7 @@ def _is_ordered(ir: IR, node: OpNode) -> bool:
     """Whether a node keeps its place among others of the kind: it draws numbers, or checks."""
     if not node.outputs or draws(ir, node):
         return True
-    bodies = [ir.functions[name] for name in references(node) if name in ir.functions]
+    bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
     return any(_is_ordered(body, inner) for body in bodies for inner in body.nodes)
 
 

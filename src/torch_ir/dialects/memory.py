@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ops.schema import Slots, lookup
+from torch_ir.ops.schema import lookup
 
 Roots = frozenset[str]
 """The values whose memory a value may show."""
@@ -87,10 +87,7 @@ def _viewed(ir: IR, node: OpNode) -> Iterator[TensorMeta]:
     for argument in schema.arguments:
         if argument.alias not in marks:
             continue
-        slots: Slots = (node.operands or {}).get(argument.name)
-        for slot in slots if isinstance(slots, tuple) else (slots,):
-            if slot is not None and slot < len(node.inputs):
-                given = node.inputs[slot]
-                converts = any(given.dtype != output.dtype for output in node.outputs)
-                if not (converts and node.op_type in _SAME_DTYPE):
-                    yield given
+        for given in node.tensors(argument.name):
+            converts = any(given.dtype != output.dtype for output in node.outputs)
+            if not (converts and node.op_type in _SAME_DTYPE):
+                yield given

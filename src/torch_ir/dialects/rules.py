@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from torch_ir.dialects.memory import copy_of, shown_memory
 from torch_ir.dialects.scope import Scope
-from torch_ir.ir import FunctionRef, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir import MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Violation
 from torch_ir.ops.spec import OpSpec
 
@@ -171,7 +171,7 @@ def contiguous(scope: Scope, node: OpNode) -> Iterator[Violation]:
 def results(scope: Scope, node: OpNode) -> Iterator[Violation]:
     """A call of an operator that returns one tensor has it, with its type, as output."""
     spec = scope.spec(node)
-    if spec is None or calls_function(node):
+    if spec is None or node.functions:
         return
     returns = spec.schema.returns
     if len(returns) == 1 and returns[0].type == "Tensor" and len(node.outputs) != 1:
@@ -182,8 +182,3 @@ def results(scope: Scope, node: OpNode) -> Iterator[Violation]:
             expected="one output with its shape and dtype",
             found=str(len(node.outputs)),
         )
-
-
-def calls_function(node: OpNode) -> bool:
-    """Whether a node calls functions of the program, as control flow does."""
-    return any(isinstance(value, FunctionRef) for value in node.attrs.values())

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import IR, DType, FunctionRef, OpNode, TensorMeta
+from torch_ir.ir import IR, DType, FunctionRef, OpNode
 from torch_ir.ir.diagnostics import Violation
-from torch_ir.ops.schema import Slots
 from torch_ir.ops.spec import OpSpec, spec_of
 
 Region: TypeAlias = tuple[str, str, bool]
@@ -85,10 +84,3 @@ def _regions(ir: IR) -> Iterator[tuple[str, tuple[Region, ...]]]:
             for value in node.attrs.values():
                 if isinstance(value, FunctionRef):
                     yield value.name, (region,)
-
-
-def operand_metas(node: OpNode, name: str) -> tuple[TensorMeta, ...]:
-    """The tensors that an argument takes: none, one, or those of a list."""
-    slots: Slots = (node.operands or {}).get(name)
-    indices = slots if isinstance(slots, tuple) else (slots,)
-    return tuple([node.inputs[i] for i in indices if i is not None and 0 <= i < len(node.inputs)])

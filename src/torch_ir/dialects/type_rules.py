@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import torch  # noqa: TID253  # this module is imported where types are derived, and only there
 
-from torch_ir.dialects.rules import calls_function, is_custom, namespace_of
+from torch_ir.dialects.rules import is_custom, namespace_of
 from torch_ir.dialects.scope import Region, Scope
 from torch_ir.errors import ExecutionError, InvalidIRError, first_line
 from torch_ir.infer.hints import samplings
@@ -79,7 +79,7 @@ def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Violation]:
         return  # no sizes were found that the conditions of the program allow
     samples = found[-1]  # where sizes that may differ do
     for node in scope.ir.nodes:
-        if scope.named(node.name) not in malformed and not calls_function(node):
+        if scope.named(node.name) not in malformed and not node.functions:
             yield from _of_node(scope, node, samples)
 
 
@@ -92,7 +92,7 @@ def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Violation
         recorded = [(meta, _type(meta, symbols)) for meta in node.outputs]
     except InvalidIRError:
         return  # a size without a value at these samples
-    derived = derive(node.op_type, inputs, node.operands or {}, attrs, scope.regions)
+    derived = derive(node.op_type, inputs, node.slots, attrs, scope.regions)
     if not derived.has_meta:
         yield scope.violation(
             "no-meta-kernel",

@@ -214,14 +214,7 @@ def _marked(call: Call, roots: Mapping[str, Roots], alias: str) -> list[Roots]:
     """The storage of the arguments that carry an alias mark; ``*`` carries every one."""
     arguments = () if call.schema is None else call.schema.arguments
     names = [a.name for a in arguments if alias == "*" or a.alias in (alias, "*")]
-    return [roots[name] for argument in names for name in _inputs_of(call, argument)]
-
-
-def _inputs_of(call: Call, argument: str) -> Iterable[str]:
-    slots = (call.node.operands or {}).get(argument)
-    for index in slots if isinstance(slots, tuple) else (slots,):
-        if index is not None:
-            yield call.node.inputs[index].name
+    return [roots[meta.name] for argument in names for meta in call.node.tensors(argument)]
 
 
 def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
@@ -231,7 +224,7 @@ def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
     names = written_arguments(ir, call.node)
     if not names:
         return NOTHING
-    written = [roots[name] for argument in names for name in _inputs_of(call, argument)]
+    written = [roots[meta.name] for argument in names for meta in call.node.tensors(argument)]
     return frozenset[str]().union(*written)
 
 

@@ -18,7 +18,6 @@ from torch_ir.ir import (
     IR,
     Attribute,
     Container,
-    FunctionRef,
     OpNode,
     Signature,
     TensorLeaf,
@@ -70,7 +69,7 @@ class Captures:
         Raises:
             InvalidIRError: The operator has no place for them.
         """
-        names = [value.name for value in node.attrs.values() if isinstance(value, FunctionRef)]
+        names = node.functions
         wanted = [(name, key) for name in names for key in self.of_bodies.get(name, {})]
         if not wanted:
             return node
@@ -125,7 +124,7 @@ def _made(body: IR) -> list[TensorMeta]:
 def _with_operands(node: OpNode, argument: str, metas: Sequence[TensorMeta]) -> OpNode:
     """The node with more tensors at the end of a list argument."""
     count = len(node.inputs)
-    operands = dict(node.operands or {})
+    operands = dict(node.slots)
     slots = cast(tuple[int | None, ...], operands.get(argument, ()))
     attrs: dict[str, Attribute] = dict(node.attrs)
     others = cast(tuple[Attribute, ...], attrs.pop(argument, ()))

@@ -117,7 +117,7 @@ class ScopeFolder:
         given = {key: TensorMeta(key, meta.shape, meta.dtype) for key, meta in used.items()}
         arguments = Container("tuple", tuple([TensorLeaf(key) for key in given]))
         results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
-        taken = {reference for node in inner for reference in _references(node)}
+        taken = {reference for node in inner for reference in node.functions}
         return IR(
             nodes=[_with_inputs(node, given) for node in inner],
             graph_inputs=tuple(given.values()),
@@ -144,10 +144,6 @@ def _used(items: Sequence[Item]) -> Iterator[str]:
     for item in items:
         if isinstance(item, OpNode):
             yield from (meta.name for meta in item.inputs)
-
-
-def _references(node: OpNode) -> Iterator[str]:
-    yield from (value.name for value in node.attrs.values() if isinstance(value, FunctionRef))
 
 
 def _with_inputs(node: OpNode, renamed: Renamed) -> OpNode:

@@ -216,7 +216,7 @@ class _Arguments:
         self.node = node
         self._slots = slots
         self._device = device
-        self._operands: Mapping[str, Any] = node.operands or {}
+        self._operands: Mapping[str, Any] = node.slots
 
     def require_operands(self, schema: object) -> None:
         if self.node.operands is None:

@@ -22,7 +22,6 @@ from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import dtype_name
-from torch_ir.passes.dead_code import given_symbols
 from torch_ir.torch_api import (
     FakeTensorMode,
     HigherOrderOperator,
@@ -130,7 +129,7 @@ class Fakes:
         self.env.pending_fresh_unbacked_symbols.clear()
 
     def _declare(self, ir: IR) -> None:
-        given = given_symbols(ir)
+        given = ir.given_symbols
         found = samplings(ir)
         for name, bounds in ir.symbols.items():
             backed = name in given and (bounds.upper is None or bounds.upper >= 2)
@@ -280,7 +279,7 @@ def arguments(
 def _argument(
     node: OpNode, name: str, tensors: Sequence[Any], symbols: Mapping[str, Number]
 ) -> Any:
-    slots = (node.operands or {}).get(name)
+    slots = node.slots.get(name)
     if isinstance(slots, int):
         return tensors[slots]
     constant = symbolic(to_torch(node.attrs.get(name), RUN_DEVICE, _no_function), symbols)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import FrozenDict
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
@@ -15,7 +14,7 @@ from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
-from torch_ir.ir.values import Attribute, FunctionRef
+from torch_ir.ir.values import PLAIN, attribute_leaves
 from torch_ir.ops.schema import known_operators
 
 KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
@@ -232,7 +231,7 @@ def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
 
 
 def _slots(node: OpNode) -> Iterator[Finding]:
-    operands = node.operands or {}
+    operands = node.slots
     if [*operands.values()] == [*range(len(node.inputs))]:
         return  # each argument takes one input, as most do
     used: set[int] = set()
@@ -252,27 +251,11 @@ def _slots(node: OpNode) -> Iterator[Finding]:
 
 
 def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
-    for value in node.attrs.values():
-        if type(value) in _PLAIN:
-            continue
-        for item in _flat(value):
-            if isinstance(item, FunctionRef) and item.name not in ir.functions:
-                hint = did_you_mean(item.name, ir.functions)
-                message = f"there is no function {item.name!r}"
-                yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
-
-
-_PLAIN = frozenset([bool, int, float, str, type(None)])
-
-
-def _flat(value: Attribute) -> Iterator[Attribute]:
-    """What is in a value, but for plain numbers and texts."""
-    if isinstance(value, tuple | FrozenDict):
-        for item in value.values() if isinstance(value, FrozenDict) else value:
-            if type(item) not in _PLAIN:
-                yield from _flat(item)
-    else:
-        yield value
+    for name in node.functions:
+        if name not in ir.functions:
+            hint = did_you_mean(name, ir.functions)
+            message = f"there is no function {name!r}"
+            yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
 
 
 # -- the graph as a whole -------------------------------------------------------------------------
@@ -309,9 +292,7 @@ def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
                 yield node, f"the shape of %{meta.name}", dim
     for node in ir.nodes:
         for name, value in node.attrs.items():
-            if type(value) in _PLAIN:
-                continue
-            for item in _flat(value):
+            for item in () if type(value) in PLAIN else attribute_leaves(value):
                 if isinstance(item, SymExpr):
                     yield node.name, f"the argument {name!r}", item
 

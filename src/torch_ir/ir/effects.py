@@ -5,12 +5,11 @@ The alias marks of the operators' schemas say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.values import FunctionRef
-from torch_ir.ops.schema import Slots
 
 Roots = frozenset[str]
 """The graph inputs and weights whose storage a value may share."""
@@ -70,7 +69,8 @@ def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
     shared_by: dict[str, Roots] = {}
     written = written_arguments(ir, node)
     for argument in schema.arguments:
-        shared = _operand_roots(node, node.operands, argument.name, roots)
+        taken = [roots.get(meta.name, Roots()) for meta in node.tensors(argument.name)]
+        shared = Roots().union(*taken)
         if argument.alias:
             shared_by[argument.alias] = shared_by.get(argument.alias, Roots()) | shared
         if argument.name in written:
@@ -102,21 +102,9 @@ def written_arguments(ir: IR, node: OpNode) -> tuple[str, ...]:
             argument.name
             for argument in schema.arguments
             if (argument.is_written or (flagged and argument.name in unmarked))
-            and argument.name in (node.operands or {})
+            and argument.name in node.slots
         ]
     )
-
-
-def _operand_roots(
-    node: OpNode, operands: Mapping[str, Slots], argument: str, roots: Mapping[str, Roots]
-) -> Roots:
-    slots = operands.get(argument)
-    indices = slots if isinstance(slots, tuple) else (slots,)
-    shared = Roots()
-    for index in indices:
-        if index is not None and index < len(node.inputs):
-            shared |= roots.get(node.inputs[index].name, Roots())
-    return shared
 
 
 def _scope_body(ir: IR, node: OpNode) -> IR | None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.frozen import FrozenDict
+from torch_ir.ir import queries
+from torch_ir.ir.forms import Forms
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
 from torch_ir.ir.tree import Signature
 from torch_ir.ir.values import Attribute, as_attribute
 from torch_ir.ops.schema import Schema, lookup, parse_schema
-
-if TYPE_CHECKING:
-    from torch_ir.ir.check import Finding
-    from torch_ir.ir.diff import Diff
 
 T = TypeVar("T")
 
@@ -63,8 +60,8 @@ class Mutation:
     value: TensorMeta
 
 
-@dataclass(frozen=True, slots=True)
-class IR:
+@dataclass(frozen=True, slots=True, repr=False)
+class IR(Forms):
     """A PyTorch program without its weights.
 
     Attributes:
@@ -172,14 +169,7 @@ class IR:
 
         A value that nothing takes is absent.
         """
-        return self.view("users", self._find_users)
-
-    def _find_users(self) -> Mapping[str, tuple[OpNode, ...]]:
-        users: dict[str, dict[str, OpNode]] = {}
-        for node in self.nodes:
-            for meta in node.inputs:
-                users.setdefault(meta.name, {})[node.name] = node
-        return FrozenDict({name: tuple(nodes.values()) for name, nodes in users.items()})
+        return self.view("users", lambda: queries.users(self))
 
     def schema_of(self, op_type: str) -> Schema | None:
         """The schema of an operator that the program calls, or None if nobody recorded it."""
@@ -203,107 +193,40 @@ class IR:
 
         A weight or constant that the mapping does not name is used under its key.
         """
-        return self.view("external_values", self._find_external_values)
+        return self.view("external_values", lambda: queries.external_values(self))
 
-    def _find_external_values(self) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
-        known: dict[str, TensorMeta | Constant] = {
-            **self.constants,
-            **{meta.name: meta for meta in self.weights},
-        }
-        mapped = set(self.weight_name_mapping.values())
-        values = {key: (key, value) for key, value in known.items() if key not in mapped}
-        for name, key in self.weight_name_mapping.items():
-            if key in known:
-                values[name] = (key, known[key])
-        return values
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the graph inputs, in order."""
+        return tuple([meta.name for meta in self.graph_inputs])
 
-    # -- change, check, compare -------------------------------------------------------------------
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the graph outputs, in order; one may stand more than once."""
+        return tuple([meta.name for meta in self.graph_outputs])
+
+    @property
+    def value_names(self) -> frozenset[str]:
+        """The names of all values: graph inputs, external values and results of nodes."""
+        return self.view("value_names", lambda: queries.value_names(self))
+
+    @property
+    def given_symbols(self) -> frozenset[str]:
+        """The symbols to which the arguments of a call give their values."""
+        return self.view("given_symbols", lambda: queries.given_symbols(self))
+
+    @property
+    def returned_symbols(self) -> frozenset[str]:
+        """The symbols in the results that are numbers."""
+        return self.view("returned_symbols", lambda: queries.returned_symbols(self))
+
+    def walk(self) -> Iterator[tuple[str, IR, OpNode]]:
+        """Yield the path, the graph and the node of every node, functions after their graph.
+
+        The path of a node of this graph is empty, that of one in a function ``"body/"``.
+        """
+        return queries.walk(self)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with the given fields changed."""
         return replace(self, **changes)
-
-    def check(self, *, strict: bool = False) -> tuple[Finding, ...]:
-        """Everything that is not well-formed, without torch.
-
-        Args:
-            strict: Raise the first finding instead of returning all.
-
-        Raises:
-            InvalidIRError: With ``strict``, if there is a finding.
-        """
-        from torch_ir.ir.check import check
-
-        return check(self, strict=strict)
-
-    def diff(self, other: IR) -> Diff:
-        """What changed from this IR to the other, by structure; names of values do not matter.
-
-        ``bool(ir.diff(other))`` is False if the two compute the same; ``print`` shows the
-        difference.
-        """
-        from torch_ir.ir.diff import diff
-
-        return diff(self, other)
-
-    # -- show -------------------------------------------------------------------------------------
-
-    def __repr__(self) -> str:
-        return (
-            f"IR(model_name={self.model_name!r}, nodes={len(self.nodes)}, "
-            f"inputs={len(self.graph_inputs)}, outputs={len(self.graph_outputs)}, "
-            f"weights={len(self.weights)})"
-        )
-
-    def __str__(self) -> str:
-        from torch_ir.ir.text import ir_text
-
-        return ir_text(self)
-
-    def _repr_html_(self) -> str:
-        from torch_ir.viz.html import ir_html
-
-        return ir_html(self)
-
-    # -- store ------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON document of this IR, as plain dicts and lists."""
-        from torch_ir.serde import ir_to_dict
-
-        return ir_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> IR:
-        """The IR of a JSON document.
-
-        Raises:
-            SerializationError: The document is not that of an IR; the message has the path of the
-                first fault.
-        """
-        from torch_ir.serde import ir_from_dict
-
-        return ir_from_dict(data)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write this IR: an archive if the name ends in ``.tir``, JSON otherwise.
-
-        A save that fails leaves the old file as it was.
-
-        Raises:
-            SerializationError: The file cannot be written.
-        """
-        from torch_ir.serde import save
-
-        save(self, path)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> IR:
-        """Read an IR that :meth:`save` wrote, or JSON of the same shape.
-
-        Raises:
-            SerializationError: The file cannot be read or is not an IR.
-        """
-        from torch_ir.serde import load
-
-        return load(path)

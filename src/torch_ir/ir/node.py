@@ -8,8 +8,9 @@ from typing import Any, Self, cast
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import FrozenDict
+from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ir.values import PLAIN, Attribute, FunctionRef, as_attribute, attribute_leaves
 from torch_ir.ops.schema import Slots, bind_in_order, lookup
 
 
@@ -100,6 +101,81 @@ class OpNode:
         bound = None if schema is None else bind_in_order(schema, len(self.inputs), self.attrs)
         return None if bound is None else FrozenDict(bound)
 
+    # -- queries ----------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> Mapping[str, Slots]:
+        """The operands; empty where the inputs are not bound to arguments."""
+        return _NO_SLOTS if self.operands is None else self.operands
+
+    def argument(self, name: str, default: Any = None) -> Any:
+        """Return what an argument is given.
+
+        Args:
+            name: Its name in the schema.
+            default: What to return if it is not given.
+
+        Returns:
+            A TensorMeta, a tuple for a list of tensors (None where there is no tensor), or the
+            attribute. A list of tensors and numbers has both.
+
+        Example:
+            >>> x = TensorMeta("x", (2,), "float32")
+            >>> y = TensorMeta("y", (4,), "float32", "y")
+            >>> node = OpNode("y", "aten.cat.default", [x, x], [y], {"dim": 0})
+            >>> [str(meta) for meta in node.argument("tensors")], node.argument("dim")
+            (['%x: f32[2]', '%x: f32[2]'], 0)
+        """
+        slots = self.slots.get(name)
+        if isinstance(slots, int):
+            return self._input(slots)
+        if slots is None:
+            return self.attrs.get(name, None if name in self.slots else default)
+        metas = tuple([None if slot is None else self._input(slot) for slot in slots])
+        values = self.attrs.get(name)
+        if not isinstance(values, tuple) or len(values) != len(metas):
+            return metas
+        return tuple([b if a is None else a for a, b in zip(metas, values, strict=True)])
+
+    def tensors(self, name: str) -> tuple[TensorMeta, ...]:
+        """Return the tensors that an argument is given: none, one, or those of a list."""
+        slots = self.slots.get(name)
+        indices = slots if isinstance(slots, tuple) else (slots,)
+        found = [self._input(index) for index in indices if index is not None]
+        return tuple([meta for meta in found if meta is not None])
+
+    def tensor(self, name: str) -> TensorMeta | None:
+        """Return the tensor that an argument is given; None for a list and for what is absent."""
+        slot = self.slots.get(name)
+        return self._input(slot) if isinstance(slot, int) else None
+
+    def _input(self, index: int) -> TensorMeta | None:
+        return self.inputs[index] if 0 <= index < len(self.inputs) else None
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of the functions that the arguments refer to, in order."""
+        return tuple([item.name for item in self._nested() if isinstance(item, FunctionRef)])
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols in the arguments and in the shapes of inputs and outputs."""
+        dims = [dim for meta in (*self.inputs, *self.outputs) for dim in meta.shape]
+        expressions = [item for item in (*dims, *self._nested()) if isinstance(item, SymExpr)]
+        return frozenset([symbol for item in expressions for symbol in item.symbols])
+
+    def _nested(self) -> list[Attribute]:
+        """The attributes and what they hold, but for plain numbers and texts."""
+        found: list[Attribute] = []
+        for value in self.attrs.values():
+            if type(value) in (tuple, FrozenDict):
+                found.extend(attribute_leaves(value))
+            elif type(value) not in PLAIN:
+                found.append(value)
+        return found
+
+    # -- change, show, store ----------------------------------------------------------------------
+
     def __str__(self) -> str:
         from torch_ir.ir.text import node_text
 
@@ -125,6 +201,9 @@ class OpNode:
         from torch_ir.serde import node_from_dict
 
         return node_from_dict(data)
+
+
+_NO_SLOTS: Mapping[str, Slots] = FrozenDict()
 
 
 def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str, Attribute]:

@@ -9,7 +9,7 @@ equal text and equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -138,6 +138,41 @@ Attribute = (
     | tuple["Attribute", ...]
     | FrozenDict[str, "Attribute"]
 )
+
+
+PLAIN = frozenset([bool, int, float, complex, str, type(None)])
+"""Types of attributes that hold no other value, no symbol and no reference."""
+
+
+def attribute_leaves(value: Attribute) -> Iterator[Attribute]:
+    """Yield what lists and dicts in a value hold, or the value itself, from left to right.
+
+    Example:
+        >>> list(attribute_leaves(as_attribute([1, [2.5, None], {"a": "b"}])))
+        [1, 2.5, None, 'b']
+    """
+    if not isinstance(value, tuple | FrozenDict):
+        yield value
+        return
+    for item in value.values() if isinstance(value, FrozenDict) else value:
+        if isinstance(item, tuple | FrozenDict):
+            yield from attribute_leaves(item)
+        else:
+            yield item
+
+
+def map_attribute(value: Attribute, change: Callable[[Attribute], Attribute]) -> Attribute:
+    """Return a value with each leaf changed, in the same lists and dicts.
+
+    Example:
+        >>> map_attribute(as_attribute([1, [2, "a"]]), lambda leaf: leaf * 2)
+        (2, (4, 'aa'))
+    """
+    if isinstance(value, tuple):
+        return tuple([map_attribute(item, change) for item in value])
+    if isinstance(value, FrozenDict):
+        return FrozenDict({key: map_attribute(item, change) for key, item in value.items()})
+    return change(value)
 
 
 def dtype_name(value: object, *, strict: bool = True) -> str:

@@ -31,11 +31,11 @@ class _Call:
     outputs: Sequence[Shape]
 
     def shape(self, argument: str) -> Shape:
-        slot = (self.node.operands or {})[argument]
+        slot = self.node.slots[argument]
         return self.inputs[slot] if isinstance(slot, int) else ()
 
     def shapes(self, argument: str) -> list[Shape]:
-        slots = (self.node.operands or {}).get(argument)
+        slots = self.node.slots.get(argument)
         if not isinstance(slots, tuple):
             return []
         return [self.inputs[slot] for slot in slots if slot is not None]

@@ -68,7 +68,7 @@ def marked_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]
         return ()
     returned = {result.alias for result in schema.returns} - {""}
     names = [a.name for a in schema.arguments if a.alias in returned]
-    return tuple(_taken(node, names))
+    return tuple([meta for name in names for meta in node.tensors(name)])
 
 
 def possible_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]:
@@ -96,7 +96,7 @@ def undecided(ir: IR) -> frozenset[str]:
     for position, node in enumerate(ir.nodes):
         schema = ir.schema_of(node.op_type)
         written = written_arguments(ir, node)
-        writes += [(position, meta.name) for meta in _taken(node, written)]
+        writes += [(position, meta.name) for name in written for meta in node.tensors(name)]
         shared = possible_inputs(schema, node)
         if shared and node.op_type in SOMETIMES | UNMARKED:
             open_nodes[node.name] = (position, shared[0].name)
@@ -175,14 +175,6 @@ def _sharing(node: OpNode, inputs: Sequence[object], results: Sequence[object]) 
 def _memory(tensor: object) -> object:
     storage = getattr(tensor, "untyped_storage", None)
     return object() if storage is None else storage()._cdata
-
-
-def _taken(node: OpNode, names: Sequence[str]) -> Iterator[TensorMeta]:
-    for name in names:
-        slots = (node.operands or {}).get(name)
-        for slot in slots if isinstance(slots, tuple) else (slots,):
-            if slot is not None:
-                yield node.inputs[slot]
 
 
 def may_share(ir: IR) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -102,7 +102,7 @@ class _Folder:
         flag = _NORMS.get(norm.op_type)
         if flag is None or (flag and norm.attrs.get(flag) is not False):
             return None
-        given = _operand(norm, "input")
+        given = norm.tensor("input")
         layer = self.ir.producers.get(given.name) if given is not None else None
         users = self.ir.users.get(given.name, ()) if given is not None else ()
         extra = [m.name for m in norm.outputs[1:] if self.ir.users.get(m.name)]
@@ -111,8 +111,8 @@ class _Folder:
         returned = {meta.name for meta in self.ir.graph_outputs}
         returned |= {mutation.value.name for mutation in self.ir.mutations}
         names = ("running_mean", "running_var")
-        own = [_operand(layer, "weight"), *(_operand(norm, name) for name in names)]
-        optional = [_operand(layer, "bias"), *(_operand(norm, n) for n in ("weight", "bias"))]
+        own = [layer.tensor("weight"), *(norm.tensor(name) for name in names)]
+        optional = [layer.tensor("bias"), *(norm.tensor(n) for n in ("weight", "bias"))]
         known = all(meta is not None and self._is_fixed(meta) for meta in own)
         known = known and all(meta is None or self._is_fixed(meta) for meta in optional)
         channels = layer.op_type != "aten.linear.default" or len(layer.outputs[0].shape) == 2
@@ -133,15 +133,15 @@ class _Folder:
         )
 
     def _fold(self, layer: OpNode, norm: OpNode) -> None:
-        weight = self._value(_operand(layer, "weight"))
-        mean, variance = [self._value(_operand(norm, n)) for n in ("running_mean", "running_var")]
-        scale = self._value(_operand(norm, "weight"), torch.ones_like(mean))
+        weight = self._value(layer.tensor("weight"))
+        mean, variance = [self._value(norm.tensor(n)) for n in ("running_mean", "running_var")]
+        scale = self._value(norm.tensor("weight"), torch.ones_like(mean))
         scale = scale / torch.sqrt(variance + float(norm.attrs["eps"]))
-        bias = self._value(_operand(layer, "bias"), torch.zeros_like(mean))
+        bias = self._value(layer.tensor("bias"), torch.zeros_like(mean))
         shift = (bias - mean) * scale
-        shift = shift + self._value(_operand(norm, "bias"), torch.zeros_like(mean))
+        shift = shift + self._value(norm.tensor("bias"), torch.zeros_like(mean))
         scaled = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
-        operand = _operand(layer, "weight")
+        operand = layer.tensor("weight")
         dtype = operand.dtype if operand is not None else "float32"
         key = self.external[operand.name][0] if operand is not None else ""
         stem = key.removesuffix(".weight")
@@ -196,13 +196,8 @@ class _Folder:
         return FoldedProgram(ir, weights, tuple(self.layers))
 
 
-def _operand(node: OpNode, name: str) -> TensorMeta | None:
-    slot: Any = (node.operands or {}).get(name)
-    return node.inputs[slot] if isinstance(slot, int) else None
-
-
 def _with_weights(layer: OpNode, weight: TensorMeta, bias: TensorMeta) -> OpNode:
-    given = cast(TensorMeta, _operand(layer, "input"))
+    given = cast(TensorMeta, layer.tensor("input"))
     attrs = {name: value for name, value in layer.attrs.items() if name != "bias"}
     operands = {"input": 0, "weight": 1, "bias": 2}
     return layer.replace(inputs=(given, weight, bias), operands=operands, attrs=attrs)

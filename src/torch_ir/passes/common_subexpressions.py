@@ -74,7 +74,7 @@ def _key(node: OpNode) -> Hashable:
     results = tuple([(o.producer_output_idx, o.shape, o.dtype) for o in node.outputs])
     # equal numbers may be other values: 1 == 1.0 == True, and 0.0 == -0.0
     attributes = repr(sorted(node.attrs.items()))
-    return node.op_type, inputs, attributes, repr(sorted((node.operands or {}).items())), results
+    return node.op_type, inputs, attributes, repr(sorted(node.slots.items())), results
 
 
 def _is_written(memory: Memory, node: OpNode) -> bool:

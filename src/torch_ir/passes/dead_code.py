@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, TypeGuard
+from typing import ClassVar
 
-from torch_ir.ir import IR, Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
+from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.effects import written_arguments
-from torch_ir.ir.tree import ValueLeaf, leaves
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.base import Pass, PassResult
 
@@ -43,11 +42,11 @@ def eliminate_dead_code(ir: IR) -> IR:
     """
     functions = {name: eliminate_dead_code(body) for name, body in ir.functions.items()}
     impure = {name for name, body in functions.items() if _is_impure(body)}
-    needed = {meta.name for meta in ir.graph_outputs}
+    needed = set(ir.output_names)
     needed |= {mutation.value.name for mutation in ir.mutations}
-    known = given_symbols(ir)
+    known = ir.given_symbols
     symbols = {symbol for guard in ir.guards for symbol in guard.symbols}
-    symbols |= set(_signature_symbols(ir))
+    symbols |= ir.returned_symbols
     kept: list[OpNode] = []
     for node in reversed(ir.nodes):
         used = any(meta.name in needed for meta in node.outputs)
@@ -55,41 +54,13 @@ def eliminate_dead_code(ir: IR) -> IR:
         if used or not binds.isdisjoint(symbols) or _has_effect(ir, node, impure):
             kept.append(node)
             needed.update(meta.name for meta in node.inputs)
-            symbols.update(_symbols_of(node))
-    called = {name for node in kept for name in references(node)} if functions else set[str]()
+            symbols.update(node.symbols)
+    called = {name for node in kept for name in node.functions} if functions else set[str]()
     functions = {name: body for name, body in functions.items() if name in called}
     unchanged = all(functions.get(name) is body for name, body in ir.functions.items())
     if len(kept) == len(ir.nodes) and unchanged:
         return ir
     return ir.replace(nodes=tuple(reversed(kept)), functions=functions)
-
-
-def references(node: OpNode) -> Iterator[str]:
-    """The names of the functions that a node refers to."""
-    return (item.name for item in _flat(tuple(node.attrs.values())) if _is_reference(item))
-
-
-def given_symbols(ir: IR) -> frozenset[str]:
-    """The symbols to which the arguments of a program give their values."""
-    dims = [dim for meta in ir.graph_inputs for dim in meta.shape]
-    values = (
-        [leaf.value for leaf in leaves(ir.signature.inputs) if isinstance(leaf, ValueLeaf)]
-        if ir.signature is not None
-        else []
-    )
-    expressions = [item for item in (*dims, *values) if isinstance(item, SymExpr)]
-    return frozenset(symbol for item in expressions for symbol in item.symbols)
-
-
-def _is_reference(value: object) -> TypeGuard[FunctionRef]:
-    return isinstance(value, FunctionRef)
-
-
-def _signature_symbols(ir: IR) -> Iterator[str]:
-    if ir.signature is not None:
-        for leaf in leaves(ir.signature.outputs):
-            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                yield from leaf.value.symbols
 
 
 def _made_symbols(node: OpNode) -> Iterator[str]:
@@ -99,33 +70,10 @@ def _made_symbols(node: OpNode) -> Iterator[str]:
         yield from (dim.text for dim in meta.shape if isinstance(dim, SymExpr) and dim.is_symbol)
 
 
-def _symbols_of(node: OpNode) -> Iterator[str]:
-    """The symbols that a node needs."""
-    for meta in (*node.inputs, *node.outputs):
-        for dim in meta.shape:
-            if isinstance(dim, SymExpr):
-                yield from dim.symbols
-    for value in node.attrs.values():
-        if isinstance(value, SymExpr):
-            yield from value.symbols
-        elif isinstance(value, tuple | FrozenDict):
-            for item in _flat(value):
-                if isinstance(item, SymExpr):
-                    yield from item.symbols
-
-
-def _flat(value: Attribute) -> Iterator[Attribute]:
-    if isinstance(value, tuple | FrozenDict):
-        for item in value.values() if isinstance(value, FrozenDict) else value:
-            yield from _flat(item)
-    else:
-        yield value
-
-
 def _has_effect(ir: IR, node: OpNode, impure: set[str]) -> bool:
     if ir.schema_of(node.op_type) is None:
         is_call = node.op_type.startswith("higher_order.")
-        return not is_call or not impure.isdisjoint(references(node))
+        return not is_call or not impure.isdisjoint(node.functions)
     checks = node.op_type.startswith(_ASSERTIONS)
     draws = "random" in tagged_traits(node.op_type)
     return checks or draws or bool(written_arguments(ir, node)) or not node.outputs

@@ -46,7 +46,7 @@ class _Inliner:
                 nodes.extend(self._body(node))
             else:
                 nodes.append(node)
-        used = {name for node in nodes for name in _references(node)}
+        used = {name for node in nodes for name in node.functions}
         ir = self.ir
         signature = ir.signature
         if signature is not None:
@@ -65,7 +65,7 @@ class _Inliner:
         )
 
     def _body(self, call: OpNode) -> Iterator[OpNode]:
-        (name,) = _references(call)
+        (name,) = call.functions
         body = self.functions[name]
         self.operators.update(body.operators)
         taken = {name: self.function_names.fresh(name) for name in body.functions}
@@ -97,23 +97,8 @@ class _Inliner:
 
 def _given(call: OpNode) -> list[TensorMeta]:
     """The tensors that a scope's body takes, in order."""
-    operands = call.operands or {}
-    slots = operands.get("args", operands.get("operands"))
-    if not isinstance(slots, tuple):
-        return list(call.inputs)
-    return [call.inputs[slot] for slot in slots if slot is not None]
-
-
-def _references(node: OpNode) -> Iterator[str]:
-    stack: list[Any] = list(node.attrs.values())
-    while stack:
-        item = stack.pop()
-        if isinstance(item, FunctionRef):
-            yield item.name
-        elif isinstance(item, tuple):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            stack.extend(item.values())
+    name = "args" if "args" in call.slots else "operands"
+    return list(call.tensors(name) or call.inputs)
 
 
 def _with_references(value: Any, names: Mapping[str, str]) -> Any:

@@ -10,7 +10,6 @@ from torch_ir.ir.builder import with_leaves
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.aliasing import possible_inputs
-from torch_ir.passes.dead_code import references
 
 KNOWN = frozenset({"aten", "prims", "quantized_decomposed", "dim_order_ops", "executorch_prims"})
 """Libraries whose operators give the same result for the same arguments, unless tagged random."""
@@ -83,17 +82,12 @@ class Memory:
 def _written(ir: IR, node: OpNode) -> Iterable[str]:
     """The values to which a node may write."""
     if ir.schema_of(node.op_type) is None:
-        bodies = [ir.functions[name] for name in references(node) if name in ir.functions]
+        bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
         is_call = node.op_type.startswith("higher_order.")
         if is_call and not any(writes(body) for body in bodies):
             return ()
         return [meta.name for meta in node.inputs]
-    names: list[str] = []
-    for argument in written_arguments(ir, node):
-        slots = (node.operands or {}).get(argument)
-        slots = slots if isinstance(slots, tuple) else (slots,)
-        names += [node.inputs[slot].name for slot in slots if slot is not None]
-    return names
+    return [meta.name for name in written_arguments(ir, node) for meta in node.tensors(name)]
 
 
 def writes(ir: IR) -> bool:

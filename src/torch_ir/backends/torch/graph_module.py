@@ -14,7 +14,6 @@ from torch_ir.errors import CompileError
 from torch_ir.infer.fake import arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, OpNode, SymExpr
-from torch_ir.passes.dead_code import references
 from torch_ir.torch_api import operator_schema, pytree
 
 
@@ -68,7 +67,7 @@ def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> G
 
 def unsuitable(node: OpNode) -> str | None:
     """Why no graph module made here has a node; None if one may."""
-    if node.op_type.startswith("higher_order.") or any(references(node)):
+    if node.op_type.startswith("higher_order.") or node.functions:
         return "it calls a function of the program"
     if node.binds:
         return "it reads a number from a tensor"

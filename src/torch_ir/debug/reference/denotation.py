@@ -17,7 +17,7 @@ from torch_ir.debug.reference.tolerance_check import (
     within,
 )
 from torch_ir.errors import PassError
-from torch_ir.ir import IR, FunctionRef, Mutation, OpNode, TensorMeta
+from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.decomposition import decomposed
@@ -70,12 +70,7 @@ def alone(ir: IR, node: OpNode) -> IR:
 
 def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
     """The inputs to which a node writes, as its operator's schema says."""
-    found: list[TensorMeta] = []
-    for argument in written_arguments(ir, node):
-        slots = (node.operands or {}).get(argument)
-        indices = slots if isinstance(slots, tuple) else (slots,)
-        found += [node.inputs[index] for index in indices if index is not None]
-    return found
+    return [meta for name in written_arguments(ir, node) for meta in node.tensors(name)]
 
 
 def _reachable(functions: Mapping[str, IR], nodes: Sequence[OpNode]) -> dict[str, IR]:
@@ -83,22 +78,11 @@ def _reachable(functions: Mapping[str, IR], nodes: Sequence[OpNode]) -> dict[str
     found: dict[str, IR] = {}
     waiting = list(nodes)
     while waiting:
-        for name in _references(tuple(waiting.pop().attrs.values())):
+        for name in waiting.pop().functions:
             if name in functions and name not in found:
                 found[name] = functions[name]
                 waiting += functions[name].nodes
     return found
-
-
-def _references(value: object) -> Iterator[str]:
-    if isinstance(value, FunctionRef):
-        yield value.name
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _references(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _references(item)
 
 
 class Meanings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from torch_ir.dialects.rules import is_custom
-from torch_ir.dialects.scope import Scope, operand_metas
+from torch_ir.dialects.scope import Scope
 from torch_ir.ir import DType, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import Violation
 from torch_ir.ir.expressions import kind_of
@@ -75,10 +75,10 @@ def dtypes_of(node: OpNode, schema: Schema) -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {}
     for argument in schema.arguments:
-        metas = operand_metas(node, argument.name)
+        metas = node.tensors(argument.name)
         if metas:
             found[argument.name] = metas[0].dtype
-        elif argument.takes_tensor_list and (node.operands or {}).get(argument.name) == ():
+        elif argument.takes_tensor_list and node.slots.get(argument.name) == ():
             found[argument.name] = None
         elif argument.name in node.attrs:
             kind = kind_of_number(node.attrs[argument.name])
@@ -174,7 +174,7 @@ def one_dtype_in_lists(scope: Scope, node: OpNode) -> Iterator[Violation]:
         return
     for argument in spec.schema.arguments:
         if argument.takes_tensor_list and "?" not in argument.type:
-            yield from _one_dtype(scope, node, argument.name, operand_metas(node, argument.name))
+            yield from _one_dtype(scope, node, argument.name, node.tensors(argument.name))
     if [r.type for r in spec.schema.returns] == ["Tensor[]"]:
         yield from _one_dtype(scope, node, "the result", tuple(node.outputs))
 

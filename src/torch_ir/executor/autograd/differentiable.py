@@ -11,7 +11,6 @@ import torch
 from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
 from torch_ir.executor.check.derive import Derivation
 from torch_ir.executor.check.faults import FaultError, compile_error
-from torch_ir.executor.codegen.lines import given_symbols
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.bind import Call, Literal
 from torch_ir.infer.hints import samplings
@@ -116,7 +115,7 @@ class _Search:
         return any(meta.name in values.recorded for meta in plan.ir.graph_outputs)
 
     def _derivation(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Derivation:
-        derivation = Derivation(next(iter(samplings(ir)), {}), given_symbols(ir))
+        derivation = Derivation(next(iter(samplings(ir)), {}), ir.given_symbols)
         for meta in ir.graph_inputs:
             derivation.believe(meta)
         for name, tensor in payload.items():
@@ -257,7 +256,5 @@ def _shared(meta: TensorMeta, reads: Sequence[str], proof: Proof | None) -> Sequ
 def _written(call: Call) -> Iterable[str]:
     """The names of the arguments that a call writes to, by its schema."""
     for argument in call.schema.arguments if call.schema is not None else ():
-        slots = (call.node.operands or {}).get(argument.name) if argument.is_written else None
-        for index in slots if isinstance(slots, tuple) else (slots,):
-            if index is not None:
-                yield call.node.inputs[index].name
+        if argument.is_written:
+            yield from (meta.name for meta in call.node.tensors(argument.name))

@@ -11,7 +11,6 @@ import torch
 from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.derive import Derivation
 from torch_ir.executor.check.faults import FaultError, compile_error
-from torch_ir.executor.codegen.lines import given_symbols
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
@@ -280,7 +279,7 @@ class _Compiler:
         """One for each sampling of the symbols; none where types are believed."""
         found: list[Derivation] = []
         for symbols in samplings(ir) if self.derives else ():
-            derivation = Derivation(symbols, given_symbols(ir))
+            derivation = Derivation(symbols, ir.given_symbols)
             try:
                 for meta in ir.graph_inputs:
                     derivation.believe(meta)

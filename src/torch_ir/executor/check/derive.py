@@ -48,9 +48,9 @@ class Derivation:
             data.
     """
 
-    def __init__(self, symbols: Symbols, given: Sequence[str]):
+    def __init__(self, symbols: Symbols, given: frozenset[str]):
         self._symbols = symbols
-        self._given = frozenset(given)
+        self._given = given
         self._types: dict[str, Type] = {}
 
     def take(self, name: str, kind: Type) -> None:

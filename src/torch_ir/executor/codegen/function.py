@@ -8,8 +8,6 @@ from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.lines import (
     CodeLine,
     GeneratedModule,
-    given_symbols,
-    returned_symbols,
     sequence,
 )
 from torch_ir.executor.codegen.liveness import live_identifiers
@@ -69,7 +67,7 @@ class FunctionWriter:
 
     def _parameters(self) -> list[str]:
         names = [self.names.value(meta.name) for meta in self._plan.ir.graph_inputs]
-        names += [self.names.symbol(name) for name in given_symbols(self._plan.ir)]
+        names += [self.names.symbol(name) for name in sorted(self._plan.ir.given_symbols)]
         return [*names, *(["will_run", "did_run"] if self._observed else [])]
 
     def _head(self) -> list[CodeLine]:
@@ -133,7 +131,7 @@ class FunctionWriter:
                 f"{value}.clone()" if meta.name in copied else value
                 for value, meta in zip(values, ir.graph_outputs, strict=True)
             ]
-            values += [self.names.symbol(name) for name in returned_symbols(ir)]
+            values += [self.names.symbol(name) for name in sorted(ir.returned_symbols)]
         return sequence(values, is_tuple=True)
 
     def _tree(self, tree: Tree) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from torch_ir.executor.codegen.lines import GeneratedModule, given_symbols, spelled
+from torch_ir.executor.codegen.lines import GeneratedModule, spelled
 from torch_ir.ir import IR, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves
 
@@ -22,7 +22,7 @@ def guard_lines(module: GeneratedModule, ir: IR, device: torch.device) -> list[s
     head = f"def accepts({', '.join(inputs)}):"
     if not _is_simple(ir):
         return ["", head, "    return None", ""]
-    symbols = {name: names.of("checked symbol", name) for name in given_symbols(ir)}
+    symbols = {name: names.of("checked symbol", name) for name in sorted(ir.given_symbols)}
     tests: list[str] = []
     late: list[str] = []
     bound: list[str] = []
@@ -69,7 +69,7 @@ def _is_simple(ir: IR) -> bool:
                     seen.add(dim.text)
                 elif not seen.issuperset(dim.symbols) or "**" in dim.text:
                     return False
-    return alone.issuperset(given_symbols(ir)) and all(
+    return alone.issuperset(ir.given_symbols) and all(
         alone.issuperset(guard.symbols) for guard in ir.guards
     )
 

@@ -16,10 +16,9 @@ from torch_ir.infer.bind import (
 )
 from torch_ir.infer.generators import name_of
 from torch_ir.infer.meta import Binding as PythonBinding
-from torch_ir.ir import IR, OpNode, SymExpr, ValueLeaf
+from torch_ir.ir import OpNode, SymExpr
 from torch_ir.ir.expressions import parse_expression
 from torch_ir.ir.tensor import type_text
-from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import HigherOrderOperator, OpOverload
 
 
@@ -187,32 +186,3 @@ class _Renamed(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:  # ast's name
         """A symbol."""
         return ast.Name(self._symbols[node.id], ast.Load())
-
-
-def given_symbols(ir: IR) -> tuple[str, ...]:
-    """The symbols that a call's arguments give, in order of name."""
-    found = {
-        name
-        for meta in ir.graph_inputs
-        for dim in meta.shape
-        if isinstance(dim, SymExpr)
-        for name in dim.symbols
-    }
-    if ir.signature is not None:
-        for leaf in leaves(ir.signature.inputs):
-            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                found.update(leaf.value.symbols)
-    return tuple(sorted(found))
-
-
-def returned_symbols(ir: IR) -> tuple[str, ...]:
-    """The symbols from which results that are numbers are computed, in order of name."""
-    if ir.signature is None:
-        return ()
-    found = {
-        name
-        for leaf in leaves(ir.signature.outputs)
-        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr)
-        for name in leaf.value.symbols
-    }
-    return tuple(sorted(found))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torch_ir.executor.codegen.lines import returned_symbols
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.infer.bind import Expression, Listed, Named, Operand
@@ -40,7 +39,7 @@ def _end_reads(names: LocalNames, plan: Plan, external: frozenset[str]) -> Itera
     read = [*(meta.name for meta in plan.ir.graph_outputs)]
     read += [name for write in plan.writes for name in (write.target, write.value)]
     yield from (names.value(name) for name in read if name not in external)
-    yield from (names.symbol(name) for name in returned_symbols(plan.ir))
+    yield from (names.symbol(name) for name in sorted(plan.ir.returned_symbols))
 
 
 def _makes(names: LocalNames, step: Step) -> Iterator[str]:

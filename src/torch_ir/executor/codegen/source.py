@@ -17,8 +17,6 @@ from torch_ir.executor.codegen.guard import guard_lines
 from torch_ir.executor.codegen.lines import (
     CodeLine,
     GeneratedModule,
-    given_symbols,
-    returned_symbols,
 )
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.plan import Plan
@@ -89,7 +87,8 @@ def write_source(
         *body,
         *_plain(f"    return {main.name}", ""),
     ]
-    symbols, returned = given_symbols(plan.ir), returned_symbols(plan.ir)
+    symbols = tuple(sorted(plan.ir.given_symbols))
+    returned = tuple(sorted(plan.ir.returned_symbols))
     return Source(lines, module.kernels, symbols, returned)
 
 

@@ -18,7 +18,6 @@ from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
 from torch_ir.ir.tree import leaves
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
-from torch_ir.passes.dead_code import references
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
 from torch_ir.torch_api import pytree, state_of_torch
 
@@ -201,7 +200,7 @@ class _Walk:
         )
 
     def _call(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
-        names = list(references(node))
+        names = node.functions
         if scopes and names:
             raise PassError("control flow under autocast is not written out")
         for name in names:
@@ -216,7 +215,7 @@ class _Walk:
     # -- regions under autocast -------------------------------------------------------------------
 
     def _region(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
-        (name,) = references(node)
+        (name,) = node.functions
         body = self.ir.functions[name]
         dtype = node.attrs.get("dtype")
         device = str(node.attrs.get("device_type"))

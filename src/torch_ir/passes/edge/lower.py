@@ -13,7 +13,7 @@ from typing import Any
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, DIM_ORDER_SCHEMAS, dim_order_of
 from torch_ir.dialects.edge.rules import kind_of_number
 from torch_ir.dialects.memory import copy_of
-from torch_ir.dialects.scope import Scope, operand_metas
+from torch_ir.dialects.scope import Scope
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, Signature, SymExpr, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs, with_leaves
@@ -328,7 +328,7 @@ def _is_number(value: object) -> bool:
 
 def _values_of(node: OpNode, name: str) -> list[Value]:
     """What an argument takes: tensors, or a number."""
-    metas: list[Value] = list(operand_metas(node, name))
+    metas: list[Value] = list(node.tensors(name))
     value: Any = node.attrs.get(name)
     return [*metas, value] if _is_number(value) and not metas else metas
 
@@ -354,7 +354,7 @@ def _with_operands(node: OpNode, given: Mapping[str, Sequence[TensorMeta]]) -> O
     schema = lookup(node.op_type)
     for argument in schema.arguments if schema is not None else ():
         name = argument.name
-        old: Slots = (node.operands or {}).get(name)
+        old: Slots = node.slots.get(name)
         if given.get(name):
             metas = given[name]
             is_list = argument.takes_tensor_list

@@ -191,10 +191,10 @@ class _Numbers:
         number = self.number(node, "value", node.outputs[0].dtype)
         if number is None:
             return None
-        index = node.inputs[(node.operands or {})["index"]]  # type: ignore[index]  # a tensor, so its place
+        index: TensorMeta = node.argument("index")
         source = self.fresh(node, "src", index.replace(dtype=number.dtype))
         spread = _expanded(node, number, source)
-        operands = {**(node.operands or {}), "src": len(node.inputs)}
+        operands = {**node.slots, "src": len(node.inputs)}
         scatter = node.replace(
             op_type="aten.scatter.src",
             inputs=(*node.inputs, source),

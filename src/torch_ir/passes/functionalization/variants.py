@@ -95,7 +95,7 @@ def _attributes(twin: Twin, node: OpNode, schema: Schema, target: Schema) -> dic
         name = twin.arguments[argument.name]
         if name in node.attrs:
             attrs[argument.name] = node.attrs[name]
-        elif name not in (node.operands or {}) and argument.default is None:
+        elif name not in node.slots and argument.default is None:
             default = defaults[name]
             attrs[argument.name] = None if default is None else ast.literal_eval(default)
     return attrs
@@ -103,7 +103,7 @@ def _attributes(twin: Twin, node: OpNode, schema: Schema, target: Schema) -> dic
 
 def _operands(twin: Twin, node: OpNode) -> dict[str, Slots]:
     """The operands of the twin's call; its inputs are those of the original."""
-    given = node.operands or {}
+    given = node.slots
     return {name: given[own] for name, own in twin.arguments.items() if own in given}
 
 

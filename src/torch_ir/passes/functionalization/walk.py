@@ -25,7 +25,7 @@ from torch_ir.passes.aliasing import (
     undecided,
 )
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.dead_code import eliminate_dead_code, references
+from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.scatter import RULES, Write
 from torch_ir.passes.functionalization.storages import Storage, View
@@ -295,7 +295,7 @@ class _Walk:
         """The view behind each written tensor: the argument's name, and the position in a list."""
         views: dict[tuple[str, int], View] = {}
         for name in written:
-            slots = (node.operands or {})[name]
+            slots = node.slots[name]
             for position, slot in enumerate(slots if isinstance(slots, tuple) else (slots,)):
                 if slot is not None:
                     view = views[name, position] = self._view_of(node.inputs[slot])
@@ -471,7 +471,7 @@ class _Walk:
 
     def _call(self, node: OpNode) -> None:
         """A call of functions, which return what they write in addition."""
-        names = tuple(references(node))
+        names = node.functions
         written = [(name, value) for name in names for value in self.written_by[name]]
         is_scope = "wrapped_func" in node.attrs
         if self.writes and is_scope and may_share(self.ir.functions[names[0]]):

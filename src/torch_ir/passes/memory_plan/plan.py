@@ -13,7 +13,6 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.aliasing import marked_inputs
-from torch_ir.passes.dead_code import references
 from torch_ir.passes.memory_plan.bounds import upper_bound
 from torch_ir.passes.memory_plan.offsets import Offsets, Piece, arena_size, overlapping, place
 from torch_ir.passes.requirements import require_functional
@@ -273,7 +272,7 @@ class _Storages:
     def found(self) -> list[_Storage]:
         """Everything that has memory of its own in the arena."""
         for step, node in enumerate(self.ir.nodes):
-            workspace = max([self._size_of_function(name) for name in references(node)], default=0)
+            workspace = max([self._size_of_function(name) for name in node.functions], default=0)
             if workspace:
                 name = f"{node.name}/workspace"
                 self.all.append(_Storage(name, node.name, workspace, step, step, [name]))

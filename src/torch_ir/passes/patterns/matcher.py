@@ -224,8 +224,5 @@ def _pairings(wanted: OpNode, node: OpNode) -> Iterator[Sequence[tuple[TensorMet
 
 
 def _operands(node: OpNode) -> dict[str, tuple[TensorMeta, ...]]:
-    found: dict[str, tuple[TensorMeta, ...]] = {}
-    for name, slots in (node.operands or {}).items():
-        listed = slots if isinstance(slots, tuple) else (slots,)
-        found[name] = tuple([node.inputs[slot] for slot in listed if slot is not None])
+    found = {name: node.tensors(name) for name in node.slots}
     return {name: metas for name, metas in found.items() if metas}

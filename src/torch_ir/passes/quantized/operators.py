@@ -46,8 +46,7 @@ def call_of(ir: IR, node: OpNode) -> Call | None:
 
 def operand(node: OpNode, name: str) -> TensorMeta | None:
     """The tensor that a node takes as the argument, or None."""
-    slot = (node.operands or {}).get(name)
-    return node.inputs[slot] if isinstance(slot, int) else None
+    return node.tensor(name)
 
 
 # -- sums and products ----------------------------------------------------------------------------

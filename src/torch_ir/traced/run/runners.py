@@ -13,13 +13,11 @@ import torch
 from torch_ir.backends import Options
 from torch_ir.backends.assignment import Assignment, assign, left_over, refused_nodes
 from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.backends.partition import symbols_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.infer.generators import register_generator
 from torch_ir.ir import IR, Signature, SymExpr, TensorMeta
-from torch_ir.passes.dead_code import given_symbols
 from torch_ir.traced.functional import (
     Functional,
     Run,
@@ -291,8 +289,8 @@ def _require_numbers(program: Program) -> None:
         return
     made = {symbol for node in ir.nodes for symbol in node.binds}
     made |= {symbol for node in ir.nodes for meta in node.outputs for symbol in _in_shape(meta)}
-    made |= given_symbols(ir)
-    used = {symbol for node in ir.nodes for symbol in symbols_of(node)}
+    made |= ir.given_symbols
+    used = {symbol for node in ir.nodes for symbol in node.symbols}
     used |= {s for leaf in program.leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
     if used - made:
         raise ExecutionError(

@@ -1,0 +1,73 @@
+"""Questions about a whole graph, answered from its fields; :class:`IR` keeps the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from torch_ir.frozen import FrozenDict
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import Constant, TensorMeta
+from torch_ir.ir.tree import Tree, ValueLeaf, leaves
+
+if TYPE_CHECKING:
+    from torch_ir.ir.graph import IR
+
+
+def users(ir: IR) -> Mapping[str, tuple[OpNode, ...]]:
+    """Return the nodes that take each value, by the value's name."""
+    found: dict[str, dict[str, OpNode]] = {}
+    for node in ir.nodes:
+        for meta in node.inputs:
+            found.setdefault(meta.name, {})[node.name] = node
+    return FrozenDict({name: tuple(nodes.values()) for name, nodes in found.items()})
+
+
+def external_values(ir: IR) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
+    """Return the key and the meaning of each name by which nodes may use an external value."""
+    known: dict[str, TensorMeta | Constant] = {
+        **ir.constants,
+        **{meta.name: meta for meta in ir.weights},
+    }
+    mapped = set(ir.weight_name_mapping.values())
+    values = {key: (key, value) for key, value in known.items() if key not in mapped}
+    for name, key in ir.weight_name_mapping.items():
+        if key in known:
+            values[name] = (key, known[key])
+    return values
+
+
+def value_names(ir: IR) -> frozenset[str]:
+    """Return the names of all values: graph inputs, external values and results of nodes."""
+    made = [meta.name for node in ir.nodes for meta in node.outputs]
+    return frozenset((*ir.input_names, *ir.external_values(), *made))
+
+
+def given_symbols(ir: IR) -> frozenset[str]:
+    """Return the symbols to which the arguments of a call give their values."""
+    dims = [dim for meta in ir.graph_inputs for dim in meta.shape]
+    return _symbols(dims) | _tree_symbols(None if ir.signature is None else ir.signature.inputs)
+
+
+def returned_symbols(ir: IR) -> frozenset[str]:
+    """Return the symbols in the results that are numbers."""
+    return _tree_symbols(None if ir.signature is None else ir.signature.outputs)
+
+
+def _tree_symbols(tree: Tree | None) -> frozenset[str]:
+    found = () if tree is None else leaves(tree)
+    return _symbols(leaf.value for leaf in found if isinstance(leaf, ValueLeaf))
+
+
+def _symbols(values: Iterable[object]) -> frozenset[str]:
+    expressions = (item for item in values if isinstance(item, SymExpr))
+    return frozenset([symbol for item in expressions for symbol in item.symbols])
+
+
+def walk(ir: IR, path: str = "") -> Iterator[tuple[str, IR, OpNode]]:
+    """Yield the path, the graph and the node of every node, functions after their graph."""
+    for node in ir.nodes:
+        yield path, ir, node
+    for name, body in ir.functions.items():
+        yield from walk(body, f"{path}{name}/")
