@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torch_ir import extract_ir
 from torch_ir.ir import OpNode, TensorMeta
-from torch_ir.ops.flops import flops_of
+from torch_ir.ops.flops import flops
 
 
 def shapes(metas):
@@ -16,7 +16,7 @@ def shapes(metas):
 
 
 def count(node):
-    return flops_of(node, shapes(node.inputs), shapes(node.outputs))
+    return flops(node.op_type, node.arguments(shapes(node.inputs)), shapes(node.outputs))
 
 
 class Call(nn.Module):

@@ -11,7 +11,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.registry import find_backend
 from torch_ir.errors import ExecutionError, counted
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
-from torch_ir.ops.flops import flops_of
+from torch_ir.ops.flops import flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,9 @@ def _row(operator: str, reason: str, nodes: list[OpNode]) -> OperatorSupport:
 def _flops(node: OpNode) -> int | None:
     if not all(meta.is_static for meta in (*node.inputs, *node.outputs)):
         return None
-    return flops_of(node, _shapes(node.inputs), _shapes(node.outputs))
+    if node.operands is None:
+        return None
+    return flops(node.op_type, node.arguments(_shapes(node.inputs)), _shapes(node.outputs))
 
 
 def _shapes(metas: Sequence[TensorMeta]) -> list[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tensor import type_text
-from torch_ir.ops.flops import flops_of
+from torch_ir.ops.flops import flops
 
 _LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read as many elements of their table as they write."""
@@ -154,7 +154,7 @@ class _Facts:
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Note types, bytes and operations."""
         inputs, self._inputs = self._inputs, []
-        shapes = [[tuple(tensor.shape) for tensor in tensors] for tensors in (inputs, outputs)]
+        given, made = [[tuple(t.shape) for t in tensors] for tensors in (inputs, outputs)]
         read, written = _bytes_moved(self._ir, node, inputs, outputs)
         self.found.append(
             _Found(
@@ -162,7 +162,7 @@ class _Facts:
                 tuple(map(_type, outputs)),
                 read,
                 written,
-                flops_of(node, *shapes),
+                flops(node.op_type, node.arguments(given), made),
             )
         )
 

@@ -185,6 +185,25 @@ class OpNode:
         """A copy with the given fields changed."""
         return replace(self, **changes)
 
+    def arguments(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return what the call is given, by argument and in order, attributes last.
+
+        Args:
+            values: What stands for each input.
+
+        Example:
+            >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (4,), "float32", "y")
+            >>> OpNode("y", "aten.cat.default", [x, x], [y], {"dim": 0}).arguments("ab")
+            {'tensors': ['a', 'b'], 'dim': 0}
+        """
+        given = {
+            name: [None if slot is None else values[slot] for slot in slots]
+            if isinstance(slots, tuple)
+            else (None if slots is None else values[slots])
+            for name, slots in (self.operands or {}).items()
+        }
+        return {**given, **{name: self.attrs[name] for name in self.attrs if name not in given}}
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of this node."""
         from torch_ir.serde import node_to_dict

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import OpNode
 from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
@@ -24,67 +23,61 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call: the node, and the shapes that its inputs and outputs had."""
+    """One call: its arguments, in which shapes stand for tensors, and the shapes of its results."""
 
-    node: OpNode
-    inputs: Sequence[Shape]
-    outputs: Sequence[Shape]
+    op_type: str
+    arguments: Mapping[str, Any]
+    results: Sequence[Shape]
 
     def shape(self, argument: str) -> Shape:
-        slot = self.node.slots[argument]
-        return self.inputs[slot] if isinstance(slot, int) else ()
+        return self.arguments[argument]
 
     def shapes(self, argument: str) -> list[Shape]:
-        slots = self.node.slots.get(argument)
-        if not isinstance(slots, tuple):
-            return []
-        return [self.inputs[slot] for slot in slots if slot is not None]
+        return [shape for shape in self.arguments.get(argument) or () if shape is not None]
+
+    def get(self, argument: str) -> Any:
+        return self.arguments.get(argument)
 
     @property
     def made(self) -> int:
         """Elements of the first result."""
-        return math.prod(self.outputs[0]) if self.outputs else 0
+        return math.prod(self.results[0]) if self.results else 0
 
     @property
     def read(self) -> int:
-        """Elements of the first input."""
-        return math.prod(self.inputs[0]) if self.inputs else 0
+        """Elements of the first argument."""
+        first = next(iter(self.arguments.values()), 0)
+        return math.prod(first) if isinstance(first, tuple) else 0
 
 
 Formula: TypeAlias = Callable[[_Call], int | None]
 
 
-def flops_of(node: OpNode, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """The floating-point operations of one call; None if nobody knows.
+def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) -> int | None:
+    """Count the floating-point operations of one call; None where no formula is known.
 
     Args:
-        node: The call.
-        inputs: The shapes of its inputs, in the order of ``node.inputs``.
-        outputs: The shapes of its outputs, in the order of ``node.outputs``.
+        op_type: The exact overload.
+        arguments: The call's arguments by name, in the schema's order; a tensor stands as its
+            shape, a tuple, and a list of tensors as a list of shapes.
+        results: The shapes of the results.
 
     Example:
-        >>> from torch_ir import parse
-        >>> ir = parse('''ir {
-        ...   input %x: f32[2, 3]
-        ...   input %w: f32[4, 3]
-        ...   %y: f32[2, 4] = aten.linear.default(%x, %w)
-        ...   return %y
-        ... }''')
-        >>> flops_of(ir.nodes[0], [(2, 3), (4, 3)], [(2, 4)])
+        >>> flops("aten.linear.default", {"input": (2, 3), "weight": (4, 3)}, [(2, 4)])
         48
     """
-    call = _Call(node, inputs, outputs)
-    operator = node.op_type.rpartition(".")[0]
-    if operator in _FORMULAS and node.operands is not None:
+    call = _Call(op_type, arguments, results)
+    operator = op_type.rpartition(".")[0]
+    if operator in _FORMULAS:
         return _FORMULAS[operator](call)
     try:
-        traits = spec_of(node.op_type).traits
+        traits = spec_of(op_type).traits
     except InvalidIRError:  # of a library, or of a later torch
         return None
     if traits & {"view", "view-copy"}:
         return 0
     if "pointwise" in traits:
-        return sum(math.prod(shape) for shape in outputs)
+        return sum(math.prod(shape) for shape in results)
     if "reduction" in traits:
         return call.read
     return None
@@ -96,8 +89,8 @@ def _product(left: str) -> Formula:
 
 
 def _convolution(call: _Call) -> int:
-    is_transposed = "transpose" in call.node.op_type or call.node.attrs.get("transposed") is True
-    points = call.shape("input") if is_transposed else call.outputs[0]
+    is_transposed = "transpose" in call.op_type or call.get("transposed") is True
+    points = call.shape("input") if is_transposed else call.results[0]
     return 2 * math.prod(points) * math.prod(call.shape("weight")[1:])
 
 
@@ -117,7 +110,7 @@ def _recurrent(call: _Call) -> int | None:
 
 def _einsum(call: _Call) -> int | None:
     """Two operands without an ellipsis: two operations for each combination of indices."""
-    terms = str(call.node.attrs.get("equation", "")).replace(" ", "").partition("->")[0].split(",")
+    terms = str(call.get("equation")).replace(" ", "").partition("->")[0].split(",")
     shapes = call.shapes("tensors")
     fits = len(terms) == 2 and [len(t) for t in terms] == [len(s) for s in shapes]
     if not fits or "." in "".join(terms):
@@ -131,9 +124,9 @@ def _einsum(call: _Call) -> int | None:
 
 def _pool(call: _Call) -> int:
     """One operation for each element of each window."""
-    kernel = call.node.attrs["kernel_size"]
-    sizes: list[int] = [int(k) for k in kernel] if isinstance(kernel, Sequence) else [int(kernel)]  # type: ignore[arg-type]  # sizes of windows are ints
-    dimensions = int(call.node.op_type.partition("_pool")[2][0])
+    kernel = call.arguments["kernel_size"]
+    sizes: list[int] = [int(k) for k in kernel] if isinstance(kernel, Sequence) else [int(kernel)]
+    dimensions = int(call.op_type.partition("_pool")[2][0])
     window = math.prod(sizes * dimensions if len(sizes) == 1 else sizes)
     return call.made * window
 
@@ -143,15 +136,15 @@ def _per_element(count: int) -> Formula:
 
 
 def _batch_norm(call: _Call) -> int:
-    return (7 if call.node.attrs.get("training") is True else 4) * call.read
+    return (7 if call.get("training") is True else 4) * call.read
 
 
 def _dropout(call: _Call) -> int:
-    return 2 * call.read if call.node.attrs.get("train") is True else 0
+    return 2 * call.read if call.get("train") is True else 0
 
 
 def _index_put(call: _Call) -> int:
-    return math.prod(call.shape("values")) if call.node.attrs.get("accumulate") is True else 0
+    return math.prod(call.shape("values")) if call.get("accumulate") is True else 0
 
 
 def _none(_: _Call) -> int:

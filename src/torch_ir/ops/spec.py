@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
+from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ops.schema import Argument, Schema, known_operators, lookup, parse_schema
 
 if TYPE_CHECKING:
@@ -75,19 +75,6 @@ class OpSpec:
 
     def __str__(self) -> str:
         return str(self.schema)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator with torch.
-
-        Raises:
-            ExecutionError: The torch that runs has no such operator.
-        """
-        from torch_ir.torch_api import overload
-
-        operator = overload(*self.op_type.split(".", 2))
-        if operator is None:
-            raise ExecutionError(f"torch has no operator {self.op_type!r}")
-        return operator(*args, **kwargs)
 
 
 def spec_of(op_type: str, operators: Mapping[str, str] | None = None) -> OpSpec:

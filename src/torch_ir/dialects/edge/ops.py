@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.ops.dtype_constraints import constraint_of, typed_schema
 from torch_ir.ops.schema import known_operators
 from torch_ir.ops.spec import OpSpec, spec_of
 
 
+@dataclass(frozen=True, slots=True)
+class EdgeOp(OpSpec):
+    """An Edge operator: its spec, which may be called with torch's tensors."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator with torch.
+
+        Raises:
+            ExecutionError: The torch that runs has no such operator.
+        """
+        from torch_ir.torch_api import overload
+
+        operator = overload(*self.op_type.split(".", 2))
+        if operator is None:
+            raise ExecutionError(f"torch has no operator {self.op_type!r}")
+        return operator(*args, **kwargs)
+
+
 @cache
-def edge_op(op_type: str) -> OpSpec:
+def edge_op(op_type: str) -> EdgeOp:
     """The Edge operator of an overload: its spec, with dtypes in the schema.
 
     An operator without dtype rows takes every dtype that Edge has.
@@ -21,7 +41,7 @@ def edge_op(op_type: str) -> OpSpec:
     """
     spec = spec_of(op_type)
     table = constraint_of(op_type)
-    return OpSpec(op_type, typed_schema(spec.schema, table), spec.traits, table)
+    return EdgeOp(op_type, typed_schema(spec.schema, table), spec.traits, table)
 
 
 class OperatorNamespace:
@@ -30,12 +50,12 @@ class OperatorNamespace:
     def __init__(self, path: str = ""):
         self._path = path
 
-    def __getattr__(self, name: str) -> OperatorNamespace | OpSpec:
+    def __getattr__(self, name: str) -> OperatorNamespace | EdgeOp:
         if name.startswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}" if self._path else name
         if path.count(".") == 2:
-            found: OperatorNamespace | OpSpec = _operator(path)
+            found: OperatorNamespace | EdgeOp = _operator(path)
         else:
             _require_known(path)
             found = OperatorNamespace(path)
@@ -53,7 +73,7 @@ class OperatorNamespace:
         return f"<operators of edge.ops{'.' if self._path else ''}{self._path}>"
 
 
-def _operator(path: str) -> OpSpec:
+def _operator(path: str) -> EdgeOp:
     try:
         return edge_op(path)
     except InvalidIRError as error:
