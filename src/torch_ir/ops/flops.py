@@ -23,7 +23,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call: its arguments, in which shapes stand for tensors, and the shapes of its results."""
+    """One call: its arguments and results, with shapes for tensors."""
 
     op_type: str
     arguments: Mapping[str, Any]
