@@ -186,7 +186,7 @@ class OptionalDependencyError(TorchIRError, ImportError):
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A sentence that names the candidates closest to ``name``, or the empty string.
+    """Return a sentence that names the candidates closest to ``name``, or the empty string.
 
     Example:
         >>> did_you_mean("aten.relu.defualt", ["aten.relu.default", "aten.add.Tensor"])
@@ -213,7 +213,7 @@ def first_line(error: BaseException) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun, which takes the plural where the number does.
+    """Format a number with its noun, in the plural where the number asks for it.
 
     Args:
         count: How many there are.

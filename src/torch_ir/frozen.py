@@ -51,7 +51,7 @@ class FrozenDict(dict[K, V]):
 
 
 def identical(left: object, right: object) -> bool:
-    """Whether two values are the same value of the same type; containers by element.
+    """Return whether two values are equal and of the same type; containers by element.
 
     Zeros differ by their sign, and NaN is the same as any NaN.
 

@@ -1,4 +1,4 @@
-"""What this package uses of torch beyond its public API: what to look at when torch changes."""
+"""The uses of torch beyond its public API: the places to look at when torch changes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def constant_tensor(constant: Constant, base: torch.Tensor | None = None) -> torch.Tensor:
-    """A tensor with exactly the constant's bits and strides.
+    """Make a tensor with exactly the constant's bits and strides.
 
     Args:
         constant: The constant.
@@ -131,7 +131,7 @@ def constant_tensors(
     given: Mapping[str, torch.Tensor] | None = None,
     device: torch.device | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The tensors of some constants; views share the memory of their base.
+    """Make the tensors of some constants; views share the memory of their base.
 
     Args:
         constants: Constants by key, as in ``ir.constants``.
@@ -175,7 +175,7 @@ def constant_tensors(
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a dense tensor in row-major order, as a flat uint8 tensor on the CPU.
+    """Return the bytes of a dense tensor in row-major order, as a flat uint8 tensor on the CPU.
 
     Example:
         >>> bytes_of(torch.tensor([1, -2], dtype=torch.int16))
@@ -187,12 +187,12 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=4096)
 def operator_schema(operator: OpOverload) -> Schema:
-    """The schema of an operator, as the torch that runs says it."""
+    """Return the schema of an operator in the torch that runs."""
     return parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
 
 
 def overload(namespace: str, packet: str, name: str) -> OpOverload | None:
-    """The operator of exactly that namespace, packet and overload, or None."""
+    """Look up the operator of exactly that namespace, packet and overload, or None."""
     if not (namespace.isidentifier() and packet.isidentifier()):
         return None
     try:
@@ -203,13 +203,13 @@ def overload(namespace: str, packet: str, name: str) -> OpOverload | None:
 
 
 def higher_order_operator(name: str) -> HigherOrderOperator | None:
-    """The higher-order operator of that name, or None."""
+    """Look up the higher-order operator of that name, or None."""
     found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
     return found if isinstance(found, HigherOrderOperator) else None
 
 
 def symbol_of(value: Any) -> Any:
-    """The sympy symbol as which a symbolic number was made; None for one that was computed.
+    """Return the sympy symbol of a symbolic number; None for one that was computed.
 
     Its expression is what torch writes for it since: something else where torch has concluded
     that both are equal.
@@ -219,12 +219,12 @@ def symbol_of(value: Any) -> Any:
 
 
 def guards_of(exported: ExportedProgram) -> list[str]:
-    """The conditions on its arguments under which a program was traced, as text."""
+    """Return the conditions on its arguments under which a program was traced, as text."""
     return list(exported._guards_code or ())  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
 
 
 def unbacked_key(result: int | None, axis: int | None) -> tuple[Any, ...]:
-    """Where in the results of a call torch finds a size or a number that depends on data.
+    """Return the path by which torch finds a data-dependent size or number in a call's results.
 
     Args:
         result: The position of the result; None if there is one alone.
@@ -237,19 +237,19 @@ def unbacked_key(result: int | None, axis: int | None) -> tuple[Any, ...]:
 
 
 def value_range(lower: int | None, upper: int | None) -> ValueRanges[Any]:
-    """A range of integers; an end that is None is unbounded."""
+    """Make a range of integers; an end that is None is unbounded."""
     return ValueRanges(-int_oo if lower is None else lower, int_oo if upper is None else upper)
 
 
 def module_call_graph(
     in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec
 ) -> list[ModuleCallEntry]:
-    """How the arguments and results of an exported program are nested."""
+    """Describe how the arguments and results of an exported program are nested."""
     return [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))]
 
 
 def state_of_torch() -> tuple[object, ...]:
-    """What the operators into which torch decomposes a call may depend on, beside the call."""
+    """Return the global state that torch's decompositions may depend on."""
     kernels = torch.backends.cuda  # where the choice of attention stands for every device
     return (
         operator_count(),
@@ -262,7 +262,7 @@ def state_of_torch() -> tuple[object, ...]:
 
 
 def operator_count() -> int:
-    """How many operators are registered."""
+    """Count the operators that are registered."""
     return len(torch._C._dispatch_get_all_op_names())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
@@ -273,7 +273,7 @@ def assume(condition: Any) -> None:
 
 @contextmanager
 def plain_tensors() -> Generator[None]:
-    """Within the context tensors have values, and calls are run, whatever the caller traces."""
+    """Run calls on tensors with values in a ``with`` block, whatever the caller traces."""
     from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
 
     with disabled(), torch.device("cpu"):
@@ -282,7 +282,7 @@ def plain_tensors() -> Generator[None]:
 
 @contextmanager
 def without_mkldnn() -> Generator[None]:
-    """Within the context torch decomposes recurrent layers into arithmetic.
+    """Let torch decompose recurrent layers into arithmetic in a ``with`` block.
 
     Otherwise they become single calls of a library for CPUs.
     """
@@ -295,7 +295,7 @@ def without_mkldnn() -> Generator[None]:
 
 
 def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:
-    """The parameters of a higher-order operator, which has no schema: its Python signature's."""
+    """Return the parameters of a higher-order operator, by its Python signature."""
     names = _VARIADIC.get(operator.name())
     if names is not None:
         kind = inspect.Parameter.POSITIONAL_ONLY
@@ -308,22 +308,22 @@ _VARIADIC = {"map_impl": ("f", "xs", "pos_args")}
 
 
 def dispatch_keys(tensor: torch.Tensor) -> int:
-    """The dispatch keys of a tensor: backend, layout, conjugate and negative views, and so on."""
+    """Return the dispatch keys of a tensor: backend, layout, conjugate and negative views."""
     return torch._C._dispatch_keys(tensor).raw_repr()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def is_transforming() -> bool:
-    """Whether a transform of ``torch.func`` is under way in this thread."""
+    """Return whether a transform of ``torch.func`` is under way in this thread."""
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def is_in_forward_level() -> bool:
-    """Whether tensors may carry tangents now."""
+    """Return whether tensors may carry tangents now."""
     return forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def has_modes() -> bool:
-    """Whether modes watch the operators or functions that are called in this thread.
+    """Return whether modes watch the operators or functions that are called in this thread.
 
     One that only says on which device new tensors lie does not count.
     """
@@ -337,7 +337,7 @@ def has_modes() -> bool:
 
 
 def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
-    """A function that says whether distinct tensors still have their classes, types and layouts.
+    """Return a predicate: whether distinct tensors still have their classes, types and layouts.
 
     Example:
         >>> tensor = torch.ones(2)
@@ -363,27 +363,27 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
 
 
 def is_any_autocast_enabled() -> bool:
-    """Whether autocast is on in this thread, for whatever device."""
+    """Return whether autocast is on in this thread, for whatever device."""
     return torch._C._is_any_autocast_enabled()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def has_function_modes() -> bool:
-    """Whether modes watch the functions that are called in this thread."""
+    """Return whether modes watch the functions that are called in this thread."""
     return bool(torch._C._len_torch_function_stack())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often a tensor was written."""
+    """Count the writes to a tensor."""
     return tensor._version  # pyright: ignore[reportPrivateUsage]  # public but for its name
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """What tells the memory of a tensor from that of others."""
+    """Return a key of a tensor's storage."""
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def dict_versions(mappings: Sequence[dict[Any, Any]]) -> list[int]:
-    """For each dictionary a number that is another one after any change of it.
+    """Return for each dictionary a number that any change of it changes.
 
     Example:
         >>> mapping = {"a": 1}

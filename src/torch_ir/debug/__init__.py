@@ -1,4 +1,4 @@
-"""Watching what runs: comparing it with what was meant, measuring it, keeping its values."""
+"""Tools to watch a run: comparison with eager and denotations, profiles, captured values."""
 
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.compare import Difference, compare_tensors

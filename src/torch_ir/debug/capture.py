@@ -1,4 +1,4 @@
-"""Keeping what a program computes on its way: golden values for the tests of a backend."""
+"""Captured values: what a program computes on its way, as golden values for a backend's tests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def capture(
 
 
 def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:
-    """The values that patterns match by name, by their node's name or by its operator.
+    """Choose the values that patterns match by name, by their node's name or by its operator.
 
     All of them if there are no patterns.
 

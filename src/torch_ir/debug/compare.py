@@ -1,4 +1,4 @@
-"""Whether two tensors, or two results of a program, are the same."""
+"""Comparison of two tensors, or of two results of a program."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """A hash of a tensor's dtype, shape and bits: tensors with the same hash are the same."""
+    """Hash a tensor's dtype, shape and bits: equal hashes mean equal tensors."""
     header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
     state = hashlib.blake2b(header, digest_size=16)
     if tensor.layout != torch.strided:

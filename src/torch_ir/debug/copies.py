@@ -8,7 +8,7 @@ import torch
 
 
 def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies in new memory, laid out as the tensors are: kernels choose their way by strides.
+    """Copy tensors to new memory with the same strides, by which kernels choose their algorithm.
 
     Tensors that share memory have copies that share memory.
 

@@ -1,4 +1,4 @@
-"""Running the live model without leaving a trace on it, and recording what it computes."""
+"""Runs of the live model that leave no trace on it, with a record of its values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 0
 
 
 def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The model's result on copies of the arguments.
+    """Run the model on copies of the arguments.
 
     Its mode, its buffers and the random state stay as they were. The model runs in the mode in
     which the IR was extracted, without gradients, with its parameters detached: some kernels
@@ -53,7 +53,7 @@ def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[s
 
 
 def fresh(tree: Any) -> Any:
-    """The same structure with every tensor copied."""
+    """Copy every tensor of a nested structure."""
     return pytree.tree_map(_copied, tree)
 
 
@@ -92,7 +92,7 @@ def _mode(model: nn.Module, training: bool) -> Generator[None]:
 
 
 def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors of a model that no state dict has: non-persistent buffers and attributes.
+    """Return the tensors of a model that no state dict has: non-persistent buffers and attributes.
 
     They are given by qualified name.
     """

@@ -1,4 +1,4 @@
-"""Whether values stay what they were made as, for as long as something reads them."""
+"""A watch on memory: values must stay what they were made as while something reads them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Memory:
         self._known[name] = digest(tensor), self._versions[_place(tensor)]
 
     def is_same(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether a value is that of a tensor."""
+        """Return whether a value has the bits of a tensor, or is unknown."""
         return name not in self._known or self._known[name][0] == digest(tensor)
 
     def changed(self, name: str, tensor: torch.Tensor) -> str:
-        """How a value is not what was made, though no node may have written to it; else empty."""
+        """Say how a value differs from what was made though no node wrote to it, or return ""."""
         place = _place(tensor)
         known, version = self._known.get(name, (b"", -1))
         now = digest(tensor)
@@ -48,7 +48,7 @@ class Memory:
         return f"{culprit.name!r} took its memory" if culprit else "something wrote to it"
 
     def culprit(self, tensor: torch.Tensor) -> OpNode | None:
-        """The last node that made a value in a tensor's memory."""
+        """Return the last node that made a value in a tensor's memory."""
         return self._makers.get(_place(tensor))
 
     def made(
@@ -67,7 +67,7 @@ class Memory:
             self._makers[_place(tensor)] = node
 
     def constant(self) -> list[tuple[str, torch.Tensor]]:
-        """The inputs and weights that the program does not write."""
+        """Return the inputs and weights that the program does not write."""
         written = {mutation.target for mutation in self._ir.mutations}
         return [(name, tensor) for name, tensor in self._given.items() if name not in written]
 

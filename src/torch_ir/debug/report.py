@@ -1,4 +1,4 @@
-"""What a profile says: per node, per operator and per module, as a table and as plain data."""
+"""Profiles: times per node, per operator and per module, as a table and as plain data."""
 
 from __future__ import annotations
 
@@ -92,18 +92,18 @@ class Profile:
         return sum(node.seconds for node in self.nodes)
 
     def by_node(self) -> tuple[Group, ...]:
-        """One group for each node, the slowest first."""
+        """Return one group for each node, the slowest first."""
         return _slowest_first(self._group(node.node, [node]) for node in self.nodes)
 
     def by_operator(self) -> tuple[Group, ...]:
-        """The nodes by operator, the slowest first."""
+        """Group the nodes by operator, the slowest first."""
         members: dict[str, list[NodeProfile]] = {}
         for node in self.nodes:
             members.setdefault(node.operator, []).append(node)
         return _slowest_first(self._group(name, nodes) for name, nodes in members.items())
 
     def by_module(self) -> tuple[Group, ...]:
-        """The nodes by module, each with all that is inside it.
+        """Group the nodes by module, each with all that is inside it.
 
         The root, whose name is empty, comes first, and each module before those inside it.
         """
@@ -116,7 +116,7 @@ class Profile:
         return tuple([self._group(path, members[path]) for path in ordered])
 
     def groups(self, by: str) -> tuple[Group, ...]:
-        """The groups by ``"node"``, ``"operator"`` or ``"module"``.
+        """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
 
         Raises:
             InvalidIRError: It is none of these.
@@ -148,7 +148,7 @@ class Profile:
         return self.table()
 
     def table(self, by: str = "operator", top: int | None = None) -> str:
-        """The groups as a table, under two lines on the whole.
+        """Format the groups as a table, under two lines on the whole run.
 
         Args:
             by: ``"node"``, ``"operator"`` or ``"module"``.
@@ -181,7 +181,7 @@ class Profile:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The profile as plain data, with the groups."""
+        """Convert the profile to plain data, with the groups."""
         return {
             **asdict(self),
             "seconds": self.seconds,
@@ -190,7 +190,7 @@ class Profile:
         }
 
     def to_chrome_trace(self) -> dict[str, Any]:
-        """The profile in the trace event format of chrome://tracing and Perfetto.
+        """Convert the profile to the trace event format of chrome://tracing and Perfetto.
 
         The nodes stand end to end, each for its median time, inside slices for the modules.
         """
@@ -198,7 +198,7 @@ class Profile:
 
 
 def module_paths(path: str) -> list[str]:
-    """A module's path and those of all around it, from the root.
+    """Return a module's path and those of all around it, from the root.
 
     Example:
         >>> module_paths("layers.3.fc")
@@ -247,12 +247,12 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def time_text(seconds: float) -> str:
-    """A time for people: always in the same unit, so that columns compare."""
+    """Format a time for people: always in the same unit, so that columns compare."""
     return f"{seconds * 1e3:.3f} ms"
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes for people.
+    """Format a number of bytes for people.
 
     Example:
         >>> bytes_text(1000), bytes_text(1536)
@@ -267,7 +267,7 @@ def bytes_text(count: int) -> str:
 
 
 def number_text(count: int) -> str:
-    """A large number for people.
+    """Format a large number for people.
 
     Example:
         >>> number_text(999), number_text(2_500_000)

@@ -32,7 +32,7 @@ raise SystemExit(not report.is_valid)
 
 
 def repro_text(ir: IR, node: OpNode, symbols: Mapping[str, Number], divergence: Divergence) -> str:
-    """A script that reads the node's inputs from ``inputs.safetensors`` beside it.
+    """Write a script that reads the node's inputs from ``inputs.safetensors`` beside it.
 
     Args:
         ir: The program.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
-    """Nodes end to end, inside slices for their modules.
+    """Lay nodes end to end, inside slices for their modules.
 
     Times are in microseconds, to the nanosecond.
     """

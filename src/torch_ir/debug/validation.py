@@ -1,4 +1,4 @@
-"""What came out when every node of a run was compared with what it means and with eager."""
+"""The report of a validation: every node compared with its denotation and with eager."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ValidationReport:
         return self.divergences[0] if self.divergences else None
 
     def worst(self, reader: Reader = "denotation") -> dict[str, NodeError]:
-        """For each operator the value that uses up most of what is allowed; the worst first."""
+        """Find for each operator the value that uses up most of its tolerance; the worst first."""
         found: dict[str, NodeError] = {}
         for error in self.errors:
             known = found.get(error.operator)
@@ -115,7 +115,7 @@ class ValidationReport:
         return dict(sorted(found.items(), key=lambda item: -item[1].part))
 
     def table(self, top: int | None = None) -> str:
-        """The worst value of each operator against its denotation, as a table."""
+        """Format the worst value of each operator against its denotation as a table."""
         rows: list[tuple[str, ...]] = [
             ("operator", "value", "ulp", "absolute", "relative", "of allowed")
         ]
@@ -153,7 +153,7 @@ class ValidationReport:
         return "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data; what is not finite as text."""
+        """Convert the report to plain data; numbers that are not finite become text."""
         return {**_plain(asdict(self)), "is_valid": self.is_valid}
 
 

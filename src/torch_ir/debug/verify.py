@@ -1,4 +1,4 @@
-"""Whether an IR computes what the live model computes: every output, and on request every node."""
+"""Verification: an IR compared with the live model, by output and on request by node."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class VerificationReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data."""
+        """Convert the report to plain data."""
         return asdict(self)
 
 
@@ -192,7 +192,7 @@ def verify_ir(
     atol: float = 1e-5,
     constants: Mapping[str, torch.Tensor] | None = None,
 ) -> tuple[bool, VerificationReport]:
-    """As :func:`verify_ir_with_state_dict`, with the weights of a file."""
+    """Verify an IR as :func:`verify_ir_with_state_dict` does, with the weights of a file."""
     try:
         weights = load_weights(weights_path)
     except TorchIRError as error:

@@ -1,4 +1,4 @@
-"""Which results of a functional graph show memory that its caller sees under another name.
+"""Graph outputs that alias an input, a weight or another output.
 
 Where nothing writes, nobody can tell a view from a copy but the caller, who may write to what the
 graph took or gave. So views are values like others inside a graph, and only those that it gives
@@ -29,7 +29,7 @@ _SAME_DTYPE = frozenset(
 
 
 def copy_of(op_type: str) -> str | None:
-    """The operator that copies what a view shows, with the same arguments; None if there is none.
+    """Return the operator that copies what a view shows, or None if there is none.
 
     Example:
         >>> copy_of("aten.permute.default"), copy_of("aten.reshape.default")
@@ -41,7 +41,7 @@ def copy_of(op_type: str) -> str | None:
 
 
 def shown_memory(ir: IR) -> dict[str, str]:
-    """The results of a functional graph that show memory of their own to nobody else.
+    """Find graph outputs that alias an input, a weight or another output.
 
     Each is named with an input, a weight or another result whose memory it may show, by the alias
     marks of the operators' schemas. A result that is an input, as it is, is no view.

@@ -33,7 +33,7 @@ class Dialect:
     def verify(
         self, ir: IR, *, allow: Iterable[str] = (), types: bool = True
     ) -> tuple[Violation, ...]:
-        """Everything in a program that breaks a rule; see :func:`verify`."""
+        """Find everything in a program that breaks a rule; see :func:`verify`."""
         root = Scope(ir, "", ir.operators, frozenset(allow))
         found = [_from_finding(ir, finding) for finding in check(ir)]
         malformed = {violation.node for violation in found}
@@ -111,12 +111,12 @@ _HOMES = {
 
 
 def dialect_names() -> tuple[str, ...]:
-    """The names of all dialects, in the order in which a program is lowered."""
+    """Return the names of all dialects, in the order in which a program is lowered."""
     return tuple(_HOMES)
 
 
 def dialect(name: str) -> Dialect:
-    """The dialect of that name.
+    """Return the dialect of that name.
 
     Raises:
         InvalidIRError: There is none; the message names the closest.
@@ -139,7 +139,7 @@ def verify(
     allow: Iterable[str] = (),
     types: bool = True,
 ) -> tuple[Violation, ...]:
-    """Everything in a program that breaks a rule of a dialect.
+    """Find everything in a program that breaks a rule of a dialect.
 
     All nodes are looked at: in functions and branches, and those whose results nothing uses.
     Shapes and dtypes are derived anew, not believed.
@@ -168,5 +168,5 @@ functional operator, found aten::relu_(Tensor(a!) self) -> Tensor(a!))
 
 
 def with_rules(base: Dialect, *rules: NodeRule) -> Dialect:
-    """A dialect with more rules of nodes."""
+    """Add rules of nodes to a dialect."""
     return replace(base, node_rules=(*base.node_rules, *rules))

@@ -36,17 +36,17 @@ FUNCTIONALIZE = "Run the pass functionalize."
 
 
 def namespace_of(op_type: str) -> str:
-    """The library of an operator: ``aten`` of ``aten.add.Tensor``."""
+    """Return the library of an operator: ``aten`` of ``aten.add.Tensor``."""
     return op_type.partition(".")[0]
 
 
 def is_custom(op_type: str) -> bool:
-    """Whether the operator is one that a library registered."""
+    """Return whether the operator is one that a library registered."""
     return namespace_of(op_type) not in TORCH_NAMESPACES | LATER_NAMESPACES
 
 
 def known_operator(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """Custom operators have a schema: the program recorded it, or torch has it registered."""
+    """Require a schema of custom operators: recorded by the program, or registered with torch."""
     if namespace_of(node.op_type) == "higher_order" or scope.spec(node) is not None:
         return
     if namespace_of(node.op_type) in ("aten", "prims", "quantized_decomposed"):
@@ -60,7 +60,7 @@ def known_operator(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def functional(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No call writes what it is given, or returns a view of it."""
+    """Refuse calls that write an argument or return a view of one."""
     spec = scope.spec(node)
     if spec is None:
         return
@@ -79,7 +79,7 @@ def functional(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def own_results(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No call writes what it is given, and no result of the graph is a view of what others see.
+    """Refuse calls that write an argument, and graph outputs that alias what others see.
 
     Inside a graph that writes nothing, nobody can tell a view from a copy.
     """
@@ -120,7 +120,7 @@ def _shown(scope: Scope, node: OpNode, meta: TensorMeta, other: str) -> Violatio
 
 
 def core(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """Calls of ATen are of its core set, or of an operator that the caller allows."""
+    """Require that calls of ATen are of its core set, or of an operator that the caller allows."""
     spec = scope.spec(node)
     if spec is None or namespace_of(node.op_type) != "aten" or node.op_type in scope.allow:
         return
@@ -135,7 +135,7 @@ def core(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def namespaces(*allowed: str, custom: bool) -> NodeRule:
-    """The rule that operators come from these libraries, or are custom ones."""
+    """Return the rule that operators come from these libraries, or are custom ones."""
 
     def rule(scope: Scope, node: OpNode) -> Iterator[Violation]:
         namespace = namespace_of(node.op_type)
@@ -154,7 +154,7 @@ def namespaces(*allowed: str, custom: bool) -> NodeRule:
 
 
 def contiguous(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No call asks for another memory format than the contiguous one."""
+    """Refuse calls that ask for another memory format than the contiguous one."""
     asked = node.attrs.get("memory_format")
     allowed = ("contiguous_format", "preserve_format")
     if isinstance(asked, MemoryFormat) and asked.name not in allowed:
@@ -169,7 +169,7 @@ def contiguous(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def results(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """A call of an operator that returns one tensor has it, with its type, as output."""
+    """Require that a call of an operator that returns one tensor outputs it, with its type."""
     spec = scope.spec(node)
     if spec is None or node.functions:
         return

@@ -34,7 +34,7 @@ class Scope:
     regions: tuple[Region, ...] = ()
 
     def inner(self) -> Iterator[Scope]:
-        """The functions of the graph, each a scope of its own."""
+        """Yield the functions of the graph, each as a scope of its own."""
         regions = dict(_regions(self.ir))
         for name, function in self.ir.functions.items():
             path = f"{self.path}/{name}" if self.path else name
@@ -43,20 +43,20 @@ class Scope:
             yield Scope(function, path, operators, self.allow, inside)
 
     def walk(self) -> Iterator[Scope]:
-        """This graph and all functions within, outermost first."""
+        """Yield this graph and all functions within, outermost first."""
         yield self
         for scope in self.inner():
             yield from scope.walk()
 
     def spec(self, node: OpNode) -> OpSpec | None:
-        """The spec of the operator that a node calls, or None if nobody recorded its schema."""
+        """Look up the spec of the operator that a node calls, or None if its schema is unknown."""
         try:
             return spec_of(node.op_type, self.operators)
         except InvalidIRError:
             return None
 
     def named(self, node: str) -> str:
-        """The name of a node with the path that leads to it."""
+        """Return the name of a node with the path that leads to it."""
         return "/".join(filter(None, (self.path, node)))
 
     def violation(
@@ -69,7 +69,7 @@ class Scope:
         found: str = "",
         remedy: str = "",
     ) -> Violation:
-        """A violation by a node of this graph."""
+        """Make the violation of a rule by a node of this graph."""
         name = self.named(node.name)
         return Violation(rule, name, node.op_type, message, expected, found, remedy, node.location)
 

@@ -68,7 +68,7 @@ class Derived:
 
 
 def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Violation]:
-    """Every call of a graph that torch refuses, or that gives something else than recorded.
+    """Yield every call of a graph that torch refuses, or whose results are not as recorded.
 
     Args:
         scope: The graph.
@@ -154,7 +154,7 @@ def derive(
     attrs: Mapping[str, Any],
     regions: tuple[Region, ...] = (),
 ) -> Derived:
-    """What a call gives.
+    """Derive the types of a call's results.
 
     Args:
         op_type: The operator.

@@ -80,7 +80,7 @@ class EdgeProgram:
         return tuple(self.programs)
 
     def ir(self, method: str = "forward") -> IR:
-        """The program of a method.
+        """Return the program of a method.
 
         Raises:
             InvalidIRError: There is no such method; the message names those that there are.
@@ -94,7 +94,7 @@ class EdgeProgram:
     def transform(
         self, passes: Sequence[EdgePass] | Mapping[str, Sequence[EdgePass]]
     ) -> EdgeProgram:
-        """The programs after some passes; this object stays as it is, whatever happens.
+        """Run passes over the programs; this object itself never changes.
 
         Args:
             passes: What to run on every method in order, or on each method that is named. A pass
@@ -115,7 +115,7 @@ class EdgeProgram:
         return replace(self, programs={**self.programs, **changed})
 
     def to_backend(self, partitioner: Partitioner) -> EdgeProgram:
-        """The programs with what a backend takes as functions; see :func:`torch_ir.to_backend`."""
+        """Delegate parts of the programs to a backend; see :func:`torch_ir.to_backend`."""
         from torch_ir.backends import to_backend
 
         def delegate(ir: IR) -> IR:
@@ -126,7 +126,7 @@ class EdgeProgram:
     def exported_program(
         self, method: str = "forward", weights: Mapping[str, torch.Tensor] | None = None
     ) -> ExportedProgram:
-        """A method as torch's ``ExportedProgram``, in operators of ATen, with the same bits.
+        """Convert a method to torch's ``ExportedProgram``, in ATen operators, with the same bits.
 
         See :func:`torch_ir.to_exported_program`.
 

@@ -14,7 +14,7 @@ from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
 def attribute_from_torch(value: object, run_device: torch.device | None) -> Attribute:
-    """A non-tensor argument as an attribute; ``run_device`` itself becomes ``Device("run")``.
+    """Convert a non-tensor argument to an attribute; ``run_device`` becomes ``Device("run")``.
 
     Raises:
         InvalidIRError: The value cannot be stored in an IR.
@@ -36,13 +36,13 @@ def attribute_from_torch(value: object, run_device: torch.device | None) -> Attr
 
 
 def dimension(value: int | torch.SymInt) -> Dim:
-    """One dimension of a traced tensor's shape."""
+    """Convert one dimension of a traced tensor's shape."""
     return as_dim(value if isinstance(value, int) else expression(value))
 
 
 def tensor_meta(
     name: str, tensor: torch.Tensor, producer: str | None = None, index: int = 0
 ) -> TensorMeta:
-    """The metadata of a traced tensor."""
+    """Return the metadata of a traced tensor."""
     shape = tuple([dimension(size) for size in tensor.shape])
     return TensorMeta(name, shape, str(tensor.dtype), producer, index)

@@ -54,7 +54,7 @@ class Call:
 
 
 def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttribute) -> Call:
-    """The call of an operator node, every argument under its name in the schema.
+    """Translate the call of an operator, every argument under its name in the schema.
 
     Raises:
         InvalidIRError: An argument cannot be stored.

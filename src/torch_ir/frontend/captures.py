@@ -59,7 +59,7 @@ class Captures:
     )
 
     def hand_in(self, node: OpNode, functions: dict[str, IR], taken: set[str]) -> OpNode:
-        """The call with the constants of its bodies among its inputs.
+        """Add the constants of a call's bodies to its inputs.
 
         Args:
             node: A node that may call bodies.
@@ -137,7 +137,7 @@ def _with_operands(node: OpNode, argument: str, metas: Sequence[TensorMeta]) -> 
 
 
 def new_name(name: str, taken: set[str]) -> str:
-    """The name, or a longer one that is not taken; it is then."""
+    """Return the name, or a longer one that is not taken, and note it as taken."""
     while name in taken:
         name += "_"
     taken.add(name)

@@ -29,7 +29,7 @@ def extract_ir(
     strict: bool = False,
     trust: bool = False,
 ) -> IR:
-    """The IR of a model, without its weights.
+    """Extract the IR of a model, without its weights.
 
     Args:
         model: A module on any device (meta: nothing is ever allocated), an exported program, or a
@@ -95,7 +95,7 @@ def export_model(
     dynamic_shapes: Any = None,
     strict: bool = True,
 ) -> ExportedProgram:
-    """The model as ``torch.export`` captures it.
+    """Capture a model with ``torch.export``.
 
     Args:
         model: The module.
@@ -187,7 +187,7 @@ def _trace_bytecode(
 
 
 def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
-    """The exported program of a ``.pt2`` file, by torch's own loader.
+    """Load the exported program of a ``.pt2`` file, by torch's own loader.
 
     Raises:
         ExportError: The file is missing or not a ``.pt2``, or ``trust`` is not given: torch's
@@ -211,7 +211,7 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
 
 
 def get_model_name(model: nn.Module) -> str:
-    """The name of the module's class."""
+    """Return the name of the module's class."""
     return type(model).__name__
 
 

@@ -69,7 +69,7 @@ class Context:
     known: set[str] = field(default_factory=set[str])
 
     def attribute(self, value: object) -> Attribute:
-        """A non-tensor argument as an attribute."""
+        """Convert a non-tensor argument to an attribute."""
         return attribute_from_torch(value, self.run_device)
 
     def refuse(self, node: FxNode | None, reason: str) -> None:
@@ -121,14 +121,14 @@ class GraphTranslator:
                 self.values[node] = renamed[value.name]
 
     def leaf(self, value: object) -> TensorLeaf | ValueLeaf:
-        """The leaf of a signature for an output: a traced node or a plain value."""
+        """Make the leaf of a signature for an output: a traced node or a plain value."""
         value = self.values[value] if isinstance(value, FxNode) else value
         if isinstance(value, TensorMeta):
             return TensorLeaf(value.name)
         return ValueLeaf(self.context.attribute(value))
 
     def tensors(self, outputs: object) -> Iterator[TensorMeta]:
-        """The tensors among the outputs, in order."""
+        """Yield the tensors among the outputs, in order."""
         for value in pytree.tree_leaves(outputs):
             value = self.values[value] if isinstance(value, FxNode) else value
             if isinstance(value, TensorMeta):
@@ -290,7 +290,7 @@ def _layout_symbols(node: FxNode) -> set[str]:
 
 
 def function_ir(module: GraphModule, name: str, context: Context) -> tuple[IR, Captured]:
-    """The IR of a body, and the constants that it holds itself: they are to become inputs."""
+    """Return the IR of a body, and its own constants, which are to become inputs."""
     translator = GraphTranslator(module, context)
     arguments: list[TensorLeaf | ValueLeaf] = []
     graph_inputs: list[TensorMeta] = []

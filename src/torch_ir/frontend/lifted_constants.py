@@ -42,7 +42,7 @@ def stored_constants(
     written: Iterable[str] = (),
     taken: Iterable[str] = (),
 ) -> dict[str, Constant]:
-    """The constants with the values and strides of tensors.
+    """Make constants with the values and strides of tensors.
 
     A tensor that the program writes keeps its key and is no view, unless it overlaps another one:
     those are views of one constant however large it is, as what is written to one is read from
@@ -85,7 +85,7 @@ def stored_constants(
 
 
 def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors may share elements: what they occupy of one storage overlaps."""
+    """Return whether two tensors may share elements: their extents in one storage overlap."""
     if torch.strided not in (left.layout, right.layout) or left.layout is not right.layout:
         return False
     if not left.numel() or not right.numel() or storage_of(left) != storage_of(right):
@@ -184,7 +184,7 @@ def _fresh(wanted: str, taken: set[str]) -> str:
 
 
 def with_constants(ir: IR, tensors: Mapping[str, torch.Tensor], written: Collection[str]) -> IR:
-    """The program with constants in the place of the weights whose values are known.
+    """Replace the weights of a program whose values are known by constants.
 
     A view among constants has a name of its own, and names are all by which a program tells memory
     apart. Where a constant that shares its memory is written, the program therefore makes its

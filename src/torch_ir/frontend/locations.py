@@ -19,7 +19,7 @@ _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 
 
 def node_location(node: torch.fx.Node) -> Location | None:
-    """Where a traced call came from: the innermost frame outside torch, and the calling module."""
+    """Locate a traced call: the innermost frame outside torch, and the calling module."""
     file, line, code = _innermost_frame(node.meta.get("stack_trace") or "")
     module, module_type = _innermost_module(node.meta.get("nn_module_stack"))
     if not (file or module or module_type):

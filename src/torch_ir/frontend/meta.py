@@ -19,7 +19,7 @@ from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
-    """Whether there are tensors on the meta device, and others, if any, on the CPU."""
+    """Return whether some tensors are on the meta device and all others on the CPU."""
     tensors = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments)]
     devices = {tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)}
     return "meta" in devices and devices <= {"meta", "cpu"}
@@ -27,7 +27,7 @@ def is_on_meta(model: nn.Module, arguments: Any) -> bool:
 
 @contextmanager
 def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
-    """Within the context the model's meta tensors are fake CPU tensors.
+    """Replace the model's meta tensors by fake CPU tensors within a ``with`` block.
 
     It yields the arguments, made so too. Parameters, buffers and tensor attributes are replaced
     one for one, tied ones by the same, and put back at the end.

@@ -56,7 +56,7 @@ _MUTATIONS = {
 def convert_exported_program(
     exported: ExportedProgram, model_name: str = "", strict: bool = False
 ) -> IR:
-    """The IR of an exported program.
+    """Convert an exported program to an IR.
 
     A joint forward and backward graph returns two things: the model's own result, and a dict with
     the gradient of each parameter and input.

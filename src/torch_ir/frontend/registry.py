@@ -42,7 +42,7 @@ _CONVERSIONS: dict[str, Conversion] = {}
 
 
 def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
-    """Decorator: make the nodes of one exact overload with the decorated function.
+    """Let the decorated function make the nodes of one exact overload.
 
     Args:
         op_type: The exact overload, such as ``"aten.conv2d.default"``; nothing is matched by
@@ -76,12 +76,12 @@ def unregister_op(op_type: str) -> None:
 
 
 def conversion_of(op_type: str) -> Conversion:
-    """The conversion that makes the nodes of this overload."""
+    """Look up the conversion that makes the nodes of this overload."""
     return _CONVERSIONS.get(op_type, plain_conversion)
 
 
 def plain_conversion(info: NodeInfo) -> OpNode:
-    """The node that says exactly what was traced."""
+    """Make the node that says exactly what was traced."""
     return OpNode(
         name=info.name,
         op_type=info.op_type,

@@ -58,7 +58,7 @@ class ScopeFolder:
     symbols: Mapping[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
 
     def fold(self, items: Sequence[Item], needed: set[str]) -> tuple[list[OpNode], Renamed]:
-        """The nodes with each region replaced by one call.
+        """Replace each region of the nodes by one call.
 
         Args:
             items: The nodes of a graph and the marks of its regions, in program order.

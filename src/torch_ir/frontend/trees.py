@@ -30,7 +30,7 @@ _NAMES: dict[Any, str] = {kind: name for name, kind in BUILTIN_CONTAINERS.items(
 
 
 def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[Tree]) -> Tree:
-    """The tree of a specification, its leaves taken from ``leaves`` in order.
+    """Build the tree of a specification, its leaves taken from ``leaves`` in order.
 
     Raises:
         InvalidIRError: A class in it cannot be written to a file.
@@ -47,7 +47,7 @@ def tree_from_spec(spec: pytree.TreeSpec, leaves: Iterator[Tree]) -> Tree:
 
 
 def tree_from_member(member: enum.Enum) -> Container:
-    """The place of a member of an enumeration among the arguments.
+    """Return the leaf of a member of an enumeration among the arguments.
 
     Raises:
         InvalidIRError: Its class cannot be told by its name.
@@ -125,7 +125,7 @@ def _default_dict_context(factory: Any, keys: list[Any]) -> str:
 
 
 def tree_from_value(value: object, leaf: Any) -> Tree:
-    """The tree of a nested tuple, list or dict of traced nodes, each leaf made by ``leaf``."""
+    """Build the tree of a nested container of traced nodes, each leaf made by ``leaf``."""
     if isinstance(value, list | tuple):
         items = cast(list[object], value)
         children = tuple([tree_from_value(item, leaf) for item in items])

@@ -1,1 +1,1 @@
-"""What is known of an operator, each fact once: no torch, no IR."""
+"""Facts about operators, each in one place: no torch, no IR."""

@@ -1,4 +1,4 @@
-"""Which dtypes an Edge operator takes and gives: the constraint language, read without torch.
+"""Dtypes that Edge operators take and return: the constraint language, read without torch.
 
 An entry names an operator, aliases (sets of dtypes), and rows that give each argument and result
 an alias. A call is legal if some row takes it: every dtype in its alias, and those that share an
@@ -91,12 +91,12 @@ class DTypeTable:
         return tuple(self.rows[0]) if self.rows else ()
 
     def allowed_types(self, name: str) -> frozenset[str]:
-        """Every dtype that some row allows for an argument or result."""
+        """Return every dtype that some row allows for an argument or result."""
         allowed = [self.aliases[row[name]] for row in self.rows if name in row]
         return frozenset[str]().union(*allowed) - {NOT_GIVEN}
 
     def validate(self, dtypes: Mapping[str, str | None], *, partial: bool = False) -> bool:
-        """Whether some row takes these dtypes.
+        """Return whether some row takes these dtypes.
 
         Args:
             dtypes: torch's name of the dtype of each argument and result; None for a list without
@@ -128,7 +128,7 @@ class DTypeTable:
         return True
 
     def expand(self) -> frozenset[tuple[str | None, ...]]:
-        """Every combination that the rows take, as dtypes in the order of :attr:`names`."""
+        """List every combination that the rows take, as dtypes in the order of :attr:`names`."""
         return frozenset(found for row in self.rows for found in self._expand_row(row))
 
     def _expand_row(self, row: Mapping[str, str]) -> Iterator[tuple[str | None, ...]]:
@@ -149,7 +149,7 @@ class DTypeTable:
 
 
 def read_entry(text: str, schema: Schema | None = None) -> DTypeTable:
-    """The table of one entry.
+    """Read one entry of the table.
 
     Args:
         text: The entry.
@@ -239,7 +239,7 @@ _SCALAR_TYPES = {"4": "int64", "6": "float32", "11": "bool", "long": "int64"}
 
 
 def default_kind(argument: Argument) -> str | None:
-    """The dtype of an argument's default: for a number that of its kind; None without one."""
+    """Return the dtype of an argument's default, of a number's kind; None without one."""
     default = argument.default
     match argument.type, default:
         case _, None | "None":
@@ -255,12 +255,12 @@ def default_kind(argument: Argument) -> str | None:
 
 
 def result_names(schema: Schema) -> tuple[str, ...]:
-    """What rows call the results: their names in the schema, or ``__ret_0``, ``__ret_1``."""
+    """Return the names of results in rows: the schema's, or ``__ret_0``, ``__ret_1``."""
     return tuple([r.name or f"__ret_{i}" for i, r in enumerate(schema.returns)])
 
 
 def required_names(schema: Schema) -> frozenset[str]:
-    """The tensors that every call gives, and those that it returns.
+    """Return the tensors that every call takes, and those that it returns.
 
     An operator with a mask of its results may return None for some.
     """
@@ -274,7 +274,7 @@ def required_names(schema: Schema) -> frozenset[str]:
 
 
 def write_entry(table: DTypeTable) -> str:
-    """The entry of a table, which :func:`read_entry` reads."""
+    """Write the entry of a table, which :func:`read_entry` reads."""
     packet = table.inherits.partition("::")[2].partition(".")[0]
     lines = [f"- func: {packet}", "  namespace: edge", f"  inherits: {table.inherits}"]
     lines.append("  type_alias:")
@@ -300,7 +300,7 @@ def _entries() -> Mapping[str, str]:
 
 
 def split_entries(text: str) -> dict[str, str]:
-    """The text of each entry of a file of them, by ``op_type``."""
+    """Split a file of entries into the text of each, by ``op_type``."""
     entries: dict[str, str] = {}
     for entry in re.split(r"^(?=- func: )", text, flags=re.MULTILINE)[1:]:
         found = re.search(r"^  inherits: (\S+)", entry, flags=re.MULTILINE)
@@ -312,19 +312,19 @@ def split_entries(text: str) -> dict[str, str]:
 
 
 def constrained_operators() -> tuple[str, ...]:
-    """Every operator that the table has dtype rows for."""
+    """Return every operator that the table has dtype rows for."""
     return tuple(_entries())
 
 
 @cache
 def constraint_of(op_type: str) -> DTypeTable | None:
-    """The dtype rows of an operator, or None where the table has none."""
+    """Return the dtype rows of an operator, or None where the table has none."""
     entry = _entries().get(op_type)
     return None if entry is None else read_entry(entry)
 
 
 def typed_schema(schema: Schema, table: DTypeTable | None) -> TypedSchema:
-    """The schema with the dtypes that each argument and result may have."""
+    """Return the schema with the dtypes that each argument and result may have."""
     names = result_names(schema)
     arguments = [_typed(a, a.name, table) for a in schema.arguments]
     returns = [_typed(r, name, table) for name, r in zip(names, schema.returns, strict=True)]

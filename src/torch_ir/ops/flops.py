@@ -1,4 +1,4 @@
-"""How many arithmetic operations a call of an operator does, from its shapes alone.
+"""Arithmetic operations of an operator's call, counted from its shapes alone.
 
 The conventions: a multiply-add counts as two; products, convolutions and attention count as
 :mod:`torch.utils.flop_counter` counts them (without bias and softmax, padding and causal masks

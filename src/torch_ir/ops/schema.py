@@ -104,25 +104,25 @@ class Schema:
         return self.text
 
     def argument(self, name: str) -> Argument | None:
-        """The argument of that name, or None."""
+        """Return the argument of that name, or None."""
         return next((a for a in self.arguments if a.name == name), None)
 
 
 def lookup(op_type: str) -> Schema | None:
-    """The schema of an exact overload such as ``aten.add.Tensor``; None if it is not known."""
+    """Look up the schema of an exact overload such as ``aten.add.Tensor``; None if unknown."""
     text = _table().get(op_type)
     return None if text is None else parse_schema(text)
 
 
 def known_operators() -> tuple[str, ...]:
-    """Every overload in the table, in its spelling as ``op_type``."""
+    """Return every overload in the table, in its spelling as ``op_type``."""
     return tuple(_table())
 
 
 def bind_in_order(
     schema: Schema, count: int, attrs: Mapping[str, object]
 ) -> dict[str, Slots] | None:
-    """The operands of a call of which no more is known than its tensors, in the schema's order.
+    """Bind the tensors of a call, of which no more is known, in the schema's order.
 
     A list argument takes all of the ``count`` tensors that the later arguments do not need.
     Returns None where the tensors do not fit.
@@ -170,7 +170,7 @@ def _op_type(qualified: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_schema(text: str) -> Schema:
-    """A schema from torch's own text, for operators that the table does not hold.
+    """Parse a schema in torch's own text, for operators that the table does not hold.
 
     Raises:
         InvalidIRError: The text is not a schema.

@@ -78,7 +78,7 @@ class OpSpec:
 
 
 def spec_of(op_type: str, operators: Mapping[str, str] | None = None) -> OpSpec:
-    """The spec of an operator.
+    """Return the spec of an operator.
 
     Args:
         op_type: The exact overload.
@@ -103,7 +103,7 @@ def _spec(op_type: str, schema: Schema) -> OpSpec:
 
 
 def tagged_traits(op_type: str) -> frozenset[str]:
-    """The traits that torch's tags give an operator."""
+    """Return the traits that torch's tags give an operator."""
     return _traits().get(op_type, frozenset())
 
 
@@ -128,5 +128,5 @@ def _schema_traits(schema: Schema) -> Iterable[str]:
 
 
 def is_tensor_type(kind: str) -> bool:
-    """Whether a schema's type is made of tensors alone: ``Tensor``, ``Tensor?``, ``Tensor[]``."""
+    """Return whether a schema's type is made of tensors alone, such as ``Tensor?``."""
     return kind.startswith("Tensor")

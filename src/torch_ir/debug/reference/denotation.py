@@ -1,4 +1,4 @@
-"""What each node of a program means by itself: its denotation, or that of what it is made of."""
+"""The denotation of single nodes: their own, or that of their decomposition."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Meaning:
 
 
 def alone(ir: IR, node: OpNode) -> IR:
-    """One node as a program of its own: its distinct inputs are the program's."""
+    """Make a program of one node; its distinct inputs are the program's."""
     written = {meta.name: meta for meta in written_inputs(ir, node)}
     return ir.replace(
         nodes=(node,),
@@ -69,7 +69,7 @@ def alone(ir: IR, node: OpNode) -> IR:
 
 
 def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
-    """The inputs to which a node writes, as its operator's schema says."""
+    """Return the inputs to which a node writes, as its operator's schema says."""
     return [meta for name in written_arguments(ir, node) for meta in node.tensors(name)]
 
 
@@ -104,7 +104,7 @@ class Meanings:
             self._of[node.name] = known[kind]
 
     def of(self, node: OpNode) -> Meaning | str:
-        """What a node means, or why nothing says so."""
+        """Return a node's denotation, or the reason why it has none."""
         return self._of[node.name]
 
 
@@ -173,7 +173,7 @@ def errors_of(
     *,
     drew: bool,
 ) -> Iterator[tuple[str, Error]]:
-    """How far each value that a node made is from what it means.
+    """Yield the difference of each value that a node made from its denotation.
 
     Args:
         meaning: What the node means.

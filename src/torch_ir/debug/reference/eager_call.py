@@ -30,7 +30,7 @@ def call_plainly(
     functions: Mapping[str, IR],
     device: torch.device,
 ) -> list[Any]:
-    """The results of a node's operator, flattened.
+    """Call a node's operator; return its results, flattened.
 
     Args:
         node: The node.

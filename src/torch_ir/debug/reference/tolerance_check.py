@@ -1,4 +1,4 @@
-"""Whether two values of one node agree: within what is allowed, or to the bit."""
+"""Agreement of two values of one node: within a tolerance, or to the bit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Error:
 
 
 def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
-    """How far a tensor is from one that it must be equal to; NaN equals NaN.
+    """Measure how far a tensor is from one that it must equal to the bit; NaN equals NaN.
 
     Example:
         >>> same_bits(torch.ones(2), torch.tensor([1.0, 1.5])).reason
@@ -85,7 +85,7 @@ def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
 
 
 def within(meaning: Array, got: Array, allowed: Array) -> Error:
-    """How far a kernel's result is from the meaning.
+    """Measure how far a kernel's result is from the denotation.
 
     Args:
         meaning: What the denotation gives.
@@ -143,7 +143,7 @@ def _exactly(meaning: Array, got: Array) -> Error:
 
 
 def ties_resolved(arguments: Mapping[str, Any], mine: Array, theirs: Array) -> Array:
-    """The kernel's indices where they choose an element equal to the one of the meaning's.
+    """Replace indices of the denotation by the kernel's where both choose equal elements.
 
     Args:
         arguments: What the operator took, by name.

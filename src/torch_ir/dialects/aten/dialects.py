@@ -1,4 +1,4 @@
-"""What torch.export gives, made functional, reduced to the core set, or to primitives."""
+"""The dialects of ATen: as exported, functional, the core set, and primitives."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _BINDINGS: dict[str, Binding] = {}
 
 
 def bindings() -> Mapping[str, Binding]:
-    """Every bound operator, by overload; those whose library is gone are gone with it."""
+    """Return every bound operator by overload; those of unloaded libraries are gone."""
     return {name: bound for name, bound in _BINDINGS.items() if _is_there(name)}
 
 
@@ -61,7 +61,7 @@ def bind_pattern_to_op(
     example_inputs: Sequence[Any] | None = None,
     tolerance: float = 0.0,
 ) -> Callable[[Pattern], Pattern]:
-    """Decorator: let an operator of a library stand for the decorated function.
+    """Let an operator of a library stand for the decorated function.
 
     An operator without a kernel runs the function, on real, fake and meta tensors; whatever
     traces it (``torch.export``, ``make_fx``, ``decompose``) sees the function's operators. One
@@ -259,7 +259,7 @@ def _require_equal(
 
 
 def same(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
-    """Whether two results are equal: bit for bit, or within a relative tolerance.
+    """Return whether two results are equal: bit for bit, or within a relative tolerance.
 
     Example:
         >>> one = torch.ones(2)
@@ -328,7 +328,7 @@ _KEPT: ContextVar[bool] = ContextVar("kept", default=False)
 
 @contextmanager
 def kept_whole() -> Generator[None]:
-    """A context in which tracing keeps bound operators as they are."""
+    """Keep bound operators whole in whatever traces them within a ``with`` block."""
     token = _KEPT.set(True)
     try:
         yield

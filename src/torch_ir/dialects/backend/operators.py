@@ -37,7 +37,7 @@ class OperatorNamespace:
 
 
 def namespaces() -> tuple[str, ...]:
-    """The libraries whose operators belong to a backend, sorted."""
+    """Return the libraries whose operators belong to a backend, sorted."""
     known = [*BACKEND_SCHEMAS, *bindings()]
     return tuple(sorted({op_type.split(".")[0] for op_type in known}))
 

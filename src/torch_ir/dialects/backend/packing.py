@@ -13,7 +13,7 @@ _SHIFTS = {4: (4, 0), 2: (0, 2, 4, 6)}
 
 
 def pack(codes: Any, bits: int) -> Any:
-    """Signed codes, several in a byte.
+    """Pack signed codes, several in a byte.
 
     Of 4 bits a byte holds code + 8, that of an even column in the high half, of the odd column
     after it in the low half; of 2 bits code + 2, the first of four columns in the lowest bits.
@@ -57,7 +57,7 @@ def pack(codes: Any, bits: int) -> Any:
 
 
 def unpack(packed: Any, bits: int) -> Any:
-    """The codes that :func:`pack` put in bytes, as int8.
+    """Unpack the codes that :func:`pack` put in bytes, as int8.
 
     Example:
         >>> unpack(pack(torch.tensor([[-8, 7, 0, 1]]), 4), 4).tolist()

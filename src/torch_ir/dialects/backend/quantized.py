@@ -1,4 +1,4 @@
-"""What the operators of ``quantized_decomposed`` compute: dequantize, an operator, quantize.
+"""The operators of ``quantized_decomposed``: dequantize, an operator, quantize.
 
 Each function is the operator's pattern, its kernel on the CPU and its decomposition. Arguments
 come in the order of the schemas: of each quantized tensor its codes, then its scale, zero point,
@@ -40,14 +40,14 @@ def _of_two(operator: Function, then: Function | None = None) -> Function:
 
 
 def add_scalar(qa: Any, *arguments: Any) -> Any:
-    """The sum of a quantized tensor and a number, quantized."""
+    """Add a number to a quantized tensor; the sum is quantized."""
     *of_a, a_dtype, b, scale, zero_point, low, high, out_dtype = arguments
     made = _dequantize(qa, *of_a, a_dtype) + b
     return _quantize(made, scale, zero_point, low, high, out_dtype)
 
 
 def relu(a: Any, *arguments: Any) -> Any:
-    """The positive part of a quantized tensor, quantized."""
+    """Return the positive part of a quantized tensor, quantized."""
     return _quantize(torch.relu(_values(a, *arguments[:4])), *arguments[4:], a.dtype)
 
 
@@ -75,7 +75,7 @@ def _of_weights(
 def embedding_byte(
     weight: Any, scales: Any, zero_points: Any, low: int, high: int, indices: Any
 ) -> Any:
-    """Rows of a quantized table, dequantized.
+    """Look up rows of a quantized table, dequantized.
 
     Args:
         weight: ``[rows, columns]`` integers.
@@ -178,7 +178,7 @@ _A, _OUT = (0.1, 3, 0, 255), (0.3, 3, 0, 255)
 
 
 def example(name: str) -> tuple[Any, ...]:
-    """Arguments to try an operator with when it is bound."""
+    """Make arguments to try an operator with when it is bound."""
     codes = torch.tensor([0, 3, 100, 255], dtype=torch.uint8)
     packet, _, kind = name.partition(".")
     if name == "add.scalar":

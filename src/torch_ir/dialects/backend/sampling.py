@@ -20,7 +20,7 @@ COUNT = 3
 def samples(
     schema: Schema, function: Callable[..., Any], example: Sequence[Any] | None
 ) -> list[list[Any]]:
-    """Lists of arguments that a function takes, the same at every call.
+    """Make lists of arguments that a function takes, the same at every call.
 
     Args:
         schema: What the arguments are.
@@ -58,7 +58,7 @@ def samples(
 
 
 def varied(example: Sequence[Any], seed: int) -> list[Any]:
-    """The arguments with other numbers in their tensors, of the same range and type."""
+    """Vary the numbers in the tensors of arguments, with the same range and type."""
     generator = torch.Generator().manual_seed(seed)
 
     def vary(value: Any) -> Any:

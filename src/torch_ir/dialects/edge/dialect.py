@@ -18,7 +18,7 @@ from torch_ir.dialects.rules import core, functional, known_operator, namespaces
 
 
 def edge_dialect(*, dim_order: bool = True, strict: bool = False) -> Dialect:
-    """Edge with its options.
+    """Return the dialect Edge with its options.
 
     Args:
         dim_order: Whether layout is said by the order of dimensions (``dim_order_ops``), or by

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def dim_order_of(memory_format: MemoryFormat, rank: int) -> tuple[int, ...] | None:
-    """The order of the dimensions of a tensor of that format; None for that of the argument.
+    """Return the order of dimensions that a memory format gives; None to keep the argument's.
 
     Example:
         >>> dim_order_of(MemoryFormat("channels_last"), 4)
@@ -44,7 +44,7 @@ def dim_order_of(memory_format: MemoryFormat, rank: int) -> tuple[int, ...] | No
 
 
 def memory_format_of(dim_order: Sequence[int] | None) -> MemoryFormat | None:
-    """The memory format of an order of dimensions; None for one that torch has no name for.
+    """Return the memory format of an order of dimensions; None if torch has no name for it.
 
     Example:
         >>> memory_format_of([0, 2, 3, 1])

@@ -13,7 +13,7 @@ LIBRARY = torch.library.Library("dim_order_ops", "FRAGMENT")
 
 
 def strides_of(shape: Sequence[int], dim_order: Sequence[int]) -> list[int]:
-    """The strides of a dense tensor whose dimensions lie in this order, outermost first.
+    """Return the strides of a dense tensor whose dimensions lie in this order, outermost first.
 
     Example:
         >>> strides_of([1, 3, 4, 4], [0, 2, 3, 1])

@@ -32,7 +32,7 @@ class EdgeOp(OpSpec):
 
 @cache
 def edge_op(op_type: str) -> EdgeOp:
-    """The Edge operator of an overload: its spec, with dtypes in the schema.
+    """Return the Edge operator of an overload: its spec, with dtypes in the schema.
 
     An operator without dtype rows takes every dtype that Edge has.
 

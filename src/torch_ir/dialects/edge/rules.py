@@ -1,4 +1,4 @@
-"""What Edge asks beyond core ATen: dtypes by the table, no numbers for tensors, one layout."""
+"""Rules of Edge beyond core ATen: dtypes by the table, no numbers for tensors, one layout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BY_STRIDES = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.emp
 
 
 def lowered(scope: Scope) -> Iterator[Violation]:
-    """The program says that it is Edge: until then its operators are ATen's, of any dtype."""
+    """Require that the program says it is Edge; before, its operators are ATen's, of any dtype."""
     if not scope.path and scope.ir.dialect not in ("edge", "backend"):
         yield Violation(
             "not-edge",
@@ -42,7 +42,7 @@ def lowered(scope: Scope) -> Iterator[Violation]:
 
 
 def dtype_rows(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """The dtypes of a call are among the operator's rows."""
+    """Require that the dtypes of a call are among the operator's rows."""
     spec = scope.spec(node)
     if spec is None:
         return
@@ -69,7 +69,7 @@ def _supported(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def dtypes_of(node: OpNode, schema: Schema) -> dict[str, str | None]:
-    """The dtype of each argument and result that has one, as rows name them.
+    """Return the dtype of each argument and result that has one, as rows name them.
 
     A list stands for its first tensor; a number for the dtype of its kind.
     """
@@ -92,7 +92,7 @@ def dtypes_of(node: OpNode, schema: Schema) -> dict[str, str | None]:
 
 
 def kind_of_number(value: Attribute) -> str | None:
-    """The dtype that stands for a number's kind, or that a dtype argument names."""
+    """Return the dtype that stands for a number's kind, or that a dtype argument names."""
     match value:
         case DType(name=name):
             return name
@@ -168,7 +168,7 @@ def _listed(dtypes: frozenset[str]) -> str:
 
 
 def one_dtype_in_lists(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """The tensors of a list, given or returned, have one dtype."""
+    """Require that the tensors of a list, given or returned, have one dtype."""
     spec = scope.spec(node)
     if spec is None or node.op_type in scope.operators:
         return
@@ -195,7 +195,7 @@ def _one_dtype(
 
 
 def no_number_for_tensor(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No number stands where the schema has a tensor."""
+    """Refuse numbers where the schema has a tensor."""
     spec = scope.spec(node)
     if spec is None:
         return
@@ -213,7 +213,7 @@ def no_number_for_tensor(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def no_number_results(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No custom operator returns a number."""
+    """Refuse custom operators that return a number."""
     spec = scope.spec(node)
     if spec is not None and is_custom(node.op_type) and "scalar-result" in spec.traits:
         yield scope.violation(
@@ -226,7 +226,7 @@ def no_number_results(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def layout_by_dim_order(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """Layout is said by the order of dimensions, not by strides or memory formats."""
+    """Require the order of dimensions for layouts; refuse strides and memory formats."""
     if node.op_type in BY_STRIDES:
         yield scope.violation(
             "implicit-layout",
@@ -239,7 +239,7 @@ def layout_by_dim_order(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def layout_by_strides(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """Layout is said by memory formats, not by the order of dimensions."""
+    """Require memory formats for layouts; refuse the order of dimensions."""
     if node.op_type.startswith("dim_order_ops."):
         yield scope.violation(
             "dim-order-operator",
@@ -254,7 +254,7 @@ def layout_by_strides(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def no_numbers(scope: Scope, node: OpNode) -> Iterator[Violation]:
-    """No argument is a number that a tensor could be."""
+    """Refuse number arguments that a tensor could replace."""
     spec = scope.spec(node)
     if spec is None:
         return
@@ -280,7 +280,7 @@ def no_numbers(scope: Scope, node: OpNode) -> Iterator[Violation]:
 
 
 def tensors_in_and_out(scope: Scope) -> Iterator[Violation]:
-    """The program takes and returns tensors only."""
+    """Require that the program takes and returns tensors only."""
     if scope.ir.signature is None or scope.path:
         return
     for word, tree in (

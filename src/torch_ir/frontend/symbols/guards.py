@@ -47,7 +47,7 @@ class GuardReader:
     metas: Mapping[str, TensorMeta]
 
     def read(self, text: str) -> SymExpr | None:
-        """The expression of a guard; None where it holds for every call.
+        """Read a guard as an expression; None where it holds for every call.
 
         Raises:
             InvalidIRError: The guard is about something else than sizes and numbers.
@@ -112,7 +112,7 @@ class GuardReader:
 def argument_paths(
     structure: Any, values: Sequence[object], leaves: Sequence[Leaf], names: Sequence[str]
 ) -> dict[str, Leaf]:
-    """Each leaf of the arguments by the paths under which guards may name it.
+    """Return each leaf of the arguments by the paths under which guards may name it.
 
     Args:
         structure: The pytree of the arguments: a tuple of positional and a dict of keyword ones.

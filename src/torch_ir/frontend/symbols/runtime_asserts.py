@@ -1,4 +1,4 @@
-"""What torch concludes about numbers from data, as nodes that check it.
+"""Runtime asserts for facts that torch.export proved about sizes and numbers from data.
 
 After ``torch._check(v.item() == x.shape[0])`` torch writes the size wherever the number was, in
 the check itself too. The number must still be read, and be what it was taken for.
@@ -42,7 +42,7 @@ class Conclusion:
 
 
 def conclusions(value: object) -> Iterator[Conclusion]:
-    """Those about the sizes and numbers in the traced result of a call."""
+    """Yield the facts about sizes and numbers in the traced result of a call."""
     if isinstance(value, SYMBOLIC_TYPES):
         symbol = _symbol(value)
         if symbol is not None:
@@ -68,7 +68,7 @@ def _symbol(value: Any) -> str | None:
 
 
 def required(concluded: Iterable[Conclusion], node: OpNode, taken: set[str]) -> Iterator[OpNode]:
-    """The nodes that check what torch has concluded about the results of a node.
+    """Yield the nodes that check what torch has concluded about the results of a node.
 
     Args:
         concluded: The conclusions.

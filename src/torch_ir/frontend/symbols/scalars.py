@@ -63,7 +63,7 @@ _TEMPLATES: dict[type[Any], str] = {
 
 
 def expression(value: Any) -> SymExpr:
-    """The expression of a ``torch.SymInt``, ``SymFloat`` or ``SymBool``.
+    """Convert a ``torch.SymInt``, ``SymFloat`` or ``SymBool`` to an expression.
 
     Raises:
         InvalidIRError: It uses a function that expressions do not have.
@@ -72,7 +72,7 @@ def expression(value: Any) -> SymExpr:
 
 
 def expression_text(expr: Any) -> str:
-    """A sympy expression of torch's in Python syntax.
+    """Write a sympy expression of torch's in Python syntax.
 
     Raises:
         InvalidIRError: It uses a function that expressions do not have.
@@ -151,7 +151,7 @@ _OPERATORS: dict[Callable[..., Any], str] = {
 
 
 def call_expression(function: Any, arguments: tuple[Any, ...], traced: Any) -> SymExpr:
-    """The expression of a traced call of Python arithmetic.
+    """Return the expression of a traced call of Python arithmetic.
 
     Integers are taken from torch's own expression, which it has simplified with what it knows;
     where floating-point numbers take part, the operations stay in the order in which the program
@@ -173,5 +173,5 @@ def call_expression(function: Any, arguments: tuple[Any, ...], traced: Any) -> S
 
 
 def repr_number(value: Any) -> str:
-    """A number or expression as text of an expression."""
+    """Write a number or expression as text of an expression."""
     return value.text if isinstance(value, SymExpr) else repr(value)

@@ -34,7 +34,7 @@ _OF_TORCH = "Runtime assertion failed for expression "
 
 
 def with_canonical_symbols(ir: IR) -> IR:
-    """The same program with its symbols renamed in the order of their first appearance.
+    """Rename the symbols of a program in the order of their first appearance.
 
     Example:
         >>> from torch_ir.ir import SymbolRange
@@ -61,7 +61,7 @@ def with_canonical_symbols(ir: IR) -> IR:
 
 
 def creation_order(text: str) -> list[str | int]:
-    """A key that sorts ``u9`` before ``u10``: the order in which torch made them."""
+    """Return a key that sorts ``u9`` before ``u10``: the order in which torch made them."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 

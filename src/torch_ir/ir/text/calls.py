@@ -58,7 +58,7 @@ Refer: TypeAlias = Callable[[TensorMeta], str]
 
 
 def spell_call(node: OpNode, refer: Refer) -> str:
-    """The call of a node: ``aten.add.Tensor(%x, %y, alpha=2)``."""
+    """Spell the call of a node: ``aten.add.Tensor(%x, %y, alpha=2)``."""
     op = word(node.op_type)
     if node.operands is None:
         inputs = f"*[{', '.join(map(refer, node.inputs))}]"
@@ -330,7 +330,7 @@ Resolve: TypeAlias = Callable[[Reference], TensorMeta]
 def bind_call(
     call: Call, resolve: Resolve
 ) -> tuple[tuple[TensorMeta, ...], FrozenDict[str, Slots] | None, FrozenDict[str, Attribute]]:
-    """Inputs, operands and attributes of the node that a call spells.
+    """Bind the arguments of a spelled call to the node's inputs, operands and attributes.
 
     Raises:
         ParseError: A reference means nothing, or names and numbers of inputs are mixed.

@@ -41,7 +41,7 @@ _DIGITS = {"bfloat16": 4, "float16": 5, "float32": 9, "float64": 17}
 
 
 def spell_constant(constant: Constant) -> str:
-    """The values, or the bytes, or the hash of the bytes; of a view where its values lie.
+    """Spell the values, the bytes, or the bytes' hash; of a view its place in its base.
 
     Example:
         >>> spell_constant(Constant.from_list([[0.1, 2]], "float32"))
@@ -68,7 +68,7 @@ def spell_constant(constant: Constant) -> str:
 
 
 def constant_from_values(dtype: str, shape: tuple[int, ...], values: Attribute) -> Constant:
-    """The constant that nested lists of numbers spell.
+    """Make the constant that nested lists of numbers spell.
 
     Raises:
         InvalidIRError: The lists do not have the shape, or a number does not fit the dtype.

@@ -38,7 +38,7 @@ class Run:
 
 
 def runs(ir: IR, depth: int) -> Iterator[Run | OpNode]:
-    """The nodes, each run of one module at that depth folded; nodes of the root stay.
+    """Yield the nodes, each run of one module at that depth folded; nodes of the root stay.
 
     Raises:
         InvalidIRError: The depth is less than 1.

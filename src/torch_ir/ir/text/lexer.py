@@ -71,14 +71,14 @@ class Line:
         return self.tokens[self.at]
 
     def take(self) -> str:
-        """The token at the position, which moves on."""
+        """Take the token at the position and move on."""
         token = self.tokens[self.at]
         if token:
             self.at += 1
         return token
 
     def accept(self, token: str) -> bool:
-        """Whether the next token is this one; if so, it is taken."""
+        """Take the next token if it is this one; return whether it was."""
         if self.tokens[self.at] != token:
             return False
         self.at += 1
@@ -94,7 +94,7 @@ class Line:
             raise self.unexpected(f"{token!r}")
 
     def end(self) -> None:
-        """The end of the statement.
+        """Check that the statement ends here.
 
         Raises:
             ParseError: Something follows.
@@ -103,7 +103,7 @@ class Line:
             raise self.unexpected("the end of the line")
 
     def unexpected(self, wanted: str) -> ParseError:
-        """The error that something else was wanted at the position."""
+        """Return the error that something else was wanted at the position."""
         token = self.next
         return self.error(
             f"expected {wanted}, got {f'{token!r:.60}' if token else 'the end of the line'}"
@@ -112,7 +112,7 @@ class Line:
     def error(
         self, message: str, *, at: int | None = None, remedy: str | None = None
     ) -> ParseError:
-        """The error with this line as its picture and a caret under one token."""
+        """Return the error with this line as its picture and a caret under one token."""
         start, stop = self._span(self.at if at is None else at)
         left = max(0, start - PICTURE_WIDTH // 2) if stop > PICTURE_WIDTH else 0
         shown = "".join(
@@ -137,7 +137,7 @@ class Line:
 
 
 def quote(text: str) -> str:
-    r"""A string in double quotes, with Python's escapes for whatever does not print.
+    r"""Quote a string, with Python's escapes for whatever does not print.
 
     Example:
         >>> print(quote('say "a"\n'))
@@ -160,7 +160,7 @@ def _escape(character: str) -> str:
 
 
 def unquote(line: Line, token: str) -> str:
-    """The string that a token (the one before the position) spells.
+    """Return the string that a token (the one before the position) spells.
 
     Raises:
         ParseError: The closing quote is missing, or an escape is unknown.
@@ -197,7 +197,7 @@ def _unescape(line: Line, match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=16384)
 def sigil(mark: str, name: str) -> str:
-    """A name behind its mark: ``%x``, ``@fc1.weight``, ``&body``; in quotes unless it is plain.
+    """Spell a name behind its mark: ``%x``, ``@fc1.weight``, ``&body``; quoted unless plain.
 
     Example:
         >>> sigil("%", "split.0"), sigil("@", "a b")
@@ -209,7 +209,7 @@ def sigil(mark: str, name: str) -> str:
 
 @lru_cache(maxsize=16384)
 def word(name: str) -> str:
-    """A name without a mark; in quotes unless it is a plain word.
+    """Spell a name without a mark; in quotes unless it is a plain word.
 
     Example:
         >>> word("aten.add.Tensor"), word("2nd"), word("none")
@@ -229,12 +229,12 @@ def read_sigil(line: Line, mark: str, what: str) -> str:
 
 
 def unquote_name(line: Line, token: str) -> str:
-    """The name in a token with a mark (the one before the position)."""
+    """Return the name in a token with a mark (the one before the position)."""
     return unquote(line, token[1:]) if token[1] == '"' else token[1:]
 
 
 def is_word(token: str) -> bool:
-    """Whether a token is a plain word or a string, as a name without a mark is."""
+    """Return whether a token is a name without a mark: a plain word or a string."""
     return token[:1] == '"' or _BARE_WORD.fullmatch(token) is not None
 
 
@@ -260,12 +260,12 @@ def read_string(line: Line, what: str) -> str:
 
 
 def spell_int(value: int) -> str:
-    """Decimal, or hexadecimal where it is very long."""
+    """Spell an integer in decimal, or in hexadecimal if it is very long."""
     return str(value) if value.bit_length() <= MAX_DECIMAL_BITS else hex(value)
 
 
 def parse_int(line: Line, token: str) -> int:
-    """The integer that a token (the one before the position) spells."""
+    """Return the integer that a token (the one before the position) spells."""
     try:
         return int(token, 16) if "x" in token else int(token)
     except ValueError:

@@ -27,7 +27,7 @@ _MODULE = re.compile(
 
 
 def spell_location(location: Location) -> str:
-    """The comment, without its mark."""
+    """Spell a location as a comment, without its mark."""
     text = _plain(location)
     if text.isprintable() and text == text.strip() and _read_plain(text) == location:
         return text
@@ -46,7 +46,7 @@ def _plain(location: Location) -> str:
 
 
 def read_location(line: Line) -> Location | None:
-    """The location that the comment of a line spells, or None if it is another comment."""
+    """Read the location that the comment of a line spells; None for another comment."""
     comment = line.comment
     if not comment:
         return None

@@ -44,7 +44,7 @@ _NODE_PRODUCER = object()
 
 
 def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
-    """The IR that a text spells.
+    """Parse a text to the IR that it spells.
 
     Args:
         text: What ``str(ir)`` gives, or hand-written text of the same grammar (``docs/text.md``).

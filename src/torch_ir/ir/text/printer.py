@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 
 def ir_text(ir: IR, *, fold: int | None = None) -> str:
-    """The text of an IR, which :func:`torch_ir.ir.text.parse` reads back as an equal IR.
+    """Print an IR as text that :func:`torch_ir.ir.text.parse` reads back as an equal IR.
 
     Args:
         ir: Any IR, also an ill-formed one: what a reference claims beyond its name is written
@@ -49,7 +49,7 @@ def ir_text(ir: IR, *, fold: int | None = None) -> str:
 
 
 def node_text(node: OpNode) -> str:
-    """The text of one node alone, without its location; tensors by name.
+    """Print one node alone, without its location; tensors by name.
 
     Example:
         >>> x = TensorMeta("x", (2,), "float32")
@@ -61,14 +61,14 @@ def node_text(node: OpNode) -> str:
 
 
 def scope_of(ir: IR) -> Scope:
-    """What names mean in an IR."""
+    """Return the definitions that names mean in an IR."""
     results = chain.from_iterable(node.outputs for node in ir.nodes)
     constants = {key: ir.constants[key] for key in sorted(ir.constants)}
     return Scope(chain(ir.graph_inputs, results), ir.weights, constants, ir.weight_name_mapping)
 
 
 def located_node_text(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
-    """The line of a node with its location."""
+    """Print the line of a node with its location."""
     text = _node(node, refer)
     return text if node.location is None else f"{text}  # {spell_location(node.location)}"
 
@@ -168,7 +168,7 @@ def _bound(symbol: str, index: int) -> str:
 
 
 def derived_name(outputs: Sequence[TensorMeta]) -> str | None:
-    """A node's name by its results: ``y`` of ``%y``, ``split`` of ``%split.0, %split.1``."""
+    """Derive a node's name from its results: ``y``, or ``split`` of ``%split.0, %split.1``."""
     if len(outputs) < 2:
         return outputs[0].name if outputs else None
     prefix = outputs[0].name.rpartition(".")[0]
@@ -180,6 +180,6 @@ def derived_name(outputs: Sequence[TensorMeta]) -> str | None:
 
 
 def result_index(node: str, result: str, position: int) -> int:
-    """The result's number that goes without saying: ``1`` of ``%split.1``, else the position."""
+    """Return the index that a result's name implies: ``1`` of ``%split.1``, else its position."""
     stem, dot, number = result.rpartition(".")
     return int(number) if dot and stem == node and _NUMBER.fullmatch(number) else position

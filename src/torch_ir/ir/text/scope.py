@@ -1,4 +1,4 @@
-"""What a name means inside one graph: the definitions that a reference is short for."""
+"""Names inside one graph: the definitions that references are short for."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Scope:
         self._key_of.setdefault(names[0], key)
 
     def name(self, name: str) -> str:
-        """A reference to a value by its name alone."""
+        """Spell a reference to a value by its name alone."""
         key = self._key_of.get(name)
         return sigil("%", name) if key is None or name in self.values else sigil("@", key)
 
     def reference(self, meta: TensorMeta) -> str:
-        """A reference to a value: its name if that says all, else with all that it claims."""
+        """Spell a reference to a value: its name if that suffices, else all that it claims."""
         own = self.values.get(meta.name)
         if own is not None:
             if own is meta or own == meta:
@@ -69,14 +69,14 @@ class Scope:
         return text + spell_producer(meta, None, 0)
 
     def find(self, mark: str, name: str) -> TensorMeta | None:
-        """The definition that a short reference means."""
+        """Find the definition that a short reference means."""
         if mark == "@":
             return self.keys.get(name)
         return self.values.get(name) or self.external.get(name)
 
 
 def names_by_key(names: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names under which nodes use each weight or constant, sorted, by key."""
+    """Return the names under which nodes use each weight or constant, sorted, by key."""
     uses: dict[str, list[str]] = {}
     for name in sorted(names):
         uses.setdefault(names[name], []).append(name)
@@ -84,7 +84,7 @@ def names_by_key(names: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def spell_producer(meta: TensorMeta, node: str | None, index: int) -> str:
-    """``from split#1``, less what goes without saying: result ``index`` of ``node``."""
+    """Spell ``from split#1``, less what is implied: result ``index`` of ``node``."""
     number = "" if meta.producer_output_idx == index else f"#{spell_int(meta.producer_output_idx)}"
     if meta.producer_node == node:
         return f" {number}" if number else ""

@@ -31,7 +31,7 @@ _RESERVED = frozenset({"device", "operator", "value"})
 
 
 def spell_tree(tree: Tree, name: Callable[[str], str] = lambda name: sigil("%", name)) -> str:
-    """A structure as text; ``name`` spells the name of a tensor.
+    """Spell a structure as text; ``name`` spells the name of a tensor.
 
     Example:
         >>> spell_tree(Container("dict", (TensorLeaf("x"), ValueLeaf(3)), ("a", "b")))

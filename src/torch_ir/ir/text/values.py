@@ -53,7 +53,7 @@ _ALIAS_WORDS: dict[str, Attribute] = {
 
 
 def spell_value(value: Attribute) -> str:
-    """An attribute value as text.
+    """Spell an attribute value as text.
 
     Example:
         >>> spell_value((1, 2.0, None, "a", SymExpr("s0 + 1"), DType("bfloat16"), Device("cpu")))
@@ -201,7 +201,7 @@ def _read_complex(line: Line, token: str) -> complex:
 
 
 def spell_type(dtype: str, shape: tuple[Dim, ...]) -> str:
-    """dtype and shape: ``f32[2, s0]``."""
+    """Spell dtype and shape: ``f32[2, s0]``."""
     dims = [str(dim) if isinstance(dim, SymExpr) else spell_int(dim) for dim in shape]
     return f"{DTYPES[dtype].short}[{', '.join(dims)}]"
 

@@ -37,7 +37,7 @@ class WrittenView:
 def with_views(
     constants: Mapping[str, Constant], views: Mapping[str, WrittenView]
 ) -> dict[str, Constant]:
-    """All constants of a graph.
+    """Complete the constants of a graph by those that are views of others.
 
     Args:
         constants: Those that are no views.
