@@ -204,6 +204,15 @@ def test_b6_a_kernel_that_computes_something_else_is_refused():
     )
 
 
+def test_a_tolerance_is_relative_to_the_results_of_the_pattern():
+    LIBRARY.define("tiny(Tensor x) -> Tensor")
+    LIBRARY.impl("tiny", lambda x: x * 5e-6, "CompositeExplicitAutograd")
+    told = "the kernel of bindtest.tiny.default does not compute what the pattern does"
+    options = {"example_inputs": (torch.ones(4),), "tolerance": 1e-3}
+    assert message("tiny", lambda x: x * 1e-6, **options).startswith(told)
+    bind_pattern_to_op(LIBRARY, "tiny", **options)(lambda x: x * 5.001e-6)
+
+
 # -- the operators of the specification -----------------------------------------------------------
 
 

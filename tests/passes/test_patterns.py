@@ -245,6 +245,14 @@ def test_a_replacement_that_is_wrong_for_some_values_only_is_refused():
     assert "{'by': 0.75}" in text
 
 
+def test_a_tolerance_is_relative_to_the_results_of_the_pattern():
+    text = refused(lambda x: x * 1e-6, lambda x: x * 5e-6, (torch.ones(4),), tolerance=1e-3)
+    assert text.startswith("the replacement does not compute what the pattern does")
+    large = (torch.ones(4),)
+    Rewrite(lambda x: x * 1e6, lambda x: x * 1e6 + 10, large, tolerance=1e-4)
+    Rewrite(lambda x: x.sin() * 1e-6, lambda x: x.sin() * 1.0001e-6, large, tolerance=1e-3)
+
+
 def test_an_attribute_that_the_pattern_computes_with_is_refused():
     text = refused(lambda x, by: x * (by + 1), lambda x, by: x * (1 + by), (ONE,), {"by": 2.0})
     assert text.startswith("the pattern has no operator with the attribute 'by' as it is given\n")

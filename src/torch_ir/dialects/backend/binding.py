@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 import torch  # noqa: TID253  # operators are bound where torch is
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode  # noqa: TID253  # as above
 
-from torch_ir.dialects.backend.sampling import samples
+from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.ops.schema import Schema, parse_schema
-from torch_ir.torch_api import bytes_of, operator_schema, overload, pytree
+from torch_ir.torch_api import operator_schema, overload, pytree
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])
 
@@ -73,8 +73,8 @@ def bind_pattern_to_op(
             ``"linrelu(Tensor x, Tensor w) -> Tensor"``, ``"linrelu"``, ``"add.int"``. The
             namespace may stand before it.
         example_inputs: Arguments to try it with; made up from the schema if not given.
-        tolerance: How far the results of a kernel of its own may be from the function's, in
-            units of the function's result; 0 asks for the same bits.
+        tolerance: How far the results of a kernel of its own may be from the function's,
+            relative to the largest of the function's; 0 asks for the same bits.
 
     Returns:
         The decorator; it returns the function as it is.
@@ -249,32 +249,13 @@ def _require_equal(
         expected = pytree.tree_leaves(pattern(*pytree.tree_map(_copy, arguments)))
         got = pytree.tree_leaves(operator(*pytree.tree_map(_copy, arguments)))
         pairs = list(zip(expected, got, strict=False))
-        if len(expected) != len(got) or not all(same(*pair, tolerance) for pair in pairs):
+        if len(expected) != len(got) or not all(close(*pair, tolerance) for pair in pairs):
             raise PassError(
                 f"the kernel of {schema.op_type} does not compute what the pattern does",
                 picture=f"arguments {_short(arguments)}\npattern   {_short(expected)}\n"
                 f"kernel    {_short(got)}",
                 remedy="Correct one of them, or give the tolerance that they agree within.",
             )
-
-
-def same(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
-    """Return whether two results are equal: bit for bit, or within a relative tolerance.
-
-    Example:
-        >>> one = torch.ones(2)
-        >>> same(one, one), same(one, one + 0.01), same(one, one + 0.01, 0.1)
-        (True, False, True)
-    """
-    if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
-        return type(expected) is type(got) and bool(expected == got)
-    if (expected.shape, expected.dtype) != (got.shape, got.dtype):
-        return False
-    if torch.equal(bytes_of(expected), bytes_of(got)):
-        return True
-    if not tolerance:
-        return False
-    return torch.allclose(expected, got, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def _short(values: Any) -> str:

@@ -10,7 +10,7 @@ import torch  # noqa: TID253  # operators are bound where torch is
 
 from torch_ir.errors import PassError, first_line
 from torch_ir.ops.schema import Argument, Schema
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import bytes_of, pytree
 
 MAX_TRIES = 2_000
 COUNT = 3
@@ -72,6 +72,43 @@ def varied(example: Sequence[Any], seed: int) -> list[Any]:
         return value.reshape(-1)[order].reshape(value.shape)
 
     return pytree.tree_map(vary, list(example))
+
+
+def close(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
+    """Return whether two results are equal: bit for bit, or within a relative tolerance.
+
+    Args:
+        expected: A tensor or a number.
+        got: What is compared with it. Shapes, dtypes, infinities and NaN have to be the same.
+        tolerance: How far elements may be apart, as a share of the largest finite magnitude in
+            ``expected``; 0 asks for the same bits (NaN for NaN).
+
+    Example:
+        >>> one = torch.ones(2)
+        >>> close(one, one), close(one, one + 0.01), close(one, one + 0.01, 0.1)
+        (True, False, True)
+        >>> close(one * 1e-6, one * 5e-6, 0.1)
+        False
+    """
+    if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+        return type(expected) is type(got) and bool(expected == got)
+    if (expected.shape, expected.dtype) != (got.shape, got.dtype):
+        return False
+    if torch.equal(bytes_of(expected), bytes_of(got)):
+        return True
+    if expected.is_complex():
+        expected, got = torch.view_as_real(expected), torch.view_as_real(got)
+    if not torch.equal(expected.isnan(), got.isnan()):
+        return False
+    if expected.is_floating_point():
+        expected, got = [t.masked_fill(t.isnan(), 0) for t in (expected, got)]
+    if not tolerance:
+        return torch.equal(bytes_of(expected), bytes_of(got))
+    finite = expected.isfinite() & got.isfinite()
+    first, second = expected[finite].double(), got[finite].double()
+    largest = first.abs().max() if first.numel() else 0
+    same_infinities = torch.equal(expected[~finite], got[~finite])
+    return same_infinities and bool(((first - second).abs() <= tolerance * largest).all())
 
 
 def _error(function: Callable[..., Any], arguments: list[Any]) -> str | None:

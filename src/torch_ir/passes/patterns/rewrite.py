@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import torch
 
-from torch_ir.dialects.backend.sampling import varied
+from torch_ir.dialects.backend.sampling import close, varied
 from torch_ir.errors import PassError
 from torch_ir.infer.fake import Fakes, contiguous
 from torch_ir.ir import IR, OpNode, TensorMeta
@@ -20,7 +20,7 @@ from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.memory import Memory, in_functions, rewired
 from torch_ir.passes.patterns.matcher import Match, find_matches
 from torch_ir.passes.patterns.trace import Wildcards, level_of, traced
-from torch_ir.torch_api import bytes_of, pytree
+from torch_ir.torch_api import pytree
 
 Function: TypeAlias = Callable[..., Any]
 Condition: TypeAlias = Callable[[Match], bool]
@@ -41,8 +41,8 @@ class Rewrite:
         attributes: Numbers that both take by keyword, with a value to try each with. In a
             program they may have any value.
         where: Which matches to rewrite, by their nodes, values and attributes; all if not given.
-        tolerance: How far the results may be apart, relative to the pattern's; 0 asks for the
-            same bits (NaN for NaN).
+        tolerance: How far the results may be apart, relative to the largest of the pattern's; 0
+            asks for the same bits (NaN for NaN).
 
     Raises:
         PassError: One cannot be traced, or they do not give the same.
@@ -117,7 +117,7 @@ class Rewrite:
         except Exception as error:  # a function of the user's may raise anything
             raise PassError(f"the replacement refuses the example: {error!s:.200}") from error
         pairs = zip(expected, got, strict=False)
-        if len(expected) == len(got) and all(_agree(a, b, self.tolerance) for a, b in pairs):
+        if len(expected) == len(got) and all(close(a, b, self.tolerance) for a, b in pairs):
             return
         given = f", {dict(attributes)}" if attributes else ""
         raise PassError(
@@ -365,23 +365,6 @@ def _attribute_tries(example: Mapping[str, int | float]) -> list[dict[str, int |
     first = dict(example)
     others = {n: v + 1 if type(v) is int else v * 0.5 + 0.25 for n, v in first.items()}
     return [first, others] if first else [first]
-
-
-def _agree(expected: Any, got: Any, tolerance: float) -> bool:
-    if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
-        return type(expected) is type(got) and bool(expected == got)
-    if (expected.shape, expected.dtype) != (got.shape, got.dtype):
-        return False
-    if tolerance:
-        return torch.allclose(expected, got, rtol=tolerance, atol=tolerance, equal_nan=True)
-    if expected.is_floating_point():
-        if not torch.equal(expected.isnan(), got.isnan()):
-            return False
-        expected, got = (
-            expected.nan_to_num(0.0, torch.inf, -torch.inf),
-            got.nan_to_num(0.0, torch.inf, -torch.inf),
-        )
-    return torch.equal(bytes_of(expected), bytes_of(got))
 
 
 def _numbers(node: OpNode) -> list[Any]:
