@@ -7,12 +7,13 @@ generated from torch by ``tools/generate_operator_schemas.py``. A schema says ho
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
 
@@ -209,6 +210,43 @@ def _arguments(text: str) -> tuple[Argument, ...]:
             )
         )
     return tuple(arguments)
+
+
+@lru_cache(maxsize=4096)
+def default_of(argument: Argument) -> Any:
+    """Return the default of an argument as a Python value: lists as tuples, None if it has none.
+
+    The name of an enumeration stays the text that it is.
+
+    Example:
+        >>> stride = Argument("stride", "int[2]", "1")
+        >>> default_of(stride), default_of(Argument("dim", "int[1]", "[0]"))
+        ((1, 1), (0,))
+    """
+    if argument.default is None:
+        return None
+    try:
+        return typed(argument, ast.literal_eval(argument.default))
+    except (ValueError, SyntaxError):
+        return argument.default
+
+
+_LIST = re.compile(r"(int|SymInt|float)\[(\d*)\]\??")
+
+
+def typed(argument: Argument, value: Any) -> Any:
+    """Return a value as the schema's type has it: one int for a list of them, an int for a float.
+
+    Example:
+        >>> typed(Argument("stride", "SymInt[2]"), 3), typed(Argument("eps", "float"), 1)
+        ((3, 3), 1.0)
+    """
+    found = _LIST.fullmatch(argument.type)
+    if found is not None and value is not None:
+        length = int(found[2] or 1)
+        given = tuple(cast(Any, value)) if isinstance(value, list | tuple) else (value,)
+        return given * length if len(given) == 1 else given
+    return float(value) if argument.type.startswith("float") and type(value) is int else value
 
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -16,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode  # noqa: T
 
 from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
-from torch_ir.ops.schema import Schema, parse_schema
+from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
 from torch_ir.torch_api import operator_schema, overload, pytree
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])
@@ -183,7 +182,7 @@ def _require_arity(schema: Schema, function: Callable[..., Any]) -> None:
 def _in_order(schema: Schema, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function for calls as the operator takes them, keywords by the schema's names."""
     names = [argument.name for argument in schema.arguments]
-    defaults = {a.name: _default(a.default) for a in schema.arguments if a.default is not None}
+    defaults = {a.name: _default(a) for a in schema.arguments if a.default is not None}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
@@ -193,11 +192,10 @@ def _in_order(schema: Schema, function: Callable[..., Any]) -> Callable[..., Any
     return call
 
 
-def _default(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None  # the spelling of an enumeration: torch fills these in itself
+def _default(argument: Argument) -> Any:
+    value = default_of(argument)
+    is_enumeration = isinstance(value, str) and not argument.type.startswith("str")
+    return None if is_enumeration else value  # torch fills these in itself
 
 
 _RESULT_TYPES: dict[str, type[Any] | tuple[type[Any], ...]] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ops.schema import Argument, Schema, Slots, known_operators
+from torch_ir.ops.schema import Argument, Schema, Slots, default_of, known_operators
 
 _NAMED = {
     "aten.batch_norm.default": "aten._native_batch_norm_legit_functional.default",
@@ -89,15 +88,14 @@ def twin_of(ir: IR, node: OpNode, written: tuple[str, ...]) -> Twin | None:
 
 def _attributes(twin: Twin, node: OpNode, schema: Schema, target: Schema) -> dict[str, object]:
     """The attributes of the twin's call, with the defaults that only the original has."""
-    defaults = {a.name: a.default for a in schema.arguments}
+    defaults = {a.name: default_of(a) for a in schema.arguments}
     attrs: dict[str, object] = {}
     for argument in target.arguments:
         name = twin.arguments[argument.name]
         if name in node.attrs:
             attrs[argument.name] = node.attrs[name]
         elif name not in node.slots and argument.default is None:
-            default = defaults[name]
-            attrs[argument.name] = None if default is None else ast.literal_eval(default)
+            attrs[argument.name] = defaults[name]
     return attrs
 
 

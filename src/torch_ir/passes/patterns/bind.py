@@ -17,9 +17,10 @@ def fusion(
     op_type: str,
     example_inputs: Sequence[Any],
     *,
-    attributes: Mapping[str, int | float] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     where: Condition | None = None,
     tolerance: float = 0.0,
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> Rewrite:
     """The rewrite that puts a bound operator in place of its pattern.
 
@@ -29,6 +30,7 @@ def fusion(
         attributes: Its other arguments, by name, with a value to try each with; any is matched.
         where: Which matches to rewrite.
         tolerance: As in :class:`Rewrite`.
+        examples: As in :class:`Rewrite`.
 
     Raises:
         PassError: No pattern is bound to the operator; the message names the closest.
@@ -47,4 +49,5 @@ def fusion(
         attributes or {},
         where,
         tolerance,
+        examples=examples,
     )

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
+from torch_ir.ops.schema import Schema, default_of, typed
 from torch_ir.passes.memory import Memory
-from torch_ir.passes.patterns.trace import Wildcards
+from torch_ir.passes.patterns.elements import (
+    Call,
+    Either,
+    Element,
+    Match,
+    Pattern,
+    Result,
+    Spot,
+    Through,
+    Value,
+    Wildcard,
+)
 
 COMMUTATIVE = frozenset(
     f"aten.{name}"
@@ -32,197 +44,269 @@ COMMUTATIVE = frozenset(
 """Operators for which the order of ``self`` and ``other`` does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """One place where a pattern occurs.
+class Matcher:
+    """Finds elements of patterns in one program.
 
-    Attributes:
-        nodes: The program's node for each of the pattern's, by the pattern's name.
-        values: The program's value for each of the pattern's, by the pattern's name; those of
-            its arguments have the names of the arguments.
-        attributes: What each wildcard stands for.
+    Args:
+        ir: The program.
+        memory: What of it is written.
+        explains: Whether to keep why nodes did not fit.
     """
 
-    nodes: Mapping[str, OpNode]
-    values: Mapping[str, TensorMeta]
-    attributes: Mapping[str, Any]
-
-
-_EMPTY = Match({}, {}, {})
-
-
-def find_matches(pattern: IR, ir: IR, wildcards: Wildcards) -> Iterator[Match]:
-    """Every place where a pattern occurs, in program order; no two share a node.
-
-    What is inside of a match is used nowhere else, and nothing writes to any of its values.
-    """
-    matcher = _Matcher(pattern, ir, wildcards)
-    taken: set[str] = set()
-    for node in ir.nodes:
-        for match in matcher.at(node):
-            names = {found.name for found in match.nodes.values()}
-            if names.isdisjoint(taken) and matcher.is_whole(match):
-                taken |= names
-                yield match
-                break
-
-
-class _Matcher:
-    def __init__(self, pattern: IR, ir: IR, wildcards: Wildcards):
-        self.pattern = pattern
+    def __init__(self, ir: IR, memory: Memory | None = None, *, explains: bool = False):
         self.ir = ir
-        self.wildcards = wildcards
-        self.memory = Memory(ir)
-        names = [meta.name for meta in pattern.graph_outputs]
-        self.roots = list(
-            {pattern.producers[n].name: pattern.producers[n] for n in names}.values()
-        )
+        self.memory = Memory(ir) if memory is None else memory
         self.returned = {meta.name for meta in ir.graph_outputs}
         self.returned |= {mutation.value.name for mutation in ir.mutations}
+        self.explains = explains
+        self.reasons: list[tuple[int, str]] = []
+        """Why nodes did not fit, each with how many nodes before did."""
 
-    def at(self, node: OpNode) -> Iterator[Match]:
-        """The matches in which a node is the pattern's first result."""
-        first, *others = self.roots
-        if node.op_type == first.op_type:
-            for match in self._node(first, node, _EMPTY):
-                yield from self._others(others, match)
+    def occurrences(
+        self, pattern: Pattern, missed: Callable[[OpNode, str], None] | None = None
+    ) -> Iterator[Match]:
+        """Every place where a pattern occurs, in program order; no two share a node.
 
-    def _others(self, roots: Sequence[OpNode], match: Match) -> Iterator[Match]:
-        if not roots:
+        What is inside of a match is used nowhere else, and nothing writes to any of its values.
+
+        Args:
+            pattern: What to look for.
+            missed: Is told of nodes that make what the pattern's first result is made by, but
+                where the pattern does not occur, with the reason.
+        """
+        taken: set[str] = set()
+        for node in self.ir.nodes:
+            self.reasons.clear()
+            for match in self.at(pattern, node):
+                names = {found.name for found in match.inside}
+                if names.isdisjoint(taken) and self.is_whole(pattern, match):
+                    taken |= names
+                    yield match
+                    break
+            else:
+                depth, reason = max(self.reasons, default=(0, ""), key=lambda item: item[0])
+                if depth and missed is not None and node.name not in taken:
+                    missed(node, reason)
+
+    def at(self, pattern: Pattern, node: OpNode) -> Iterator[Match]:
+        """The matches in which a node makes the pattern's first result."""
+        (name, first), *others = pattern.results.items()
+        for meta in node.outputs:
+            for match in self.element(first, meta, Match()):
+                named = replace(match, values={**match.values, name: meta})
+                yield from self._others(others, named)
+
+    def _others(self, results: Sequence[tuple[str, Element]], match: Match) -> Iterator[Match]:
+        if not results:
             yield match
             return
-        root, *rest = roots
-        for node in self.ir.nodes if root.name not in match.nodes else ():
-            if node.op_type == root.op_type:
-                for found in self._node(root, node, match):
-                    yield from self._others(rest, found)
-        if root.name in match.nodes:
-            yield from self._others(rest, match)
+        (name, element), *rest = results
+        known = match.values.get(name)
+        nodes = self.ir.nodes if known is None else ()
+        for meta in chain((known,) if known else (), *(node.outputs for node in nodes)):
+            for found in self.element(element, meta, match):
+                named = replace(found, values={**found.values, name: meta})
+                yield from self._others(rest, named)
 
-    def is_whole(self, match: Match) -> bool:
+    def is_whole(self, pattern: Pattern, match: Match) -> bool:
         """Whether a match can be taken out: nothing else uses, writes or gives what is inside."""
-        inside = {node.name for node in match.nodes.values()}
-        outputs = {match.values[meta.name].name for meta in self.pattern.graph_outputs}
-        for meta in self.pattern.graph_inputs:
-            value = match.values.get(meta.name)
+        inside = {node.name for node in match.inside}
+        outputs = {match.values[name].name for name in pattern.results}
+        for name in pattern.inputs:
+            value = match.values.get(name)
             if value is not None and value.producer_node in inside:
-                return False
-        for node in match.nodes.values():
+                return self._refuse(match, f"%{value.name} is made inside of it")
+        for node in match.inside:
             for meta in node.outputs:
-                users = self.ir.users.get(meta.name, ())
-                leaks = meta.name in self.returned or any(u.name not in inside for u in users)
-                if leaks and meta.name not in outputs:
-                    return False
-        return not any(self.memory.is_written(meta.name) for meta in match.values.values())
+                users = [u.name for u in self.ir.users.get(meta.name, ()) if u.name not in inside]
+                if meta.name in outputs or not (users or meta.name in self.returned):
+                    continue
+                whom = f"used by {users[0]!r} too" if users else "a result of the program"
+                return self._refuse(match, f"%{meta.name} is {whom}")
+        written = [m.name for m in match.values.values() if self.memory.is_written(m.name)]
+        return not written or self._refuse(match, f"something writes to %{written[0]}")
 
-    # -- one node ---------------------------------------------------------------------------------
+    def _refuse(self, match: Match, reason: str) -> bool:
+        if self.explains:
+            self.reasons.append((len(match.nodes), reason))
+        return False
 
-    def _node(self, wanted: OpNode, node: OpNode, match: Match) -> Iterator[Match]:
+    # -- elements ---------------------------------------------------------------------------------
+
+    def element(self, wanted: Element, value: TensorMeta, match: Match) -> Iterator[Match]:
+        """The ways in which a value is what an element says, with what a match has already."""
+        match wanted:
+            case Value(name=name, where=where):
+                known = match.values.get(name)
+                if known is None and (where is None or where(value)):
+                    yield replace(match, values={**match.values, name: value})
+                elif known is not None and known.name == value.name:
+                    yield match
+            case Either(options=options):
+                for option in options:
+                    yield from self.element(option, value, match)
+            case Through():
+                yield from self._through(wanted, value, match)
+            case Result(call=call, position=position):
+                yield from self._made(call, position, value, match)
+            case Call():
+                yield from self._made(wanted, 0, value, match)
+
+    def _through(self, wanted: Through, value: TensorMeta, match: Match) -> Iterator[Match]:
+        found: list[OpNode] = []
+        while True:
+            chains = {**match.chains, wanted.name: tuple(found)}
+            yield from self.element(wanted.source, value, replace(match, chains=chains))
+            node = self.ir.producers.get(value.name)
+            if node is None or node.op_type not in wanted.op_types:
+                return
+            if (len(node.inputs), len(node.outputs)) != (1, 1):
+                return
+            found.append(node)
+            value = node.inputs[0]
+
+    def _made(
+        self, wanted: Call, position: int, value: TensorMeta, match: Match
+    ) -> Iterator[Match]:
+        node = self.ir.producers.get(value.name)
+        if node is not None and value.producer_output_idx == position:
+            yield from self._node(wanted, node, match)
+        elif node is None:
+            self._refuse(match, f"%{value.name} is not made by {min(wanted.op_types)}")
+
+    def _node(self, wanted: Call, node: OpNode, match: Match) -> Iterator[Match]:
         known = match.nodes.get(wanted.name)
         if known is not None:
             if known.name == node.name:
                 yield match
             return
-        if wanted.op_type != node.op_type or node.operands is None or wanted.operands is None:
+        if node.op_type not in wanted.op_types or node.operands is None:
+            self._refuse(match, f"%{node.name} is {node.op_type}, not {min(wanted.op_types)}")
             return
         if any(found.name == node.name for found in match.nodes.values()):
             return
-        attributes = self._attributes(wanted, node, match.attributes)
-        outputs = self._outputs(wanted, node)
-        if attributes is None or outputs is None:
+        if wanted.where is not None and not wanted.where(node):
+            self._refuse(match, f"the condition on %{node.name} does not hold")
             return
-        started = Match(
-            {**match.nodes, wanted.name: node}, {**match.values, **outputs}, attributes
-        )
-        for pairs in _pairings(wanted, node):
-            yield from self._values(pairs, started)
-
-    def _outputs(self, wanted: OpNode, node: OpNode) -> Mapping[str, TensorMeta] | None:
+        attributes = self._attributes(wanted, node, match)
         made = {meta.producer_output_idx: meta for meta in node.outputs}
-        if not all(meta.producer_output_idx in made for meta in wanted.outputs):
-            return None
-        return {meta.name: made[meta.producer_output_idx] for meta in wanted.outputs}
+        if attributes is None or not all(index in made for index in wanted.results):
+            return
+        results = {name: made[index] for index, name in wanted.results.items()}
+        started = replace(
+            match,
+            nodes={**match.nodes, wanted.name: node},
+            values={**match.values, **results},
+            attributes=attributes,
+            shared=match.shared | ({node.name} if wanted.is_shared else set()),
+        )
+        pairings = list(_pairings(wanted, node))
+        if not pairings:
+            self._refuse(match, f"%{node.name} takes other tensors")
+        for pairs in pairings:
+            yield from self._operands(pairs, started)
 
-    def _values(
-        self, pairs: Sequence[tuple[TensorMeta, TensorMeta]], match: Match
+    def _operands(
+        self, pairs: Sequence[tuple[Element, TensorMeta]], match: Match
     ) -> Iterator[Match]:
         if not pairs:
             yield match
             return
         (wanted, value), *rest = pairs
-        for found in self._value(wanted, value, match):
-            yield from self._values(rest, found)
-
-    def _value(self, wanted: TensorMeta, value: TensorMeta, match: Match) -> Iterator[Match]:
-        known = match.values.get(wanted.name)
-        if known is not None:
-            if known.name == value.name:
-                yield match
-            return
-        producer = self.pattern.producers.get(wanted.name)
-        if producer is None:
-            yield replace(match, values={**match.values, wanted.name: value})
-            return
-        made = self.ir.producers.get(value.name)
-        if made is not None and value.producer_output_idx == wanted.producer_output_idx:
-            yield from self._node(producer, made, match)
+        for found in self.element(wanted, value, match):
+            yield from self._operands(rest, found)
 
     # -- attributes -------------------------------------------------------------------------------
 
     def _attributes(
-        self, wanted: OpNode, node: OpNode, known: Mapping[str, Attribute]
+        self, wanted: Call, node: OpNode, match: Match
     ) -> Mapping[str, Attribute] | None:
-        found = dict(known)
-        for name in {**wanted.attrs, **node.attrs}:
-            expected = self._attribute(wanted, name)
-            got = self._attribute(node, name)
-            if not self._fits(expected, got, found):
+        if wanted.attributes is None:
+            return match.attributes
+        found = dict(match.attributes)
+        schema = self.ir.schema_of(node.op_type)
+        for name in {**wanted.attributes, **node.attrs}:
+            expected = wanted.attributes.get(name, default_attribute(schema, name))
+            got = attribute(schema, node, name)
+            if not fits(expected, got, found):
+                shown = found[expected.name] if isinstance(expected, Wildcard) else expected
+                self._refuse(match, f"{name} of %{node.name} is {got}, the pattern has {shown}")
                 return None
         return found
 
-    def _attribute(self, node: OpNode, name: str) -> Attribute:
-        if name in node.attrs:
-            return node.attrs[name]
-        schema = self.ir.schema_of(node.op_type) or self.pattern.schema_of(node.op_type)
-        argument = schema.argument(name) if schema is not None else None
-        return _literal(argument.default if argument is not None else None)
 
-    def _fits(self, wanted: Attribute, got: Attribute, found: dict[str, Attribute]) -> bool:
-        name = self.wildcards.name(wanted)
-        if name is not None:
-            return identical(found.setdefault(name, got), got)
-        if isinstance(wanted, tuple) and isinstance(got, tuple):
-            return len(wanted) == len(got) and all(
-                self._fits(a, b, found) for a, b in zip(wanted, got, strict=True)
-            )
-        if isinstance(wanted, FrozenDict) or isinstance(got, FrozenDict):
-            return wanted == got
-        return identical(wanted, got)
+def attribute(schema: Schema | None, node: OpNode, name: str) -> Attribute:
+    """Return an attribute of a node in the type of the schema, or the schema's default."""
+    if name not in node.attrs:
+        return default_attribute(schema, name)
+    argument = schema.argument(name) if schema is not None else None
+    return node.attrs[name] if argument is None else typed(argument, node.attrs[name])
 
 
-def _literal(text: str | None) -> Attribute:
-    try:
-        return None if text is None else ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text  # an enumeration: equal to no attribute, so that the match is refused
+def default_attribute(schema: Schema | None, name: str) -> Attribute:
+    """Return what an argument is where a call leaves it out."""
+    argument = schema.argument(name) if schema is not None else None
+    return None if argument is None else default_of(argument)
 
 
-def _pairings(wanted: OpNode, node: OpNode) -> Iterator[Sequence[tuple[TensorMeta, TensorMeta]]]:
-    """The ways in which the inputs of two calls may correspond."""
-    one, other = _operands(wanted), _operands(node)
-    if one.keys() == other.keys() and all(len(one[k]) == len(other[k]) for k in one):
-        yield [pair for name in one for pair in zip(one[name], other[name], strict=True)]
-    is_plain = wanted.attrs.get("alpha", 1) == 1
-    if wanted.op_type in COMMUTATIVE and is_plain and one.keys() >= {"self", "other"}:
-        swapped = {**other, "self": other.get("other", ()), "other": other.get("self", ())}
-        if all(len(one[k]) == len(swapped[k]) for k in ("self", "other")):
-            yield [
-                pair
-                for name in ("self", "other")
-                for pair in zip(one[name], swapped[name], strict=True)
-            ]
+def fits(wanted: Spot, got: Attribute, found: dict[str, Attribute]) -> bool:
+    """Return whether an attribute is what a pattern says; ``found`` gets what wildcards are."""
+    if isinstance(wanted, Wildcard):
+        return identical(found.setdefault(wanted.name, got), got)
+    if isinstance(wanted, tuple) and isinstance(got, tuple):
+        return len(wanted) == len(got) and all(
+            fits(a, b, found) for a, b in zip(wanted, got, strict=True)
+        )
+    if isinstance(wanted, FrozenDict) or isinstance(got, FrozenDict):
+        return wanted == got
+    return identical(wanted, got)
 
 
-def _operands(node: OpNode) -> dict[str, tuple[TensorMeta, ...]]:
-    found = {name: node.tensors(name) for name in node.slots}
-    return {name: metas for name, metas in found.items() if metas}
+# -- operands -------------------------------------------------------------------------------------
+
+
+def _pairings(wanted: Call, node: OpNode) -> Iterator[Sequence[tuple[Element, TensorMeta]]]:
+    """The ways in which the operands of a call may correspond."""
+    given = operands_of(node)
+    pairs = _paired(wanted.operands, given)
+    if pairs is not None:
+        yield pairs
+    is_plain = (wanted.attributes or {}).get("alpha", 1) == 1
+    if node.op_type in COMMUTATIVE and is_plain and wanted.operands.keys() >= {"self", "other"}:
+        swapped = {**given, "self": given.get("other", ()), "other": given.get("self", ())}
+        pairs = _paired(wanted.operands, {k: metas for k, metas in swapped.items() if metas})
+        if pairs is not None:
+            yield pairs
+
+
+def _paired(
+    wanted: Mapping[str, Element | tuple[Element | None, ...]],
+    given: Mapping[str, tuple[TensorMeta | None, ...]],
+) -> list[tuple[Element, TensorMeta]] | None:
+    if not given.keys() <= wanted.keys():
+        return None
+    pairs: list[tuple[Element, TensorMeta]] = []
+    for name, element in wanted.items():
+        listed = element if isinstance(element, tuple) else (element,)
+        metas = given.get(name, ())
+        if not metas and isinstance(element, Value) and element.is_optional:
+            continue
+        if len(listed) != len(metas):
+            return None
+        for part, meta in zip(listed, metas, strict=True):
+            if (part is None) != (meta is None):
+                return None
+            if part is not None and meta is not None:
+                pairs.append((part, meta))
+    return pairs
+
+
+def operands_of(node: OpNode) -> dict[str, tuple[TensorMeta | None, ...]]:
+    """Return the tensors of each argument of a node that has any; None for those left out."""
+    found: dict[str, tuple[TensorMeta | None, ...]] = {}
+    for name, slots in node.slots.items():
+        listed: Any = slots if isinstance(slots, tuple) else (slots,)
+        metas = tuple([None if slot is None else node.inputs[slot] for slot in listed])
+        if any(meta is not None for meta in metas):
+            found[name] = metas
+    return found

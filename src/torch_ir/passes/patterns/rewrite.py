@@ -1,29 +1,25 @@
-"""Putting something else where a pattern occurs."""
+"""A pattern, what replaces it, and the proof by trying that both compute the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 
 from torch_ir.dialects.backend.sampling import close, varied
 from torch_ir.errors import PassError
-from torch_ir.infer.fake import Fakes, contiguous
-from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.builder import Names, with_inputs
-from torch_ir.ir.symbols import as_dim
-from torch_ir.ir.values import dtype_name
-from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import Memory, in_functions, rewired
-from torch_ir.passes.patterns.matcher import Match, find_matches
-from torch_ir.passes.patterns.trace import Wildcards, level_of, traced
+from torch_ir.infer.resolve import to_torch
+from torch_ir.ir import IR, Attribute, SymExpr
+from torch_ir.ir.values import as_attribute
+from torch_ir.passes.patterns.elements import Match
+from torch_ir.passes.patterns.trace import Template, level_of, merged, traced
 from torch_ir.torch_api import pytree
 
 Function: TypeAlias = Callable[..., Any]
 Condition: TypeAlias = Callable[[Match], bool]
+Valuation: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,18 +27,22 @@ class Rewrite:
     """A pattern and what replaces it, both functions of the same tensors.
 
     Both are called with the example, with other numbers in it, and with infinities, zeros and
-    NaN, when the rewrite is made; it is refused where they do not give the same.
+    NaN, when the rewrite is made; it is refused where they do not give the same. The replacement
+    is called again with the attributes of each place, so it may compute with them.
 
     Attributes:
         pattern: What to look for. The tensors are matched by anything, positional in both.
         replacement: What to put there.
         example_inputs: Tensors to trace and try both with. Shapes and dtypes of a program may
             be others.
-        attributes: Numbers that both take by keyword, with a value to try each with. In a
-            program they may have any value.
+        attributes: What both take by keyword, with a value to try each with: numbers, bools,
+            strings, dtypes, None, or tuples or lists of numbers. In a program they may have any
+            value. The pattern passes them to operators as they are.
         where: Which matches to rewrite, by their nodes, values and attributes; all if not given.
         tolerance: How far the results may be apart, relative to the largest of the pattern's; 0
             asks for the same bits (NaN for NaN).
+        examples: Further values to try both with; attributes that one leaves out stay as in
+            ``attributes``. Without them other numbers, bools and dtypes are tried.
 
     Raises:
         PassError: One cannot be traced, or they do not give the same.
@@ -62,60 +62,129 @@ class Rewrite:
     pattern: Function
     replacement: Function
     example_inputs: tuple[torch.Tensor, ...]
-    attributes: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
+    attributes: Valuation = field(default_factory=dict[str, Any])
     where: Condition | None = None
     tolerance: float = 0.0
-    _traces: dict[str, tuple[IR, IR]] = field(
-        default_factory=dict[str, tuple[IR, IR]], init=False, repr=False
+    examples: Sequence[Valuation] = field(default=(), kw_only=True)
+    _valuations: list[Valuation] = field(default_factory=list[Valuation], init=False, repr=False)
+    _traces: dict[tuple[str, ...], Any] = field(
+        default_factory=dict[tuple[str, ...], Any], init=False, repr=False
     )
 
     def __post_init__(self) -> None:
-        wildcards = self.wildcards
+        _require_known(self.attributes, self.examples)
+        self._valuations.extend(self._legal_valuations())
         for inputs in _tries(self.example_inputs, special=not self.tolerance):
-            for attributes in _attribute_tries(self.attributes):
+            for attributes in self._valuations:
                 self._require_same(inputs, attributes)
-        pattern, _ = self.graphs("export")
-        if not pattern.nodes or any(
-            m.name not in pattern.producers for m in pattern.graph_outputs
-        ):
+        pattern = self.template("export")
+        producers = pattern.ir.producers
+        if not producers or any(m.name not in producers for m in pattern.ir.graph_outputs):
             raise PassError("a pattern computes each of its results with an operator")
-        seen = {wildcards.name(v) for node in pattern.nodes for v in _numbers(node)}
-        unseen = [name for name in self.attributes if name not in seen]
+        unseen = [name for name in self.attributes if name not in pattern.wildcards]
         if unseen:
             raise PassError(
                 f"the pattern has no operator with the attribute {unseen[0]!r} as it is given",
-                picture=str(pattern),
+                picture=str(pattern.ir),
                 remedy="Pass it to an operator without computing with it.",
             )
+        self._traced(self.replacement, "export", self.attributes)
 
-    @property
-    def wildcards(self) -> Wildcards:
-        """The numbers that stand for attributes in the traces."""
-        return Wildcards(self.attributes)
+    # -- the graphs -------------------------------------------------------------------------------
 
-    def graphs(self, dialect: str) -> tuple[IR, IR]:
-        """The pattern and the replacement as they look in programs of a dialect."""
+    def template(self, dialect: str) -> Template:
+        """Return the pattern as it looks in programs of a dialect.
+
+        Raises:
+            PassError: It computes with an attribute, or looks different for some.
+        """
+        return self._template(self.pattern, level_of(dialect))
+
+    def graph(self, dialect: str, attributes: Mapping[str, Attribute]) -> IR:
+        """Return the replacement for a place with these attributes.
+
+        It is traced with them, or filled in where they are sizes that vary.
+
+        Raises:
+            PassError: The pattern or the replacement is another one with these attributes.
+        """
         level = level_of(dialect)
-        if level not in self._traces:
-            trace = partial(
-                traced, inputs=self.example_inputs, attributes=self.wildcards.values, level=level
-            )
-            self._traces[level] = trace(self.pattern), trace(self.replacement)
-        return self._traces[level]
+        if not attributes:
+            return self._traced(self.replacement, level, attributes)
+        if any(map(_is_symbolic, attributes.values())):
+            return self._template(self.replacement, level).filled(attributes)
+        key = ("graph", level, repr(attributes))
+        if key not in self._traces:
+            try:
+                self._traces[key] = self._graph(level, attributes)
+            except PassError as error:
+                self._traces[key] = error
+        if isinstance(found := self._traces[key], PassError):
+            raise found
+        return found
 
-    def _require_same(
-        self, inputs: Sequence[torch.Tensor], attributes: Mapping[str, int | float]
-    ) -> None:
+    def _graph(self, level: str, attributes: Mapping[str, Attribute]) -> IR:
+        given = {
+            name: _as_given(value, self.attributes[name]) for name, value in attributes.items()
+        }
+        if not self._takes(given):  # the example is too small for them
+            return self._template(self.replacement, level).filled(attributes)
+        self._require_same(self.example_inputs, given)
+        base, others = self.attributes, self._valuations[1:]
+        traces = [self._traced(self.pattern, level, v) for v in (base, given, *others)]
+        valuations = [_frozen(valuation) for valuation in (base, given, *others)]
+        merged(traces, valuations, "the pattern")
+        return self._traced(self.replacement, level, given)
+
+    def _template(self, function: Function, level: str) -> Template:
+        name = "the pattern" if function is self.pattern else "the replacement"
+        key = ("template", name, level)
+        if key not in self._traces:
+            traces = [self._traced(function, level, v) for v in self._valuations]
+            self._traces[key] = merged(traces, [_frozen(v) for v in self._valuations], name)
+        return self._traces[key]
+
+    def _traced(self, function: Function, level: str, attributes: Valuation) -> IR:
+        key = ("trace", "pattern" if function is self.pattern else "", level, repr(attributes))
+        if key not in self._traces:
+            self._traces[key] = traced(function, self.example_inputs, attributes, level)
+        return self._traces[key]
+
+    # -- trying both ------------------------------------------------------------------------------
+
+    def _legal_valuations(self) -> list[Valuation]:
+        """The attributes, the further examples, and other values of those that these leave."""
+        found: list[Valuation] = [self.attributes]
+        found += [{**self.attributes, **example} for example in self.examples]
+        for name, value in self.attributes.items():
+            if any(name in example for example in self.examples):
+                continue
+            made = [{**self.attributes, name: other} for other in _others(value)]
+            legal = next((valuation for valuation in made if self._takes(valuation)), None)
+            if legal is None:
+                raise PassError(
+                    f"the pattern takes no other value of the attribute {name!r} that was tried",
+                    remedy=f"Give one that it takes: examples=({{{name!r}: ...}},).",
+                )
+            found.append(legal)
+        return found
+
+    def _takes(self, attributes: Valuation) -> bool:
         try:
-            expected = pytree.tree_leaves(self.pattern(*map(torch.clone, inputs), **attributes))
-        except Exception as error:
-            if attributes != self.attributes:
-                return  # it does not take this value, which was made up
-            raise PassError(f"the pattern refuses the example: {error!s:.200}") from error
-        try:
-            got = pytree.tree_leaves(self.replacement(*map(torch.clone, inputs), **attributes))
-        except Exception as error:  # a function of the user's may raise anything
-            raise PassError(f"the replacement refuses the example: {error!s:.200}") from error
+            self.pattern(*map(torch.clone, self.example_inputs), **attributes)
+        except Exception:  # noqa: BLE001  # a function of the user's may raise anything
+            return False
+        return True
+
+    def _require_same(self, inputs: Sequence[torch.Tensor], attributes: Valuation) -> None:
+        results: list[list[Any]] = []
+        for name, function in (("pattern", self.pattern), ("replacement", self.replacement)):
+            try:
+                made = function(*map(torch.clone, inputs), **attributes)
+            except Exception as error:  # a function of the user's may raise anything
+                raise PassError(f"the {name} refuses the example: {error!s:.200}") from error
+            results.append(pytree.tree_leaves(made))
+        expected, got = results
         pairs = zip(expected, got, strict=False)
         if len(expected) == len(got) and all(close(a, b, self.tolerance) for a, b in pairs):
             return
@@ -128,218 +197,66 @@ class Rewrite:
         )
 
 
-@dataclass(frozen=True)
-class RewritePatterns(Pass):
-    """Rewrites where patterns occur; see :func:`rewrite_patterns`."""
+# -- attributes -----------------------------------------------------------------------------------
 
-    name: ClassVar[str] = "rewrite-patterns"
-    rewrites: tuple[Rewrite, ...] = ()
-
-    def call(self, ir: IR) -> PassResult:
-        """The program with the replacements."""
-        result = rewrite_patterns(ir, self.rewrites)
-        return PassResult(result, result is not ir)
-
-    def __str__(self) -> str:
-        return self.name
+_SCALARS = (int, float, bool, str, torch.dtype, type(None))
 
 
-def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
-    """The program with each replacement where its pattern occurs; in functions too.
-
-    The order of the operands of a sum, product or comparison does not matter. A place is left as
-    it is where something else uses what is inside, where something writes to its memory, and
-    where the replacement would have to stand before one of its inputs. New nodes have the
-    location of the node whose result they make. The same object if there is nothing to do.
-
-    Raises:
-        PassError: A replacement gives another type than what it replaces.
-
-    Example:
-        >>> from torch_ir import parse
-        >>> twice = Rewrite(lambda x: x + x, lambda x: x * 2, (torch.ones(2),))
-        >>> print(rewrite_patterns(parse('''
-        ... ir "Twice" {
-        ...   input %x: f32[2, 3]
-        ...   %y: f32[2, 3] = aten.add.Tensor(%x, %x)
-        ...   return %y
-        ... }
-        ... '''), [twice]))
-        ir "Twice" {
-          input %x: f32[2, 3]
-          %y: f32[2, 3] = aten.mul.Tensor(%x, other=2)
-          return %y
-        }
-    """
-    for rewrite in rewrites:
-        ir = _Rewriter(ir, rewrite, ir.dialect).run()
-    return ir
-
-
-class _Rewriter:
-    def __init__(self, ir: IR, rewrite: Rewrite, dialect: str):
-        self.ir = in_functions(ir, lambda body: _Rewriter(body, rewrite, dialect).run())
-        self.rewrite = rewrite
-        self.pattern, self.replacement = rewrite.graphs(dialect)
-        self.names = Names.of(ir)
-        self.memory = Memory(self.ir)
-        self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
-        self.values: dict[str, TensorMeta] = {}
-        self.added: dict[int, list[OpNode]] = {}
-        self.removed: set[str] = set()
-
-    def run(self) -> IR:
-        ir = self.ir
-        for match in find_matches(self.pattern, ir, self.rewrite.wildcards):
-            if self.rewrite.where is None or self.rewrite.where(match):
-                position = self._position(match)
-                if position is not None and self._may_alias(match):
-                    self._replace(match, position)
-        if not self.removed:
-            return ir
-        values = {name: self._final(meta) for name, meta in self.values.items()}
-        nodes: list[OpNode] = []
-        for position, node in enumerate(ir.nodes):
-            nodes += [with_inputs(new, values) for new in self.added.get(position, ())]
-            if node.name not in self.removed:
-                nodes.append(with_inputs(node, values))
-        operators = {**self.replacement.operators, **ir.operators}
-        return rewired(ir, nodes, values, operators=operators)
-
-    def _final(self, meta: TensorMeta) -> TensorMeta:
-        while meta.name in self.values:
-            meta = self.values[meta.name]
-        return meta
-
-    def _position(self, match: Match) -> int | None:
-        """Where the replacement stands: behind its inputs, before what uses its results."""
-        inside = {node.name for node in match.nodes.values()}
-        results = [match.values[meta.name] for meta in self.pattern.graph_outputs]
-        users = [
-            self.positions[user.name]
-            for meta in results
-            for user in self.ir.users.get(meta.name, ())
-            if user.name not in inside
-        ]
-        first_use = min(users, default=len(self.positions))
-        last = max(self.positions[meta.producer_node or ""] for meta in results)
-        if last <= first_use:
-            return last
-        made = [
-            self.positions[value.producer_node]
-            for meta in self.pattern.graph_inputs
-            if (value := match.values.get(meta.name)) is not None and value.producer_node
-        ]
-        return first_use if max(made, default=-1) < first_use else None
-
-    def _may_alias(self, match: Match) -> bool:
-        """Whether a result may be one of the inputs as it is, if the replacement returns it."""
-        pairs = zip(self.pattern.graph_outputs, self.replacement.graph_outputs, strict=True)
-        given = {m.name: i for i, m in enumerate(self.replacement.graph_inputs)}
-        for wanted, made in pairs:
-            if made.name in given:
-                source = self._input(match, given[made.name])
-                if not self.memory.join(match.values[wanted.name].name, source.name):
-                    return False
-        return True
-
-    def _input(self, match: Match, index: int) -> TensorMeta:
-        return match.values[self.pattern.graph_inputs[index].name]
-
-    # -- the new nodes ----------------------------------------------------------------------------
-
-    def _replace(self, match: Match, position: int) -> None:
-        wanted = [match.values[meta.name] for meta in self.pattern.graph_outputs]
-        made = [meta.name for meta in self.replacement.graph_outputs]
-        recorded = dict(zip(made, wanted, strict=True))
-        values = {
-            meta.name: self._input(match, index)
-            for index, meta in enumerate(self.replacement.graph_inputs)
-            if self.pattern.graph_inputs[index].name in match.values
-        }
-        location = self.ir.by_name[wanted[0].producer_node or ""].location
-        nodes: list[OpNode] = []
-        for node in self.replacement.nodes:
-            outputs = [recorded[o.name] for o in node.outputs if o.name in recorded]
-            if outputs and outputs[0].producer_node is not None:
-                location = self.ir.by_name[outputs[0].producer_node].location
-            new = self._node(node, match, values, recorded).replace(location=location)
-            values.update({a.name: b for a, b in zip(node.outputs, new.outputs, strict=True)})
-            nodes.append(new)
-        self.added.setdefault(position, []).extend(nodes)
-        self.removed |= {node.name for node in match.nodes.values()}
-        for name, old in recorded.items():
-            if values[name].name != old.name:
-                self.values[old.name] = values[name]
-
-    def _node(
-        self,
-        node: OpNode,
-        match: Match,
-        values: Mapping[str, TensorMeta],
-        recorded: Mapping[str, TensorMeta],
-    ) -> OpNode:
-        wildcards = self.rewrite.wildcards
-        attrs = {n: wildcards.filled(v, match.attributes) for n, v in node.attrs.items()}
-        inputs = [values[meta.name] for meta in node.inputs]
-        name = self._name(node, recorded)
-        draft = node.replace(name=name, inputs=inputs, attrs=attrs)
-        types = self._types(draft, recorded)
-        outputs = [
-            meta.replace(
-                name=name + meta.name[len(node.name) :],
-                producer_node=name,
-                shape=shape,
-                dtype=dtype,
+def _require_known(attributes: Valuation, examples: Sequence[Valuation]) -> None:
+    for name, value in [item for known in (attributes, *examples) for item in known.items()]:
+        parts: Sequence[Any] = value if isinstance(value, tuple | list) else (value,)
+        wrong = next((part for part in parts if type(part) not in _SCALARS), None)
+        if wrong is not None:
+            raise PassError(
+                f"the attribute {name!r} cannot be a {type(wrong).__name__}",
+                remedy="Attributes are numbers, bools, strings, dtypes, None, or lists of these.",
             )
-            for meta, (shape, dtype) in zip(node.outputs, types, strict=True)
-        ]
-        return draft.replace(outputs=outputs)
-
-    def _name(self, node: OpNode, recorded: Mapping[str, TensorMeta]) -> str:
-        """The name of the node whose only result it makes anew, or a fresh one."""
-        old = recorded.get(node.name)
-        if old is not None and len(node.outputs) == 1 and old.producer_node == old.name:
-            return old.name
-        anchor = next(iter(recorded.values()))
-        stem = (anchor.producer_node or anchor.name).split(".")[0]
-        return self.names.fresh(f"{stem}_{node.op_type.split('.')[1].strip('_')}")
-
-    def _types(
-        self, node: OpNode, recorded: Mapping[str, TensorMeta]
-    ) -> list[tuple[tuple[Any, ...], str]]:
-        """The shape and dtype of each result, as torch derives them."""
-        fakes: Fakes = self.ir.view("fakes of rewrites", lambda: Fakes(self.ir))
-        with fakes.tracing():
-            try:
-                tensors = [fakes.tensor(contiguous(meta)) for meta in node.inputs]
-                made = pytree.tree_leaves(fakes.call(node, tensors), is_leaf=_is_none)
-            except Exception as error:  # torch refuses calls with any error
-                raise PassError(
-                    f"the replacement does not fit at node {node.name!r}: {error!s:.200}"
-                ) from error
-        found: list[tuple[tuple[Any, ...], str]] = []
-        for meta in node.outputs:
-            tensor = made[meta.producer_output_idx]
-            shape = tuple([as_dim(fakes.dim(size)) for size in tensor.shape])
-            dtype = dtype_name(tensor.dtype, strict=False)
-            old = recorded.get(meta.name)
-            fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
-            if not fits:
-                raise PassError(
-                    f"the replacement makes {dtype}{list(map(str, shape))} of what is {old}",
-                    remedy="Give where=, so that it is put only where it fits.",
-                )
-            found.append((shape if old is None else old.shape, dtype))
-        return found
+        if name not in attributes:
+            raise PassError(
+                f"examples= has {name!r}, attributes= has not",
+                remedy="Give each attribute a value in attributes=.",
+            )
 
 
-def _sizes(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape without its expressions, which may be spelled in another way."""
-    return tuple([dim if isinstance(dim, int) else None for dim in shape])
+def _others(value: Any) -> Iterator[Any]:
+    """Yield other values of an attribute, which its pattern may refuse."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (other for other in (value + 1, value - 1, 0) if other != value)
+    elif isinstance(value, float):
+        yield from (v for v in (value * 0.5 + 0.25, value * 0.5, value + 1.0) if v != value)
+    elif isinstance(value, torch.dtype):
+        kinds = (torch.float64, torch.float32, torch.int32, torch.int64)
+        yield from (kind for kind in kinds if kind != value)
+    elif isinstance(value, tuple | list):
+        parts = [list(_others(part)) for part in cast(Sequence[Any], value)]
+        for changed in zip(*parts, strict=False):
+            yield type(cast(Any, value))(changed)
+        yield type(cast(Any, value))(reversed(cast(Sequence[Any], value)))
 
 
-# -- trying both ----------------------------------------------------------------------------------
+def _frozen(valuation: Valuation) -> dict[str, Attribute]:
+    return {name: as_attribute(value) for name, value in valuation.items()}
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_is_symbolic, cast(tuple[Any, ...], value)))
+    return isinstance(value, SymExpr)
+
+
+def _as_given(value: Attribute, example: Any) -> Any:
+    """A program's attribute as the functions take it."""
+    made = to_torch(value, torch.device("cpu"), _no_function)
+    return tuple(made) if isinstance(made, list) and not isinstance(example, list) else made
+
+
+def _no_function(name: str) -> Function:
+    raise PassError(f"the function {name!r} is no attribute")
+
+
+# -- inputs ---------------------------------------------------------------------------------------
 
 _SPECIAL = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-30, -1.0, 3.0)
 
@@ -361,25 +278,5 @@ def _specials(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _attribute_tries(example: Mapping[str, int | float]) -> list[dict[str, int | float]]:
-    first = dict(example)
-    others = {n: v + 1 if type(v) is int else v * 0.5 + 0.25 for n, v in first.items()}
-    return [first, others] if first else [first]
-
-
-def _numbers(node: OpNode) -> list[Any]:
-    found: list[Any] = []
-    stack: list[Any] = list(node.attrs.values())
-    while stack:
-        item = stack.pop()
-        stack.extend(item if isinstance(item, tuple) else ())
-        found += [item] if type(item) in (int, float) else []
-    return found
-
-
 def _short(values: Any) -> str:
     return f"{values!r:.300}".replace("\n", " ")
-
-
-def _is_none(value: object) -> bool:
-    return value is None

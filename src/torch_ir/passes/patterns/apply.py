@@ -1,0 +1,301 @@
+"""Putting something else where a pattern occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_ir.errors import PassError
+from torch_ir.infer.fake import Fakes, contiguous
+from torch_ir.ir import IR, Location, OpNode, TensorMeta
+from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.symbols import as_dim
+from torch_ir.ir.values import dtype_name
+from torch_ir.passes.base import Pass, PassResult
+from torch_ir.passes.memory import Memory, in_functions, rewired
+from torch_ir.passes.patterns.elements import Match
+from torch_ir.passes.patterns.matcher import Matcher
+from torch_ir.passes.patterns.rewrite import Rewrite
+from torch_ir.torch_api import pytree
+
+
+@dataclass(frozen=True)
+class RewritePatterns(Pass):
+    """Rewrites where patterns occur; see :func:`rewrite_patterns`."""
+
+    name: ClassVar[str] = "rewrite-patterns"
+    rewrites: tuple[Rewrite, ...] = ()
+
+    def call(self, ir: IR) -> PassResult:
+        """The program with the replacements."""
+        result = rewrite_patterns(ir, self.rewrites)
+        return PassResult(result, result is not ir)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
+    """The program with each replacement where its pattern occurs; in functions too.
+
+    The order of the operands of a sum, product or comparison does not matter. A place is left as
+    it is where something else uses what is inside, where something writes to its memory, and
+    where the replacement would have to stand before one of its inputs. New nodes have the
+    location of the node whose result they make. The same object if there is nothing to do.
+
+    Raises:
+        PassError: A replacement gives another type than what it replaces.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> twice = Rewrite(lambda x: x + x, lambda x: x * 2, (torch.ones(2),))
+        >>> print(rewrite_patterns(parse('''
+        ... ir "Twice" {
+        ...   input %x: f32[2, 3]
+        ...   %y: f32[2, 3] = aten.add.Tensor(%x, %x)
+        ...   return %y
+        ... }
+        ... '''), [twice]))
+        ir "Twice" {
+          input %x: f32[2, 3]
+          %y: f32[2, 3] = aten.mul.Tensor(%x, other=2)
+          return %y
+        }
+    """
+    for rewrite in rewrites:
+        ir = _Rewriter(ir, rewrite, ir.dialect).run()
+    return ir
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A node where the last operator of a pattern stands, but not all of the pattern.
+
+    Attributes:
+        node: The name of the node.
+        reason: Why the pattern does not occur there, or is not replaced.
+        rewrite: The position of the rewrite among those that were given.
+        location: Where the node came from.
+    """
+
+    node: str
+    reason: str
+    rewrite: int
+    location: Location | None = None
+
+
+def near_misses(ir: IR, rewrites: Sequence[Rewrite]) -> tuple[NearMiss, ...]:
+    """Return where patterns nearly occur in a program and its functions, and what is missing.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> twice = Rewrite(lambda x: x * 2.0, lambda x: x + x, (torch.ones(2),))
+        >>> (miss,) = near_misses(parse('''
+        ... ir "Thrice" {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.mul.Tensor(%x, 3.0)
+        ...   return %y
+        ... }
+        ... '''), [twice])
+        >>> miss.node, miss.reason
+        ('y', 'other of %y is 3.0, the pattern has 2.0')
+    """
+    found: list[NearMiss] = []
+    for position, rewrite in enumerate(rewrites):
+        _Rewriter(ir, rewrite, ir.dialect, _Misses(position, found)).run()
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Misses:
+    rewrite: int
+    found: list[NearMiss]
+
+    def __call__(self, node: OpNode, reason: str) -> None:
+        self.found.append(NearMiss(node.name, reason, self.rewrite, node.location))
+
+
+class _Rewriter:
+    def __init__(self, ir: IR, rewrite: Rewrite, dialect: str, missed: _Misses | None = None):
+        self.ir = in_functions(ir, lambda body: _Rewriter(body, rewrite, dialect, missed).run())
+        self.rewrite = rewrite
+        self.dialect = dialect
+        self.missed = missed
+        template = rewrite.template(dialect)
+        self.wanted, self.pattern = template.ir, template.pattern()
+        self.operators: dict[str, str] = {}
+        self.names = Names.of(ir)
+        self.memory = Memory(self.ir)
+        self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
+        self.values: dict[str, TensorMeta] = {}
+        self.added: dict[int, list[OpNode]] = {}
+        self.removed: set[str] = set()
+
+    def run(self) -> IR:
+        ir = self.ir
+        matcher = Matcher(ir, self.memory, explains=self.missed is not None)
+        for match in matcher.occurrences(self.pattern, self.missed):
+            reason = self._rewritten(match)
+            if reason and self.missed is not None:
+                first = match.values[self.wanted.graph_outputs[0].name]
+                self.missed(ir.producers[first.name], reason)
+        if not self.removed:
+            return ir
+        values = {name: self._final(meta) for name, meta in self.values.items()}
+        nodes: list[OpNode] = []
+        for position, node in enumerate(ir.nodes):
+            nodes += [with_inputs(new, values) for new in self.added.get(position, ())]
+            if node.name not in self.removed:
+                nodes.append(with_inputs(node, values))
+        operators = {**self.operators, **ir.operators}
+        return rewired(ir, nodes, values, operators=operators)
+
+    def _rewritten(self, match: Match) -> str:
+        """Put the replacement in the place of a match; return why not, if it stays."""
+        if self.rewrite.where is not None and not self.rewrite.where(match):
+            return "where= refuses it"
+        position = self._position(match)
+        if position is None:
+            return "something uses a result before all of the inputs are made"
+        try:
+            made = self.rewrite.graph(self.dialect, match.attributes)
+        except PassError as error:
+            return error.message
+        if not self._may_alias(match, made):
+            return "a result would be an input as it is, which a caller would see"
+        self._replace(match, position, made)
+        self.operators.update(made.operators)
+        return ""
+
+    def _final(self, meta: TensorMeta) -> TensorMeta:
+        while meta.name in self.values:
+            meta = self.values[meta.name]
+        return meta
+
+    def _position(self, match: Match) -> int | None:
+        """Where the replacement stands: behind its inputs, before what uses its results."""
+        inside = {node.name for node in match.nodes.values()}
+        results = [match.values[meta.name] for meta in self.wanted.graph_outputs]
+        users = [
+            self.positions[user.name]
+            for meta in results
+            for user in self.ir.users.get(meta.name, ())
+            if user.name not in inside
+        ]
+        first_use = min(users, default=len(self.positions))
+        last = max(self.positions[meta.producer_node or ""] for meta in results)
+        if last <= first_use:
+            return last
+        made = [
+            self.positions[value.producer_node]
+            for meta in self.wanted.graph_inputs
+            if (value := match.values.get(meta.name)) is not None and value.producer_node
+        ]
+        return first_use if max(made, default=-1) < first_use else None
+
+    def _may_alias(self, match: Match, made: IR) -> bool:
+        """Whether a result may be one of the inputs as it is, if the replacement returns it."""
+        given = {m.name: i for i, m in enumerate(made.graph_inputs)}
+        for wanted, result in zip(self.wanted.graph_outputs, made.graph_outputs, strict=True):
+            if result.name in given:
+                source = self._input(match, given[result.name])
+                if not self.memory.join(match.values[wanted.name].name, source.name):
+                    return False
+        return True
+
+    def _input(self, match: Match, index: int) -> TensorMeta:
+        return match.values[self.wanted.graph_inputs[index].name]
+
+    # -- the new nodes ----------------------------------------------------------------------------
+
+    def _replace(self, match: Match, position: int, replacement: IR) -> None:
+        wanted = [match.values[meta.name] for meta in self.wanted.graph_outputs]
+        made = [meta.name for meta in replacement.graph_outputs]
+        recorded = dict(zip(made, wanted, strict=True))
+        values = {
+            meta.name: self._input(match, index)
+            for index, meta in enumerate(replacement.graph_inputs)
+            if self.wanted.graph_inputs[index].name in match.values
+        }
+        location = self.ir.by_name[wanted[0].producer_node or ""].location
+        nodes: list[OpNode] = []
+        for node in replacement.nodes:
+            outputs = [recorded[o.name] for o in node.outputs if o.name in recorded]
+            if outputs and outputs[0].producer_node is not None:
+                location = self.ir.by_name[outputs[0].producer_node].location
+            new = self._node(node, values, recorded).replace(location=location)
+            values.update({a.name: b for a, b in zip(node.outputs, new.outputs, strict=True)})
+            nodes.append(new)
+        self.added.setdefault(position, []).extend(nodes)
+        self.removed |= {node.name for node in match.nodes.values()}
+        for name, old in recorded.items():
+            if values[name].name != old.name:
+                self.values[old.name] = values[name]
+
+    def _node(
+        self,
+        node: OpNode,
+        values: Mapping[str, TensorMeta],
+        recorded: Mapping[str, TensorMeta],
+    ) -> OpNode:
+        inputs = [values[meta.name] for meta in node.inputs]
+        name = self._name(node, recorded)
+        draft = node.replace(name=name, inputs=inputs)
+        types = self._types(draft, recorded)
+        outputs = [
+            meta.replace(
+                name=name + meta.name[len(node.name) :],
+                producer_node=name,
+                shape=shape,
+                dtype=dtype,
+            )
+            for meta, (shape, dtype) in zip(node.outputs, types, strict=True)
+        ]
+        return draft.replace(outputs=outputs)
+
+    def _name(self, node: OpNode, recorded: Mapping[str, TensorMeta]) -> str:
+        """The name of the node whose only result it makes anew, or a fresh one."""
+        old = recorded.get(node.name)
+        if old is not None and len(node.outputs) == 1 and old.producer_node == old.name:
+            return old.name
+        anchor = next(iter(recorded.values()))
+        stem = (anchor.producer_node or anchor.name).split(".")[0]
+        return self.names.fresh(f"{stem}_{node.op_type.split('.')[1].strip('_')}")
+
+    def _types(
+        self, node: OpNode, recorded: Mapping[str, TensorMeta]
+    ) -> list[tuple[tuple[Any, ...], str]]:
+        """The shape and dtype of each result, as torch derives them."""
+        fakes: Fakes = self.ir.view("fakes of rewrites", lambda: Fakes(self.ir))
+        with fakes.tracing():
+            try:
+                tensors = [fakes.tensor(contiguous(meta)) for meta in node.inputs]
+                made = pytree.tree_leaves(fakes.call(node, tensors), is_leaf=_is_none)
+            except Exception as error:  # torch refuses calls with any error
+                raise PassError(
+                    f"the replacement does not fit at node {node.name!r}: {error!s:.200}"
+                ) from error
+        found: list[tuple[tuple[Any, ...], str]] = []
+        for meta in node.outputs:
+            tensor = made[meta.producer_output_idx]
+            shape = tuple([as_dim(fakes.dim(size)) for size in tensor.shape])
+            dtype = dtype_name(tensor.dtype, strict=False)
+            old = recorded.get(meta.name)
+            fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
+            if not fits:
+                raise PassError(
+                    f"the replacement makes {dtype}{list(map(str, shape))} of what is {old}",
+                    remedy="Give where=, so that it is put only where it fits.",
+                )
+            found.append((shape if old is None else old.shape, dtype))
+        return found
+
+
+def _sizes(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape without its expressions, which may be spelled in another way."""
+    return tuple([dim if isinstance(dim, int) else None for dim in shape])
+
+
+def _is_none(value: object) -> bool:
+    return value is None
