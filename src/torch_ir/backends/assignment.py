@@ -1,4 +1,4 @@
-"""Which of several backends takes which node of a program, in order of preference."""
+"""The assignment of a program's nodes to backends, in order of preference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment:
         return tuple([node for node in self.nodes if node.name not in self.takers])
 
     def subgraphs(self, backend: str) -> int:
-        """How many subgraphs a backend takes."""
+        """Count the subgraphs that a backend takes."""
         return sum(f.metadata.get(BACKEND) == backend for f in self.ir.functions.values())
 
 
@@ -86,7 +86,7 @@ def left_over(
     backends: Sequence[str],
     remedy: str = "Let torch run the rest: add 'aten' to the executors.",
 ) -> CompileError:
-    """The error for nodes that no backend takes: each with why, and where it is written."""
+    """Return the error for nodes that no backend takes, with reason and source of each."""
     left = {node.name for node in found.left}
     reasons = {name: list(why.values()) for name, why in found.reasons.items() if name in left}
     if len(backends) > 1:
@@ -101,7 +101,7 @@ def refused_nodes(
     reasons: Mapping[str, Sequence[str]],
     remedy: str,
 ) -> CompileError:
-    """The error for nodes that backends do not take, with the reasons for each."""
+    """Return the error for nodes that backends refuse, with the reasons for each."""
     lines: list[str] = []
     for node in left:
         place = f" (at {node.location})" if node.location is not None else ""

@@ -14,7 +14,7 @@ from torch_ir.ir import IR
 def compile_aten(
     ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
 ) -> IRExecutor:
-    """An executor whose graph is compiled; its ``graph`` is the compiled graph.
+    """Return an executor with a compiled graph, its ``graph``.
 
     Raises:
         CompileError: The program cannot be compiled.

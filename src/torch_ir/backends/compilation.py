@@ -23,7 +23,7 @@ def compile(
     dynamic: bool | None = None,
     grad: bool = False,
 ) -> Runner:
-    """A program with its weights as a function, which takes and gives what the model does.
+    """Compile a program with its weights to a function, with the model's arguments and results.
 
     Args:
         ir: The program, or the path of a file that has it.

@@ -1,4 +1,4 @@
-"""Putting what a backend takes into functions of the program, each called by one node."""
+"""Delegation: subgraphs that a backend takes become functions, each called by one node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BACKEND = "backend"
 
 
 def to_backend(ir: IR, partitioner: Partitioner) -> IR:
-    """The program with each subgraph that a backend takes as a function, called by one node.
+    """Replace each subgraph that a backend takes by one node that calls it as a function.
 
     The function is named after the backend, has ``metadata["backend"]``, takes the weights that
     its nodes use as inputs, and keeps their names and locations. The call has the location of
     the subgraph's first node. Every executor runs the result as it runs the program, bit for bit.
 
     Args:
-        ir: A functional program; it stays as it is.
+        ir: A functional program; it does not change.
         partitioner: Says what the backend takes.
 
     Returns:
@@ -67,17 +67,17 @@ subgraph=&relu_0)
 
 
 def delegated(partition: Partition) -> IR:
-    """A program with the subgraphs that a partition found as functions."""
+    """Turn the subgraphs that a partition found into functions of the program."""
     return _Delegator(partition).run() if partition.subgraphs else partition.ir
 
 
 def delegates(ir: IR, backend: str | None = None) -> tuple[OpNode, ...]:
-    """The nodes of a program that call delegates, of one backend or of all."""
+    """Return the nodes of a program that call delegates, of one backend or of all."""
     return tuple([node for node in ir.nodes if _is_delegate(ir, node, backend)])
 
 
 def body_of(ir: IR, call: OpNode) -> IR:
-    """The function that such a node calls."""
+    """Return the function that a delegate's node calls."""
     return ir.functions[call.attrs["subgraph"].name]
 
 

@@ -1,4 +1,4 @@
-"""Running a program whose subgraphs a backend compiled, and the rest on torch."""
+"""Executors of programs whose subgraphs a backend compiled; torch runs the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a program a backend takes, and in which subgraphs, in linear time.
+"""The partition of a program: subgraphs of the nodes that a backend takes, in linear time.
 
 Every node has a level: the number of times that some path to it changes between what is supported
 and what is not. Along an edge, levels do not fall, and they rise where support changes. So a path
@@ -30,7 +30,7 @@ class Supporting(Protocol):
         ...
 
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Whether the backend runs a node."""
+        """Return whether the backend runs a node."""
         ...
 
 
@@ -165,7 +165,7 @@ def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
 
 
 def draws(ir: IR, node: OpNode) -> bool:
-    """Whether a node draws random numbers; dropout that is turned off draws none."""
+    """Return whether a node draws random numbers; dropout that is turned off draws none."""
     if "random" not in tagged_traits(node.op_type) or node.attrs.get("train") is False:
         return False
     schema = ir.schema_of(node.op_type)

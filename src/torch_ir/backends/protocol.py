@@ -1,4 +1,4 @@
-"""What a backend says of single operators, and how it takes the parts of a program that it can."""
+"""The protocol of backends: support for single operators, and compilation of subgraphs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Support:
 
     @classmethod
     def refused(cls, reason: str) -> Support:
-        """That the node is not supported, for this reason."""
+        """Return that a node is not supported, for this reason."""
         return cls(False, reason)
 
 
@@ -71,7 +71,7 @@ class DelegateBackend(ABC):
 
     @abstractmethod
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Whether the backend runs a node, by what is known before the program runs.
+        """Return whether the backend runs a node, by what is known before the program runs.
 
         Args:
             node: The call, with the shapes and element types of what it takes and makes.
@@ -80,7 +80,7 @@ class DelegateBackend(ABC):
 
     @abstractmethod
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
-        """A subgraph, every node of which is supported, as a function.
+        """Compile a subgraph, every node of which is supported, to a function.
 
         Args:
             ir: The subgraph: functional, without weights of its own.

@@ -80,7 +80,7 @@ class ReferenceExecutor:
 def compile_reference(
     ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
 ) -> ReferenceExecutor:
-    """The program as its denotation.
+    """Return an executor that runs the program by its denotation.
 
     Raises:
         ExecutionError: Gradients are asked for, which the denotation has none of, or as
@@ -99,13 +99,13 @@ class ReferenceParts(DelegateBackend):
     name = "reference"
 
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Whether the operator has a denotation."""
+        """Return whether the operator has a denotation."""
         if has_denotation(node.op_type):
             return SUPPORTED
         return Support.refused("it has no denotation")
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
-        """The subgraph, evaluated on each call."""
+        """Return a function that evaluates the subgraph on each call."""
         given = [meta.name for meta in ir.graph_inputs if meta.name not in payload]
         arguments = leaves(ir.signature.inputs) if ir.signature is not None else ()
         sizes = [str(leaf.value) for leaf in arguments if isinstance(leaf, ValueLeaf)]

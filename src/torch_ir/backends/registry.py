@@ -59,7 +59,7 @@ _REGISTERED: dict[str, Backend] = {}
 
 
 def register_backend(name: str) -> Callable[[Backend], Backend]:
-    """Decorator: let :func:`torch_ir.compile` find a backend under a name.
+    """Let :func:`torch_ir.compile` find the decorated backend under a name.
 
     Raises:
         ExecutionError: There is a backend of that name.
@@ -93,12 +93,12 @@ def unregister_backend(name: str) -> None:
 
 
 def known_backends() -> tuple[str, ...]:
-    """The names of all backends, in order."""
+    """Return the names of all backends, in order."""
     return tuple(sorted({*_OWN, *_REGISTERED, *_installed()}))
 
 
 def find_backend(name: str) -> Backend:
-    """The backend of a name.
+    """Look up the backend of a name.
 
     Raises:
         ExecutionError: There is none, or the package that offers it cannot be imported.

@@ -1,4 +1,4 @@
-"""What of a program a backend runs, what it does not and why, and how much of the work that is."""
+"""The support report: nodes that a backend runs, reasons for the rest, and its share of work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OperatorSupport:
     location: Location | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert the record to plain values."""
         place = self.location
         return {
             "operator": self.operator,
@@ -91,7 +91,7 @@ class SupportReport:
         return sum(row.unknown_flops for row in self.operators)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Convert the report to plain values."""
         return {
             "model": self.model,
             "backend": self.backend,
@@ -126,7 +126,7 @@ class SupportReport:
 
 
 def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
-    """What a backend runs of a program, and why not the rest.
+    """Report which nodes of a program a backend runs, and why not the rest.
 
     Args:
         ir: A functional program.
@@ -167,7 +167,7 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
 
 
 def delegate_backend(name: str) -> DelegateBackend:
-    """The backend of a name that says what it supports.
+    """Look up the delegate backend of a name.
 
     Raises:
         ExecutionError: There is no backend of that name, or it says nothing of single operators.
@@ -177,7 +177,7 @@ def delegate_backend(name: str) -> DelegateBackend:
 
 
 def require_delegate(found: object, name: str) -> DelegateBackend:
-    """What is found under a name, as a backend that says what it supports.
+    """Look up a backend and require that it can report support per node.
 
     Raises:
         ExecutionError: It is none.

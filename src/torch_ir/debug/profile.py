@@ -1,4 +1,4 @@
-"""Measuring every node of a program: time, bytes and arithmetic operations."""
+"""Profiles of a run: time, bytes and arithmetic operations of every node."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def validate(
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
         symbols: The value of each symbol that is a number among the program's arguments.
-        graph: A compiled graph to compare, as it is; else the program is compiled. If it holds
+        graph: A compiled graph to compare; else the program is compiled. If it holds
             state, that is afterwards what this run has made of it.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
         repro: A folder for the same, and ``repro.py``, which compares that node alone again.

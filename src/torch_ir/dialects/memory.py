@@ -1,6 +1,6 @@
 """Graph outputs that alias an input, a weight or another output.
 
-Where nothing writes, nobody can tell a view from a copy but the caller, who may write to what the
+Where nothing writes, only the caller can tell a view from a copy, who may write to what the
 graph took or gave. So views are values like others inside a graph, and only those that it gives
 away are a matter of its dialect.
 """
@@ -44,7 +44,7 @@ def shown_memory(ir: IR) -> dict[str, str]:
     """Find graph outputs that alias an input, a weight or another output.
 
     Each is named with an input, a weight or another result whose memory it may show, by the alias
-    marks of the operators' schemas. A result that is an input, as it is, is no view.
+    marks of the operators' schemas. A result that is itself an input is no view.
 
     Example:
         >>> x, v = TensorMeta("x", (4,), "float32"), TensorMeta("v", (2, 2), "float32", "v")

@@ -81,7 +81,7 @@ def functional(scope: Scope, node: OpNode) -> Iterator[Violation]:
 def own_results(scope: Scope, node: OpNode) -> Iterator[Violation]:
     """Refuse calls that write an argument, and graph outputs that alias what others see.
 
-    Inside a graph that writes nothing, nobody can tell a view from a copy.
+    Inside a graph that writes nothing, a view and a copy have the same effect.
     """
     spec = scope.spec(node)
     if spec is None or "view" not in spec.traits:

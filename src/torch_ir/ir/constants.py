@@ -16,7 +16,7 @@ MAX_COMPARED = 200
 def needed_constants(
     constants: Mapping[str, Constant], keys: Iterable[str]
 ) -> dict[str, Constant]:
-    """The constants of these keys, and the bases of those that are views.
+    """Return the constants of these keys, and the bases of those that are views.
 
     Whoever drops constants keeps these.
 
@@ -44,7 +44,7 @@ def bound_view(
     shape: tuple[int, ...],
     view: ConstantView,
 ) -> Constant:
-    """A view of one of the constants.
+    """Make a view of one of the constants.
 
     Args:
         constants: Constants by key, as in ``ir.constants``.
@@ -65,7 +65,7 @@ def bound_view(
 
 
 def view_fault(constants: Mapping[str, Constant], key: str) -> InvalidIRError | None:
-    """What is wrong with a view among the constants; None if nothing is.
+    """Describe what is wrong with a view among the constants; None if nothing is.
 
     Args:
         constants: Constants by key, as in ``ir.constants``.
@@ -84,7 +84,7 @@ def view_fault(constants: Mapping[str, Constant], key: str) -> InvalidIRError | 
 
 
 def view_of_view(name: str, base: str, first: str) -> InvalidIRError:
-    """The error that a constant is a view of a view, which is one of ``first``."""
+    """Return the error that a constant is a view of a view, which is one of ``first``."""
     return InvalidIRError(
         f"{name} is a view of {base!r}, which is itself a view",
         remedy=f"Say where its values lie in {first!r}.",

@@ -1,4 +1,4 @@
-"""What the registration of a container's class holds besides its children, as JSON text.
+"""Contexts of registered containers: what a class holds besides its children, as JSON text.
 
 Plain JSON, plus three tagged objects for what JSON lacks: tuples, members of enumerations and
 dicts whose keys are no strings. A class is named and looked up among what this process has
@@ -28,7 +28,7 @@ _TAGS = frozenset({_TUPLE, _ENUM, _ITEMS})
 
 
 def context_text(value: object) -> str:
-    """A context as text.
+    """Write a context as text.
 
     Raises:
         InvalidIRError: It holds something that cannot be written.
@@ -44,7 +44,7 @@ def context_text(value: object) -> str:
 
 
 def context_value(text: str) -> Any:
-    """The context that a text was written from.
+    """Read the context that a text was written from.
 
     Raises:
         InvalidIRError: The text is not one, or names an enumeration that is not imported.
@@ -60,7 +60,7 @@ def context_value(text: str) -> Any:
 
 
 def imported_class(name: str) -> type[Any] | None:
-    """The class of a dotted name, in a module that is already imported; None if there is none.
+    """Find the class of a dotted name in an imported module; None if there is none.
 
     Example:
         >>> imported_class("builtins.list")
@@ -77,7 +77,7 @@ def imported_class(name: str) -> type[Any] | None:
 
 
 def class_name(kind: type[Any]) -> str:
-    """The dotted name of a class."""
+    """Return the dotted name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -80,7 +80,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
 
 @lru_cache(maxsize=4096)
 def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of an expression.
+    """Parse an expression to its syntax tree.
 
     Raises:
         InvalidIRError: The text is not Python syntax, or too long.
@@ -97,7 +97,7 @@ def parse_expression(text: str) -> ast.expr:
 
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
-    """The one spelling of all expressions that are the same.
+    """Spell an expression in the one way for all that are the same.
 
     Raises:
         InvalidIRError: The text is not an expression of the language, or too large.
@@ -115,14 +115,14 @@ def canonical(text: str) -> str:
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
-    """The symbols that occur in an expression, sorted."""
+    """Return the symbols that occur in an expression, sorted."""
     calls = {n.func for n in ast.walk(parse_expression(text)) if isinstance(n, ast.Call)}
     names = (n for n in ast.walk(parse_expression(text)) if isinstance(n, ast.Name))
     return tuple(sorted({name.id for name in names if name not in calls}))
 
 
 def evaluate_expression(text: str, bindings: Mapping[str, Number]) -> Number:
-    """The value of an expression when each symbol has the given value.
+    """Evaluate an expression when each symbol has the given value.
 
     Raises:
         InvalidIRError: A symbol has no value, or the expression has none there (a division by
@@ -139,12 +139,12 @@ def evaluate_expression(text: str, bindings: Mapping[str, Number]) -> Number:
 
 
 def kind_of(text: str) -> type[Number]:
-    """Whether an expression is an ``int``, a ``float`` or a ``bool``."""
+    """Return the type of an expression: ``int``, ``float`` or ``bool``."""
     return _kind(parse_expression(text))
 
 
 def solve_linear(text: str, value: int) -> tuple[str, int] | None:
-    """The symbol and the integer for which ``a*symbol + b`` has the given value, or None.
+    """Solve ``a*symbol + b`` for an integer that gives the value; None if there is none.
 
     Example:
         >>> solve_linear("2*s0 + 1", 7)

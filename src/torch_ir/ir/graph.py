@@ -141,7 +141,7 @@ class IR(Forms):
     # -- views ------------------------------------------------------------------------------------
 
     def view(self, name: object, make: Callable[[], T]) -> T:
-        """What is derived from this graph: made when it is first asked for, and kept with it.
+        """Return a value derived from this graph, computed once and kept with it.
 
         Args:
             name: Tells it from everything else that is derived.
@@ -172,12 +172,12 @@ class IR(Forms):
         return self.view("users", lambda: queries.users(self))
 
     def schema_of(self, op_type: str) -> Schema | None:
-        """The schema of an operator that the program calls, or None if nobody recorded it."""
+        """Look up the schema of an operator that the program calls, or None if it is unknown."""
         text = self.operators.get(op_type)
         return lookup(op_type) if text is None else parse_schema(text)
 
     def node(self, name: str) -> OpNode:
-        """The node of that name.
+        """Return the node of that name.
 
         Raises:
             InvalidIRError: There is none; the message names the closest.
@@ -189,7 +189,7 @@ class IR(Forms):
         return self.by_name[name]
 
     def external_values(self) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
-        """Each name under which nodes may use a weight or constant, with its key and what it is.
+        """Return each name under which nodes may use a weight or constant, with key and kind.
 
         A weight or constant that the mapping does not name is used under its key.
         """
@@ -228,5 +228,5 @@ class IR(Forms):
         return queries.walk(self)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with the given fields changed."""
+        """Return a copy with the given fields changed."""
         return replace(self, **changes)

@@ -182,7 +182,7 @@ class OpNode:
         return node_text(self)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with the given fields changed."""
+        """Return a copy with the given fields changed."""
         return replace(self, **changes)
 
     def arguments(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -205,14 +205,14 @@ class OpNode:
         return {**given, **{name: self.attrs[name] for name in self.attrs if name not in given}}
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON document of this node."""
+        """Convert this node to its JSON document."""
         from torch_ir.serde import node_to_dict
 
         return node_to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> OpNode:
-        """The node of a JSON document.
+        """Read the node of a JSON document.
 
         Raises:
             SerializationError: The document is not that of a node.

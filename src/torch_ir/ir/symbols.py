@@ -63,7 +63,7 @@ class SymExpr:
         return self.text.isidentifier() and self.text not in ("True", "False")
 
     def evaluate(self, bindings: Mapping[str, Number]) -> Number:
-        """The value when each symbol has the given value.
+        """Evaluate the expression when each symbol has the given value.
 
         Raises:
             InvalidIRError: A symbol has no value, or the expression has none there.
@@ -106,7 +106,7 @@ Dim: TypeAlias = int | SymExpr
 
 
 def as_dim(value: object) -> Dim:
-    """A dimension from an int, an expression or its text; a constant expression becomes an int.
+    """Make a dimension of an int, an expression or its text; a constant one becomes an int.
 
     Example:
         >>> as_dim(3), as_dim("s0 + 1"), as_dim("2 + 2")

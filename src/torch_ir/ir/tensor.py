@@ -80,18 +80,18 @@ class TensorMeta:
         return math.prod(cast(tuple[int, ...], self.shape)) * DTYPES[self.dtype].itemsize
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with the given fields changed."""
+        """Return a copy with the given fields changed."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON document of this tensor."""
+        """Convert this tensor to its JSON document."""
         from torch_ir.serde import tensor_to_dict
 
         return tensor_to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TensorMeta:
-        """The tensor of a JSON document.
+        """Read the tensor of a JSON document.
 
         Raises:
             SerializationError: The document is not that of a tensor.
@@ -165,7 +165,7 @@ class ConstantView:
         return f"strides {list(self.strides)} from element {self.offset}"
 
     def end(self, shape: Sequence[int]) -> int:
-        """The number of elements that the base needs: one more than the last that is shown."""
+        """Return the number of elements that the base needs: one more than the last shown."""
         if 0 in shape:
             return self.offset
         last = [(size - 1) * step for size, step in zip(shape, self.strides, strict=True)]
@@ -251,7 +251,7 @@ class Constant:
         return hash((self.dtype, self.shape, self.view, self.digest()))
 
     def has_data_of(self, other: Constant) -> bool:
-        """Whether the data of both is the same, whatever each shows of it."""
+        """Return whether both have the same data, whatever each shows of it."""
         if self.data is None or other.data is None:
             return self.digest() == other.digest()
         if self.data is other.data:
@@ -259,7 +259,7 @@ class Constant:
         return memoryview(self.data).cast("B") == memoryview(other.data).cast("B")
 
     def digest(self) -> str:
-        """The SHA-256 of the data, in hexadecimal; that of a view is its base's."""
+        """Return the SHA-256 of the data, in hexadecimal; that of a view is its base's."""
         if not self.sha256:
             raw = memoryview(self._buffer()).cast("B")
             object.__setattr__(self, "sha256", hashlib.sha256(raw).hexdigest())
@@ -273,7 +273,7 @@ class Constant:
     def view_of(
         self, key: str, shape: Sequence[int], *, strides: Sequence[int], offset: int = 0
     ) -> Constant:
-        """A view of this constant, which has that key in ``ir.constants``.
+        """Make a view of this constant, which has that key in ``ir.constants``.
 
         Raises:
             InvalidIRError: It shows elements that this constant does not have, or this is a view
@@ -288,7 +288,7 @@ class Constant:
         return Constant(self.dtype, tuple(shape), self.data, self.sha256, view)
 
     def on_its_own(self) -> Constant:
-        """A constant with the same values in row-major order that is no view.
+        """Return a constant with the same values in row-major order that is no view.
 
         Raises:
             InvalidIRError: As :meth:`tobytes`.
@@ -296,7 +296,7 @@ class Constant:
         return self if self.view is None else Constant(self.dtype, self.shape, self.tobytes())
 
     def tobytes(self) -> bytes:
-        """The bytes of the values in row-major order.
+        """Return the bytes of the values in row-major order.
 
         Raises:
             InvalidIRError: Only the hash is known, or a view shows the elements of its base so
@@ -352,7 +352,7 @@ class Constant:
         return self.data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a read-only array; bfloat16 and float8 as ml_dtypes. Nothing is copied.
+        """Return the values as a read-only array without a copy; bfloat16, float8 as ml_dtypes.
 
         Raises:
             InvalidIRError: NumPy has no such element type; use :meth:`tobytes`.
@@ -381,7 +381,7 @@ class Constant:
         return array.copy() if copy else array
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers.
+        """Convert the values to nested lists of Python numbers.
 
         Raises:
             InvalidIRError: As :meth:`numpy` and :meth:`tobytes`.
@@ -391,7 +391,7 @@ class Constant:
 
     @classmethod
     def from_list(cls, values: Any, dtype: str) -> Constant:
-        """A constant from nested lists of numbers.
+        """Make a constant of nested lists of numbers.
 
         Raises:
             InvalidIRError: The lists are ragged, hold something else than numbers, or do not fit
@@ -414,7 +414,7 @@ class Constant:
 
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
-        """A constant with the values of an array.
+        """Make a constant with the values of an array.
 
         Its type is bool, an integer, float or complex one, or one of ml_dtypes.
         """
@@ -427,7 +427,7 @@ class Constant:
 
     @classmethod
     def from_torch(cls, tensor: Any) -> Constant:
-        """A constant with the values of a dense ``torch.Tensor``, of any element type.
+        """Make a constant with the values of a dense ``torch.Tensor``, of any element type.
 
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
@@ -445,7 +445,7 @@ class Constant:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor whose elements lie in row-major order, as torch counts them.
+    """Return the strides, counted in elements, of a tensor in row-major order.
 
     Example:
         >>> row_major((2, 3, 4)), row_major((2, 0))
@@ -489,7 +489,7 @@ def _require_numbers(values: object, dtype: str, kind: str) -> None:
 
 
 def as_constant(value: object) -> Constant:
-    """A constant from a Constant, a ``torch.Tensor``, or a NumPy array."""
+    """Make a constant of a Constant, a ``torch.Tensor``, or a NumPy array."""
     if isinstance(value, Constant):
         return value
     if hasattr(value, "is_meta"):

@@ -102,7 +102,7 @@ class Signature:
 
 
 def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:
-    """The leaves of a tree, from left to right.
+    """Yield the leaves of a tree, from left to right.
 
     Example:
         >>> options = Container("dict", (ValueLeaf(3),), ("n",))
@@ -119,7 +119,7 @@ def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:
 
 
 def tensor_names(tree: Tree) -> tuple[str, ...]:
-    """The names of the tensor leaves, from left to right."""
+    """Return the names of the tensor leaves, from left to right."""
     return tuple([leaf.name for leaf in leaves(tree) if isinstance(leaf, TensorLeaf)])
 
 
@@ -130,7 +130,7 @@ Rebuild: TypeAlias = Callable[[Container, Sequence[Any]], Any]
 def unflatten(
     tree: Tree, leaf: Callable[[TensorLeaf | ValueLeaf], Any], rebuild: Rebuild | None = None
 ) -> Any:
-    """The Python object that a tree describes, each leaf made by ``leaf``.
+    """Build the Python object that a tree describes, each leaf made by ``leaf``.
 
     Raises:
         InvalidIRError: A container is of a registered class and ``rebuild`` is not given.
@@ -161,7 +161,7 @@ def unflatten(
 
 
 def map_names(tree: Tree, rename: Callable[[str], str]) -> Tree:
-    """The tree with the name of each tensor leaf replaced."""
+    """Replace the name of each tensor leaf of a tree."""
     match tree:
         case Container(type=kind, children=children, keys=keys, context=context):
             return Container(

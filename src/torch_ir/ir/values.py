@@ -200,7 +200,7 @@ def dtype_name(value: object, *, strict: bool = True) -> str:
 
 
 def as_attribute(value: object) -> Attribute:
-    """The immutable attribute value for a Python value.
+    """Convert a Python value to an immutable attribute value.
 
     Lists become tuples, torch's enumerations their torch-free form.
 

@@ -39,7 +39,7 @@ from torch_ir.weights import check_weights
 def to_exported_program(
     ir: IR, weights: Mapping[str, torch.Tensor] | None = None
 ) -> ExportedProgram:
-    """The program as an ``ExportedProgram``, which runs with the same bits.
+    """Convert a program to an ``ExportedProgram`` that runs with the same bits.
 
     Its graph has a call for each node, under the node's name and with its source line; what the
     program writes in place is written when it ends. Programs in Edge are put in operators of ATen:

@@ -56,7 +56,7 @@ class _Numbers(GraphAppendingTracer):
 
 
 def value_of(node: FxNode) -> Any:
-    """The fake value of a node."""
+    """Return the fake value of a node."""
     return node.meta["val"]
 
 
@@ -89,7 +89,7 @@ class FxGraph:
     def takes(
         self, meta: TensorMeta, name: str | None = None, layout: Layout | None = None
     ) -> FxNode:
-        """A placeholder for a tensor, contiguous by default; its sizes give symbols values."""
+        """Add a placeholder for a tensor, contiguous by default; its sizes give symbols values."""
         with self.fakes.mode:
             value = self.fakes.tensor(layout or contiguous(meta))
         node = self._placeholder(name or meta.name, value)
@@ -102,7 +102,7 @@ class FxGraph:
         return node
 
     def takes_value(self, value: Any, name: str) -> FxNode:
-        """A placeholder for what is no tensor of the program."""
+        """Add a placeholder for an argument that is no tensor of the program."""
         if not isinstance(value, SymExpr):
             return self._placeholder(name, value)
         node = self._placeholder(name, symbolic(value, self.fakes.symbols))
@@ -226,7 +226,7 @@ class FxGraph:
     # -- numbers ----------------------------------------------------------------------------------
 
     def number(self, value: SymExpr) -> Any:
-        """The node that computes an expression, or its value if it has no symbols.
+        """Return the node that computes an expression, or its value if it has no symbols.
 
         Raises:
             PassError: A symbol in it has no value here.
@@ -271,7 +271,7 @@ class FxGraph:
         return self.graph.get_attr(name)
 
     def results(self, tree: Any) -> Any:
-        """The nodes and plain values that a tree of results names."""
+        """Map a tree of results to nodes and plain values."""
 
         def leaf(item: TensorLeaf | ValueLeaf) -> Any:
             if isinstance(item, TensorLeaf):

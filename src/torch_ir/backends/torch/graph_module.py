@@ -18,7 +18,7 @@ from torch_ir.torch_api import operator_schema, pytree
 
 
 def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> GraphModule:
-    """The program as a graph of the same operators.
+    """Convert a program to a ``GraphModule`` of the same operators.
 
     Args:
         ir: A functional program of static shapes, without weights of its own.
@@ -66,7 +66,7 @@ def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> G
 
 
 def unsuitable(node: OpNode) -> str | None:
-    """Why no graph module made here has a node; None if one may."""
+    """Return why a node does not go into a graph module, or None if it does."""
     if node.op_type.startswith("higher_order.") or node.functions:
         return "it calls a function of the program"
     if node.binds:

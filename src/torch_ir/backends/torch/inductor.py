@@ -62,7 +62,7 @@ class Inductor(DelegateBackend):
                 )
 
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Whether the node is an operator of torch's own, of static shapes."""
+        """Return whether the node is an operator of torch's own, of static shapes."""
         if (reason := unsuitable(node)) is not None:
             return Support.refused(reason)
         if node.op_type.partition(".")[0] not in _NAMESPACES:
@@ -70,7 +70,7 @@ class Inductor(DelegateBackend):
         return SUPPORTED
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
-        """The subgraph as what inductor makes of it, when it is first called.
+        """Compile the subgraph by inductor when it is first called.
 
         Raises:
             OptionalDependencyError: There is no C++ compiler.

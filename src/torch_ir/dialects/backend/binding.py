@@ -76,7 +76,7 @@ def bind_pattern_to_op(
             relative to the largest of the function's; 0 asks for the same bits.
 
     Returns:
-        The decorator; it returns the function as it is.
+        The decorator; it returns the function unchanged.
 
     Raises:
         PassError: The function does not fit the schema, its result is not what the schema says,

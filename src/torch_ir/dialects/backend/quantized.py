@@ -82,7 +82,7 @@ def embedding_byte(
         scales: ``[rows]``, or ``[rows, groups]`` with as many columns in each group.
         zero_points: As the scales, of integers or of the scales' type; None stands for 0.
         low: The least code, for which there is no use.
-        high: The largest code, likewise.
+        high: The largest code.
         indices: The rows to give, of any shape.
 
     Raises:

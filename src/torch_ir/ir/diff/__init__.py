@@ -1,4 +1,4 @@
-"""What changed between two IRs."""
+"""The structural difference of two IRs."""
 
 from torch_ir.ir.diff.structure import Change, Diff, diff
 

@@ -1,4 +1,4 @@
-"""Which elements of two sequences correspond, in order: a short edit in near-linear time.
+"""Alignment of two sequences: corresponding elements, by a short edit in near-linear time.
 
 What is rare anchors the rest: elements that occur once on both sides are matched first, the gaps
 between them by Myers' greedy algorithm with a bound on the edits, and what is left over again
@@ -25,7 +25,7 @@ MAX_ROUNDS = 20
 
 
 def align(levels: Sequence[tuple[Keys, Keys]], start: int = 0) -> list[Pair]:
-    """Matching positions of two sequences, increasing on both sides.
+    """Match positions of two sequences, increasing on both sides.
 
     Args:
         levels: The keys of both sequences under each notion of equality, the strictest first.

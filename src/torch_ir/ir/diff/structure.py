@@ -1,4 +1,4 @@
-"""What changed between two IRs, by structure: what is computed from what, whatever its name."""
+"""The difference of two IRs by structure: what is computed from what, whatever its name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Change:
         return "\n".join(removed + ([] if self.after is None else [f"+ {self.after}"]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as plain data, for JSON."""
+        """Convert the change to plain data, for JSON."""
         return {
             "kind": self.kind,
             "what": self.what,
@@ -94,7 +94,7 @@ class Diff:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, for JSON."""
+        """Convert the report to plain data, for JSON."""
         return {
             "equal": not self.changes,
             "changes": [change.to_dict() for change in self.changes],
@@ -105,7 +105,7 @@ _KINDS = ("changed", "replaced", "added", "removed")
 
 
 def diff(a: IR, b: IR) -> Diff:
-    """What changed from one IR to another.
+    """Compare two IRs by structure.
 
     Values are matched by how they are made: a graph input by its position, a weight or constant by
     its key, a result by its node, and nodes in program order, so that renaming every value changes
