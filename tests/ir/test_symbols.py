@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from torch_ir import SymExpr
 from torch_ir.errors import InvalidIRError
+from torch_ir.ir.expressions import FUNCTIONS
 from torch_ir.ir.symbols import as_dim
 
 exactly = settings(max_examples=150, derandomize=True, deadline=None)
@@ -206,6 +209,15 @@ HOSTILE = [
     "(a + b + c + d) ** 64",
     "(a + b) ** 64 * (c + d) ** 64",
     "*".join(f"(alpha{i} + beta{i})" for i in range(10)),
+    "1e999",
+    "-1e999 * z0",
+    "f" + "()" * 1500,
+    "x" + "[0]" * 1300,
+    "x" + ".y" * 1300,
+    "+".join(["(a + b)**64 * (c + d)"] * 150),
+    "*".join(f"a{i}" for i in range(800)),
+    "**".join(["x"] * 900),
+    "<".join(["x"] * 1100),
 ]
 
 
@@ -277,7 +289,7 @@ def test_a_high_power_cannot_be_built_up():
 
 
 def test_the_value_of_an_expression_is_bounded():
-    towering = SymExpr("(" * 50 + "s0" + " // 3)**64" * 50)
+    towering = SymExpr("(" * 30 + "s0" + " // 3)**64" * 30)
     with pytest.raises(InvalidIRError):
         towering.evaluate({"s0": 10**6})
 
@@ -298,6 +310,47 @@ def test_a_long_sum_is_evaluated_from_anywhere_or_refused():
 
     with pytest.raises(InvalidIRError):
         from_below(850)
+
+
+def nested(name, depth):
+    """A function of the language, or a sign, around itself."""
+    if name in ("-x", "+x", "not"):
+        return f"{name.rstrip('x')} (" * depth + "s0" + ")" * depth
+    if name in SIGNS:
+        return f"(s1 {name} " * depth + "s0" + ")" * depth
+    left = f"{name}(s1, " if name in ("min", "max", "bit_and", "bit_or", "bit_xor") else f"{name}("
+    return left * depth + "s0" + ")" * depth
+
+
+SIGNS = ["-x", "+x", "not", "and", "or", "+", "-", "*", "/", "//", "%", "**", "==", "<", ">="]
+
+
+@pytest.mark.parametrize("depth", [12, 40, 63, 130])
+@pytest.mark.parametrize("name", [*SIGNS, *FUNCTIONS])
+def test_a_nesting_has_a_spelling_or_is_refused_at_once(name, depth):
+    mixed = nested(name, depth).replace("(s1, ", "(-s1 + 1, ")
+    started = time.process_time()
+    for text in (nested(name, depth), mixed, f"2*{nested(name, depth)} + 1"):
+        try:
+            assert SymExpr(SymExpr(text).text) == SymExpr(text)
+        except InvalidIRError:
+            assert depth > 60 or name in ("**", "bit_and", "bit_or", "bit_xor", *SIGNS)
+    assert time.process_time() - started < 0.4
+
+
+def test_work_is_counted_over_the_whole_expression():
+    """Each product alone is within the limits."""
+    started = time.process_time()
+    with pytest.raises(InvalidIRError, match="too large when it is expanded"):
+        SymExpr("+".join(f"(a + b + {i})**20" for i in range(150)))
+    assert time.process_time() - started < 0.4
+
+
+def test_a_chain_is_one_level():
+    sums = " + ".join(f"s{i}" for i in range(200))
+    assert SymExpr(sums).evaluate({f"s{i}": 1 for i in range(200)}) == 200
+    assert SymExpr(" - ".join(["s0"] * 200)).text == "-198*s0"
+    assert SymExpr("*".join(["s0"] * 64)).text == "s0**64"
 
 
 # -- dimensions -------------------------------------------------------------------------------

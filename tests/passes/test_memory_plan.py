@@ -385,3 +385,14 @@ class TestUpperBounds:
         assert upper_bound(SymExpr("min(u, 7)"), self.RANGES) == 7
         assert upper_bound(SymExpr("u % 4"), self.RANGES) == 3
         assert upper_bound(3, {}) == 3
+
+    @pytest.mark.parametrize(
+        "text",
+        [f"s0 + {10**400}*s1", "s0*s1", f"s0 - {10**400}*u", "(" * 20 + "s0" + " // 3)**64" * 20],
+    )
+    def test_a_bound_that_is_too_large_counts_as_none(self, text):
+        ranges = {
+            "s0": SymbolRange(10**6, 10**400), "s1": SymbolRange(0, None), "u": SymbolRange(-1, 2)
+        }  # fmt: skip
+        with pytest.raises(PassError, match="has no upper bound"):
+            upper_bound(SymExpr(text), ranges)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from torch_ir.infer.hints import samplings
 from torch_ir.infer.resolve import resolve_operator, to_torch
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.expressions import Number
+from torch_ir.ir.expressions import Number, renamed
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import (
@@ -34,7 +33,6 @@ from torch_ir.torch_api import (
 )
 
 RUN_DEVICE = torch.device("cpu")
-_SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +204,7 @@ class Fakes:
         unknown = [name for name in value.symbols if name not in names]
         if unknown:
             raise PassError(f"the size {value} has the symbol {unknown[0]}, which has no name")
-        return SymExpr(_SYMBOL.sub(lambda m: names.get(m[0], m[0]), value.text))
+        return SymExpr(renamed(value.text, lambda name: names.get(name, name)))
 
     def knows(self, symbol: str) -> bool:
         """Whether a symbol of torch's is one of the program's."""

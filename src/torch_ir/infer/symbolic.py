@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -13,14 +12,21 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import SymExpr
-from torch_ir.ir.expressions import parse_expression
+from torch_ir.ir.expressions import Algebra, fold
+from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, Step
 
 
 def _to_int(value: Any) -> Any:
     return torch.sym_ite(value, 1, 0) if isinstance(value, torch.SymBool) else torch.sym_int(value)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    **ARITHMETIC,
+    **COMPARISONS,
+    "and": lambda *values: reduce(operator.and_, values),
+    "or": lambda *values: reduce(operator.or_, values),
+    "not": torch.sym_not,
+    "-x": operator.neg,
     "min": lambda *values: reduce(torch.sym_min, values),
     "max": lambda *values: reduce(torch.sym_max, values),
     "abs": operator.abs,
@@ -38,23 +44,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         if hasattr(torch, f"_sym_{name}")
     },
 }
-_OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.And: operator.and_,
-    ast.Or: operator.or_,
-}
 
 
 def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
@@ -68,25 +57,17 @@ def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
         return {key: symbolic(item, symbols) for key, item in items}
-    return _compute(parse_expression(value.text), symbols) if isinstance(value, SymExpr) else value
+    if not isinstance(value, SymExpr):
+        return value
+
+    def symbol(name: str) -> Any:
+        return symbols[name] if name in symbols else _refuse(name)
+
+    def other(step: Step, _: object) -> Any:
+        return _refuse(step.text)
+
+    return fold(value.text, Algebra[Any](lambda number: number, symbol, _OPERATIONS, other))
 
 
-def _compute(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name) if name in symbols:
-            return symbols[name]
-        case ast.BoolOp(op=op, values=values):
-            return reduce(_OPERATORS[type(op)], [_compute(item, symbols) for item in values])
-        case ast.UnaryOp(op=op, operand=operand):
-            made = _compute(operand, symbols)
-            return torch.sym_not(made) if isinstance(op, ast.Not) else -made
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_compute(left, symbols), _compute(right, symbols))
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _OPERATORS[type(op)](_compute(left, symbols), _compute(right, symbols))
-        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*[_compute(item, symbols) for item in arguments])
-        case _:
-            raise InvalidIRError(f"{ast.unparse(node)!r:.80} cannot be computed symbolically")
+def _refuse(text: str) -> Any:
+    raise InvalidIRError(f"{text!r:.80} cannot be computed symbolically")

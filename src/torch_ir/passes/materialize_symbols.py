@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property, partial, reduce
+from typing import Any, ClassVar, TypeAlias
 
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import InvalidIRError, PassError, counted
@@ -22,26 +22,28 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.builder import Names
-from torch_ir.ir.expressions import parse_expression
+from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
+from torch_ir.ir.expressions.language import Step
 from torch_ir.ir.tree import Tree
 from torch_ir.passes.base import Pass, PassResult
 
 PREFIX = "executorch_prims."
 
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.FloorDiv: "floordiv",
-}
-_COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Gt: "gt",
-    ast.Lt: "lt",
-    ast.GtE: "ge",
-    ast.LtE: "le",
-    ast.Eq: "eq",
+_PRIMS = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "//": "floordiv",
+    ">": "gt",
+    "<": "lt",
+    ">=": "ge",
+    "<=": "le",
+    "==": "eq",
 }
 MAX_POWER = 16
+
+Computed: TypeAlias = int | str
+"""A number, or the symbol that has the value."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _Materializer:
         if not isinstance(value, SymExpr) or value.is_symbol:
             return value
         try:
-            made = self._compute(parse_expression(value.text))
+            made = fold(value.text, self._algebra)
         except InvalidIRError as error:
             self.reasons.append(f"{self.where}: {value}: {error.message}")
             return value
@@ -163,70 +165,59 @@ class _Materializer:
 
     # -- arithmetic -------------------------------------------------------------------------------
 
-    def _compute(self, node: ast.expr) -> int | str:
-        """The number, or the symbol that has the value, of an expression."""
-        match node:
-            case ast.Constant(value=bool() | int() as value):
-                return int(value)
-            case ast.Name(id=name) if not name.startswith("z"):
-                return name
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._prim("sub", 0, self._compute(operand))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self._prim("eq", self._compute(operand), 0)
-            case ast.BoolOp(op=op, values=values):
-                return self._condition(op, values)
-            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
-                return self._power(left, power)
-            case ast.BinOp(left=left, op=ast.Mod(), right=right):
-                a, b = self._compute(left), self._compute(right)
-                return self._prim("sub", a, self._prim("mul", self._prim("floordiv", a, b), b))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                return self._prim(_BINARY[type(op)], self._compute(left), self._compute(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._comparison(op, self._compute(left), self._compute(right))
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._call(name, [self._compute(item) for item in arguments])
-            case _:
-                raise InvalidIRError(f"{ast.unparse(node)} is not computed with integers")
+    @cached_property
+    def _algebra(self) -> Algebra[Computed]:
+        """The number, or the symbol that has the value, of each part of an expression."""
+        operations = {
+            **{sign: partial(self._prim, name) for sign, name in _PRIMS.items()},
+            "-x": partial(self._prim, "sub", 0),
+            "not": self._negation,
+            "!=": self._difference,
+            "%": self._remainder,
+            "**": self._power,
+            "and": self._conjunction,
+            "or": self._disjunction,
+            "int": _same,
+            "abs": self._magnitude,
+            "min": partial(self._choice, "lt"),
+            "max": partial(self._choice, "gt"),
+        }
+        return Algebra(_integer, _symbol, operations, _other)
 
-    def _condition(self, op: ast.boolop, values: list[ast.expr]) -> int | str:
-        first, *rest = [self._compute(value) for value in values]
+    def _negation(self, value: Computed) -> Computed:
+        return self._prim("eq", value, 0)
+
+    def _difference(self, a: Computed, b: Computed) -> Computed:
+        return self._negation(self._prim("eq", a, b))
+
+    def _remainder(self, a: Computed, b: Computed) -> Computed:
+        return self._prim("sub", a, self._prim("mul", self._prim("floordiv", a, b), b))
+
+    def _conjunction(self, *parts: Computed) -> Computed:
+        return reduce(partial(self._prim, "mul"), parts)
+
+    def _disjunction(self, first: Computed, *rest: Computed) -> Computed:
         for value in rest:
-            if isinstance(op, ast.And):
-                first = self._prim("mul", first, value)
-            else:
-                first = self._prim("gt", self._prim("add", first, value), 0)
+            first = self._prim("gt", self._prim("add", first, value), 0)
         return first
 
-    def _power(self, base: ast.expr, power: int) -> int | str:
-        if not 0 <= power <= MAX_POWER:
+    def _power(self, value: Computed, power: Computed) -> Computed:
+        if not isinstance(power, int) or not 0 <= power <= MAX_POWER:
             raise InvalidIRError(f"the power {power} is not within 0 and {MAX_POWER}")
-        value, result = self._compute(base), None
-        for _ in range(power):
-            result = value if result is None else self._prim("mul", result, value)
-        return 1 if result is None else result
+        return self._conjunction(*[value] * power) if power else 1
 
-    def _comparison(self, op: ast.cmpop, a: int | str, b: int | str) -> int | str:
-        if isinstance(op, ast.NotEq):
-            return self._prim("eq", self._prim("eq", a, b), 0)
-        return self._prim(_COMPARE[type(op)], a, b)
+    def _magnitude(self, value: Computed) -> Computed:
+        return self._choice("gt", value, self._prim("sub", 0, value))
 
-    def _call(self, name: str, values: list[int | str]) -> int | str:
-        if name == "int":
-            return values[0]
-        if name == "abs":
-            values = [values[0], self._prim("sub", 0, values[0])]
-        elif name not in ("min", "max"):
-            raise InvalidIRError(f"{name}(...) is not computed with integers")
-        first, *rest = values
+    def _choice(self, relation: str, first: Computed, *rest: Computed) -> Computed:
+        """The one of the values that has the relation to all others."""
         for value in rest:
-            is_other = self._prim("lt" if name == "min" else "gt", value, first)
+            is_other = self._prim(relation, value, first)
             difference = self._prim("sub", value, first)
             first = self._prim("add", first, self._prim("mul", difference, is_other))
         return first
 
-    def _prim(self, name: str, a: int | str, b: int | str) -> str:
+    def _prim(self, name: str, a: Computed, b: Computed) -> str:
         """The symbol that a prim gives its value; made once for the same operands."""
         key = (name, a, b)
         if key not in self.made:
@@ -248,3 +239,24 @@ class _Materializer:
         self.taken.add(f"u{number}")
         self.symbols[f"u{number}"] = SymbolRange(None, None)
         return f"u{number}"
+
+
+def _integer(value: Number) -> int:
+    return int(value) if isinstance(value, int) else _refuse(repr(value))
+
+
+def _symbol(name: str) -> str:
+    return _refuse(name) if name.startswith("z") else name
+
+
+def _same(value: Computed) -> Computed:
+    return value
+
+
+def _other(step: Step, _: object) -> Any:
+    is_call = step.operation in FUNCTIONS
+    return _refuse(f"{step.operation}(...)" if is_call else step.text)
+
+
+def _refuse(what: str) -> Any:
+    raise InvalidIRError(f"{what} is not computed with integers")

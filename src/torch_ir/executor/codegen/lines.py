@@ -17,7 +17,7 @@ from torch_ir.infer.bind import (
 from torch_ir.infer.generators import name_of
 from torch_ir.infer.meta import Binding as PythonBinding
 from torch_ir.ir import OpNode, SymExpr
-from torch_ir.ir.expressions import parse_expression
+from torch_ir.ir.expressions import FUNCTIONS, renamed
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import HigherOrderOperator, OpOverload
 
@@ -160,29 +160,15 @@ def spelled(module: GeneratedModule, value: SymExpr, symbols: Mapping[str, str])
         value: The expression.
         symbols: The identifier of each of its symbols.
     """
-    tree = parse_expression(value.text)
-    if any(isinstance(item, ast.Pow) for item in ast.walk(tree)):  # the size of its value counts
+    if "**" in value.text:  # the size of its value counts
         bindings = ", ".join(f"{name!a}: {given}" for name, given in symbols.items())
         evaluate = module.imported("torch_ir.ir.expressions", "evaluate_expression")
         return f"{evaluate}({value.text!a}, {{{bindings}}})"
-    return ast.unparse(_Renamed(module, symbols).visit(ast.parse(value.text, mode="eval")))
 
+    def rename(name: str) -> str:
+        if name not in FUNCTIONS:
+            return symbols[name]
+        table = module.imported("torch_ir.ir.expressions", "FUNCTIONS")
+        return module.made("expression", f"symbolic_{name}", f"{table}[{name!a}]")
 
-class _Renamed(ast.NodeTransformer):
-    """Gives symbols and functions of an expression their identifiers in the module."""
-
-    def __init__(self, module: GeneratedModule, symbols: Mapping[str, str]):
-        self._module = module
-        self._symbols = symbols
-
-    def visit_Call(self, node: ast.Call) -> ast.Call:  # ast's name
-        """A function of the language of expressions."""
-        name = cast(ast.Name, node.func).id
-        table = self._module.imported("torch_ir.ir.expressions", "FUNCTIONS")
-        given = self._module.made("expression", f"symbolic_{name}", f"{table}[{name!a}]")
-        arguments = [self.visit(argument) for argument in node.args]
-        return ast.Call(ast.Name(given, ast.Load()), arguments, [])
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:  # ast's name
-        """A symbol."""
-        return ast.Name(self._symbols[node.id], ast.Load())
+    return ast.unparse(ast.parse(renamed(value.text, rename)))

@@ -8,14 +8,22 @@ to is known from the paths that torch gives to all of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
-from torch_ir.ir.expressions import FUNCTIONS
+from torch_ir.ir.expressions import FUNCTIONS, Algebra, fold
+from torch_ir.ir.expressions.language import COMPARISONS, Step, refusals
+from torch_ir.ir.expressions.normal_form import NORMAL, Normal, normal_form
 from torch_ir.torch_api import pytree
+
+MAX_GUARD = 2**16
+"""Characters in one guard, whose paths may be long."""
+
+_SIZE = re.compile(r"\.size\(\)\[(-?\d+)\]$")
 
 Leaf: TypeAlias = Tree
 """A leaf, or what stands in the place of one: a member of an enumeration."""
@@ -55,58 +63,57 @@ class GuardReader:
         if self._is_about_values(text):
             return None
         try:
-            guard = SymExpr(ast.unparse(self._expression(ast.parse(text, mode="eval").body)))
+            algebra = replace(NORMAL, operations=_OPERATIONS, other=self._other)
+            with refusals(lambda: f"{text} has no value"):
+                guard = SymExpr(fold(text, algebra, max_length=MAX_GUARD).spelled)
         except InvalidIRError as error:
             reason = f"the guard {text} cannot be kept: {error.message}"
             raise InvalidIRError(reason) from None
         if not guard.symbols:
             return None if guard.evaluate({}) else guard
-        return None if _is_tautology(guard) else guard
+        half = guard.text[: len(guard.text) // 2 - 2]
+        return None if guard.text == f"{half} == {half}" else guard  # two inputs of one symbol
 
     def _is_about_values(self, text: str) -> bool:
         """Whether all that it is about are values that every call is compared with anyway."""
-        found = [self._argument(node) for node in _paths(ast.parse(text))]
-        return bool(found) and all(
-            isinstance(leaf, ValueLeaf) and not isinstance(leaf.value, SymExpr) for leaf in found
+        found = fold(text, _PATHS, max_length=MAX_GUARD)
+        leaves = [self.arguments.get(_SIZE.sub("", path)) for path in found]
+        return bool(leaves) and all(
+            isinstance(leaf, ValueLeaf) and not isinstance(leaf.value, SymExpr) for leaf in leaves
         )
 
-    def _expression(self, node: ast.expr) -> ast.expr:
-        """The same with arguments replaced by what stands for them."""
-        match node:
-            case ast.Subscript(
-                value=ast.Call(func=ast.Attribute(value=base, attr="size"), args=[]),
-                slice=ast.Constant(value=int(axis)),
-            ):
-                leaf = self._argument(base)
-                if isinstance(leaf, TensorLeaf):
-                    return ast.parse(str(self.metas[leaf.name].shape[axis]), mode="eval").body
-            case ast.Subscript() | ast.Attribute():
-                leaf = self._argument(node)
-                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr | int | float):
-                    return ast.parse(str(leaf.value), mode="eval").body
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments):
-                name = _NAMES.get(name, name)
-                if name in FUNCTIONS:
-                    return ast.Call(ast.Name(name), [self._expression(a) for a in arguments], [])
-            case ast.Constant():
-                return node
-            case ast.BinOp(left=left, op=op, right=right):
-                return ast.BinOp(self._expression(left), op, self._expression(right))
-            case ast.UnaryOp(op=op, operand=operand):
-                return ast.UnaryOp(op, self._expression(operand))
-            case ast.BoolOp(op=op, values=values):
-                return ast.BoolOp(op, [self._expression(value) for value in values])
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                sides = [self._expression(side) for side in (left, *others)]
-                pairs = [ast.Compare(sides[i], [op], [sides[i + 1]]) for i, op in enumerate(ops)]
-                return pairs[0] if len(pairs) == 1 else ast.BoolOp(ast.And(), list(pairs))
-            case _:
-                pass
-        raise InvalidIRError(f"{ast.unparse(node)} is not a size or a number")
+    def _other(self, step: Step, parts: Sequence[Normal]) -> Normal:
+        signs = step.operation.split()
+        if signs and all(sign in COMPARISONS for sign in signs):
+            pairs = zip(signs, parts, parts[1:], strict=False)
+            compared = [_OPERATIONS[sign](left, right) for sign, left, right in pairs]
+            return _OPERATIONS["and"](*compared)
+        leaf = self.arguments.get(_SIZE.sub("", step.text))
+        size = _SIZE.search(step.text)
+        if size and isinstance(leaf, TensorLeaf):
+            return normal_form(str(self.metas[leaf.name].shape[int(size[1])]))
+        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr | int | float):
+            return normal_form(str(leaf.value))
+        raise InvalidIRError(f"{step.text} is not a size or a number")
 
-    def _argument(self, node: ast.expr) -> Leaf | None:
-        """The leaf that a path such as ``L['d']['a'][0]`` leads to."""
-        return self.arguments.get(ast.unparse(node))
+
+def _found(step: Step, parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    is_path = isinstance(step.node, ast.Subscript | ast.Attribute)
+    return (step.text,) if is_path else tuple([path for part in parts for path in part])
+
+
+_PATHS: Algebra[tuple[str, ...]] = Algebra(lambda value: (), lambda name: (), {}, _found)
+"""The paths of arguments in a guard."""
+
+_OPERATIONS: Mapping[str, Callable[..., Normal]] = {
+    **NORMAL.operations,
+    **{
+        f"{dot}{name}": NORMAL.operations[ours]
+        for name, ours in {**{name: name for name in FUNCTIONS}, **_NAMES}.items()
+        for dot in ("", ".")  # a function of a module, too
+    },
+}
+"""The normal form of each operation under the names that torch gives it."""
 
 
 def argument_paths(
@@ -133,26 +140,3 @@ def argument_paths(
         several, _, position = name.rpartition("_")  # *rest is called rest_0, rest_1, ...
         variadic[f"L[{several!r}][{position}]{rest}"] = leaf
     return variadic | named
-
-
-def _is_tautology(guard: SymExpr) -> bool:
-    """Whether both sides of an equation are the same: two inputs of one symbol."""
-    match ast.parse(guard.text, mode="eval").body:
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            return ast.dump(left) == ast.dump(right)
-        case _:
-            return False
-
-
-def _paths(node: ast.AST) -> Iterator[ast.expr]:
-    """The whole paths of arguments in a guard."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=base, attr="size")):
-            yield base
-        case ast.Subscript(value=ast.Call()):
-            yield from _paths(node.value)
-        case ast.Subscript() | ast.Attribute():
-            yield node
-        case _:
-            for child in ast.iter_child_nodes(node):
-                yield from _paths(child)

@@ -25,10 +25,10 @@ from torch_ir.ir import (
     Tree,
     ValueLeaf,
 )
+from torch_ir.ir.expressions import renamed
 
 Change: TypeAlias = Callable[[SymExpr], SymExpr]
 
-_SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b")
 _OF_TORCH = "Runtime assertion failed for expression "
 """How torch begins the messages of its own assertions, which quote the expression."""
 
@@ -77,7 +77,7 @@ def _numbered(symbols: Iterable[str]) -> dict[str, str]:
 
 def _renamed(text: str, names: dict[str, str]) -> str:
     """The text with all symbols replaced at once."""
-    return _SYMBOL.sub(lambda match: names.get(match[0], match[0]), text)
+    return renamed(text, lambda name: names.get(name, name))
 
 
 class _Renaming:

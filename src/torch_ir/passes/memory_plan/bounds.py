@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from typing import TypeAlias
 
 from torch_ir.errors import PassError
 from torch_ir.ir import Dim, SymbolRange, SymExpr
-from torch_ir.ir.expressions import parse_expression
+from torch_ir.ir.expressions import Algebra, Number, fold
 
 Interval: TypeAlias = tuple[float, float]
 """The least and the greatest value; an infinite end is unbounded. Finite ends are ints."""
 
 _ANYTHING: Interval = (-math.inf, math.inf)
+_LARGEST = 2**1000
+"""The greatest end that counts as one: arithmetic with an infinite end stays defined."""
 
 
 def upper_bound(dim: Dim, ranges: Mapping[str, SymbolRange]) -> int:
@@ -35,7 +37,17 @@ def upper_bound(dim: Dim, ranges: Mapping[str, SymbolRange]) -> int:
     """
     if not isinstance(dim, SymExpr):
         return dim
-    _, high = _interval(parse_expression(dim.text), ranges)
+
+    def symbol(name: str) -> Interval:
+        bounds = ranges.get(name, SymbolRange(None, None))
+        low = -math.inf if bounds.lower is None else bounds.lower
+        return _known(low, math.inf if bounds.upper is None else bounds.upper)
+
+    def constant(value: Number) -> Interval:
+        return _known(value, value) if isinstance(value, int) else _ANYTHING
+
+    algebra = Algebra(constant, symbol, _OPERATIONS, lambda step, parts: _ANYTHING)
+    _, high = fold(dim.text, algebra)
     if high == math.inf:
         free = [name for name in dim.symbols if _is_free(ranges.get(name))]
         has = "has" if len(free) < 2 else "have"
@@ -50,43 +62,28 @@ def _is_free(bounds: SymbolRange | None) -> bool:
     return bounds is None or bounds.upper is None or bounds.lower is None
 
 
-def _interval(node: ast.expr, ranges: Mapping[str, SymbolRange]) -> Interval:
-    match node:
-        case ast.Constant(value=int() as value):
-            return value, value
-        case ast.Name(id=name):
-            bounds = ranges.get(name, SymbolRange(None, None))
-            low = -math.inf if bounds.lower is None else bounds.lower
-            return low, math.inf if bounds.upper is None else bounds.upper
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            low, high = _interval(operand, ranges)
-            return -high, -low
-        case ast.BinOp(left=left, op=op, right=right):
-            return _combined(op, _interval(left, ranges), _interval(right, ranges))
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=arguments):
-            parts = [_interval(argument, ranges) for argument in arguments]
-            choose: Callable[..., float] = min if name == "min" else max
-            return choose(low for low, _ in parts), choose(high for _, high in parts)
-        case _:
-            return _ANYTHING
+def _known(low: float, high: float) -> Interval:
+    """The interval without ends that are too large to count."""
+    least = -math.inf if low < -_LARGEST else min(low, _LARGEST)
+    return least, math.inf if high > _LARGEST else max(high, -_LARGEST)
 
 
-def _combined(op: ast.operator, left: Interval, right: Interval) -> Interval:
-    match op:
-        case ast.Add():
-            return left[0] + right[0], left[1] + right[1]
-        case ast.Sub():
-            return left[0] - right[1], left[1] - right[0]
-        case ast.Mult():
-            return _corners(_times, left, right)
-        case ast.FloorDiv() if right[0] > 0:
-            return _corners(_over, left, right)
-        case ast.Mod() if right[0] > 0:
-            return 0, right[1] - 1
-        case ast.Pow() if right[0] == right[1] and left[0] >= 0 and right[0] >= 0:
-            return left[0] ** right[0], left[1] ** right[0]
-        case _:
-            return _ANYTHING
+def _choice(choose: Callable[..., float], *parts: Interval) -> Interval:
+    return choose(low for low, _ in parts), choose(high for _, high in parts)
+
+
+def _quotient(left: Interval, right: Interval) -> Interval:
+    return _corners(_over, left, right) if right[0] > 0 else _ANYTHING
+
+
+def _rest(_: Interval, right: Interval) -> Interval:
+    return (0, right[1] - 1) if right[0] > 0 else _ANYTHING
+
+
+def _power(base: Interval, exponent: Interval) -> Interval:
+    if exponent[0] != exponent[1] or base[0] < 0 or exponent[0] < 0:
+        return _ANYTHING
+    return base[0] ** exponent[0], base[1] ** exponent[0]
 
 
 def _corners(
@@ -104,3 +101,19 @@ def _over(a: float, b: float) -> float:
     if math.isinf(b):
         return a if math.isinf(a) else (0 if a >= 0 else -1)
     return a if math.isinf(a) else a // b
+
+
+_BINARY: Mapping[str, Callable[[Interval, Interval], Interval]] = {
+    "+": lambda left, right: _known(left[0] + right[0], left[1] + right[1]),
+    "-": lambda left, right: _known(left[0] - right[1], left[1] - right[0]),
+    "*": lambda left, right: _known(*_corners(_times, left, right)),
+    "**": lambda base, exponent: _known(*_power(base, exponent)),
+    "//": _quotient,
+    "%": _rest,
+}
+_OPERATIONS: Mapping[str, Callable[..., Interval]] = {
+    **_BINARY,
+    "-x": partial(_BINARY["-"], (0, 0)),
+    "min": partial(_choice, min),
+    "max": partial(_choice, max),
+}
