@@ -66,7 +66,8 @@ def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
     def other(step: Step, _: object) -> Any:
         return _refuse(step.text)
 
-    return fold(value.text, Algebra[Any](lambda number: number, symbol, _OPERATIONS, other))
+    algebra: Algebra[Any] = Algebra(lambda number: number, symbol, _OPERATIONS, other)
+    return fold(value.text, algebra)
 
 
 def _refuse(text: str) -> Any:

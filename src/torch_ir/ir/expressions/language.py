@@ -107,7 +107,7 @@ class Step(NamedTuple):
         return ast.unparse(self.node)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Algebra(Generic[T]):
     """What each part of an expression stands for.
 
