@@ -21,13 +21,14 @@ demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence 
 test: $(VENV)/dev.stamp  ## run all tests and doctests
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS)
 
-check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, layers, sizes, generated files
+check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, layers, sizes, docstrings, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python tools/check_borders.py
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_docstrings.py
 	set -e; for tool in tools/generate_*.py; do $(BIN)/python $$tool --check; done
 
 format: $(VENV)/dev.stamp  ## let ruff fix what it can

@@ -26,32 +26,28 @@ _CLAUSES = """
     Running Watching Drawing Reading Writing Making Keeping Comparing Taking Giving
     Putting Removing Computing Rewriting Measuring Converting Finding Saving Loading
     """
-# Third persons, articles, pronouns and the like are not verbs in the imperative; a verb is listed.
+# Verbs that may lead; a word that is a noun as often stands here only where it is used as a verb.
 _VERBS = """
-    Accept Accumulate Add Adjust Advance Align Allocate Allow Answer Append Apply Arrange Ask
-    Assemble Assert Assign Attach Attribute Bind Break Bring Broadcast Build Cache Calculate
-    Call Cancel Canonicalize Capture Carry Cast Change Check Choose Classify Clean Clear Clone
-    Close Coerce Collapse Collect Combine Compare Compile Complete Compose Compute Concatenate
-    Connect Construct Consume Contract Convert Copy Count Cover Create Cut Deal Decide Declare
-    Decode Decompose Deduce Define Delegate Delete Demand Denote Derive Describe Detach Detect
-    Determine Differentiate Disable Discard Dispatch Divide Draw Drop Dump Eliminate Embed Emit
-    Enable Encode Enforce Ensure Enter Enumerate Erase Escape Establish Estimate Evaluate
-    Exclude Execute Exit Expand Explain Export Extend Extract Fail Fetch Fill Filter Find Finish
-    Fit Flatten Fold Forget Format Free Functionalize Fuse Gather Generate Get Give Group Guard
-    Guess Handle Hash Hide Hold Identify Ignore Import Include Increase Increment Index Infer
-    Initialize Inline Insert Inspect Install Instantiate Interpret Invert Invoke Iterate Join
-    Judge Keep Label Lay Leave Lend Let Lift Limit Link List Load Locate Log Look Lower Make Map
-    Mark Match Materialize Measure Merge Move Multiply Name Narrow Normalize Note Number Observe
-    Offer Open Order Own Pack Pad Pair Parse Partition Pass Permute Pick Place Plan Point
-    Predict Prefix Prepare Preserve Print Process Produce Profile Promise Promote Propagate
-    Prove Pull Put Quantize Quote Raise Rank Read Rebuild Receive Recognize Record Reduce Refer
-    Refuse Register Reject Relax Release Remember Remove Rename Render Repeat Replace Replay
-    Report Represent Require Reset Reshape Resolve Restore Restrict Retrace Return Reuse Reverse
-    Rewrite Round Run Save Say Scatter Search Seed Select Send Separate Serialize Set Settle
-    Shorten Show Simplify Simulate Skip Solve Sort Spell Split Start State Stop Store Strip
-    Substitute Sum Supply Support Swap Take Tell Test Time Trace Transform Translate Traverse
-    Treat Trim Truncate Try Turn Undo Unflatten Unify Unpack Unregister Unroll Unwrap Update
-    Upgrade Use Validate Vary Verify View Visit Wait Walk Warn Watch Withdraw Wrap Write Yield
+    Accept Accumulate Add Adjust Advance Align Allocate Allow Append Apply Arrange Ask Assemble
+    Assert Assign Attach Bind Bring Broadcast Build Calculate Call Cancel Canonicalize Capture
+    Carry Change Check Choose Classify Clone Close Coerce Collapse Collect Combine Compare
+    Compile Complete Compose Compute Concatenate Connect Construct Consume Convert Copy Count
+    Create Decide Declare Decode Decompose Deduce Define Delegate Delete Derive Describe Detach
+    Detect Determine Differentiate Disable Discard Dispatch Divide Draw Drop Eliminate Embed
+    Emit Enable Encode Enforce Ensure Enter Enumerate Erase Escape Establish Estimate Evaluate
+    Exclude Execute Expand Explain Extend Extract Fail Fetch Fill Filter Find Finish Flatten
+    Fold Forget Format Functionalize Fuse Gather Generate Get Give Group Handle Hash Hide Hold
+    Identify Ignore Import Include Increase Increment Infer Initialize Inline Insert Inspect
+    Install Instantiate Interpret Invert Invoke Iterate Join Keep Lay Leave Let Lift List Load
+    Locate Look Lower Make Map Match Materialize Measure Merge Multiply Name Normalize Note
+    Observe Open Pack Pad Parse Pass Permute Pick Plan Predict Prepare Preserve Print Produce
+    Promote Propagate Prove Pull Put Quantize Quote Raise Read Rebuild Receive Recognize Record
+    Reduce Refer Refuse Register Reject Relax Remember Remove Rename Render Replace Report
+    Represent Require Reshape Resolve Restore Restrict Retrace Return Reuse Rewrite Round Run
+    Save Say Select Send Serialize Set Shorten Show Simplify Simulate Skip Solve Spell Split
+    Store Strip Substitute Take Tell Trace Translate Traverse Truncate Turn Unflatten Unify
+    Unpack Unregister Unroll Unwrap Update Upgrade Validate Vary Verify Warn Withdraw Wrap Write
+    Yield
     """
 CLAUSES = frozenset(_CLAUSES.split())
 VERBS = frozenset(_VERBS.split())

@@ -1,4 +1,4 @@
-"""Running an IR on torch's kernels."""
+"""Executors: IRs that run on torch's kernels."""
 
 from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.autograd.gradients import Gradients, Pullback

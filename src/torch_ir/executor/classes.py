@@ -27,7 +27,7 @@ from torch_ir.torch_api import pytree
 
 
 def children_of(tree: Container, value: Any, path: str) -> Sequence[Any]:
-    """The children of a Python object that stands where the tree has this container.
+    """Return the children of an object that stands where the tree has this container.
 
     Raises:
         InputError: It is of another class or structure.
@@ -53,7 +53,7 @@ def children_of(tree: Container, value: Any, path: str) -> Sequence[Any]:
 
 
 def rebuild(tree: Container, children: Sequence[Any]) -> Any:
-    """The object of such a class from its children.
+    """Build the object of such a class from its children.
 
     Raises:
         ExecutionError: This process does not know the class.

@@ -153,7 +153,7 @@ class ExecGraph:
     def eval(
         self, inputs: Sequence[torch.Tensor], *, listener: Listener | None = None
     ) -> tuple[torch.Tensor, ...]:
-        """The graph's outputs.
+        """Run the graph; return its outputs.
 
         Args:
             inputs: One tensor for each of ``ir.graph_inputs``, in order.
@@ -173,7 +173,7 @@ class ExecGraph:
         *,
         reuse: bool = True,
     ) -> Results:
-        """As :meth:`eval`, for a call some of whose arguments are numbers.
+        """Run the graph as :meth:`eval` does, with numbers among the arguments.
 
         Args:
             inputs: The tensors.
@@ -201,7 +201,7 @@ class ExecGraph:
     def eval_all(
         self, inputs: Sequence[torch.Tensor], *, stop_at: str | None = None
     ) -> dict[str, torch.Tensor]:
-        """Every value that the nodes make, by name, in program order; the inputs come first.
+        """Run the graph; return the inputs and every node's values by name, in program order.
 
         Args:
             inputs: One tensor for each of ``ir.graph_inputs``.
@@ -222,7 +222,7 @@ class ExecGraph:
     def values(
         self, inputs: Sequence[torch.Tensor], names: Iterable[str]
     ) -> dict[str, torch.Tensor]:
-        """Some of the values that the nodes make, by name, in program order.
+        """Run the graph; return some of the nodes' values by name, in program order.
 
         Nothing runs after the last of them; memory is that of a run, and of what was asked for.
 
@@ -245,7 +245,7 @@ class ExecGraph:
     def vjp(
         self, inputs: Sequence[torch.Tensor], *, weights: Iterable[str] = ()
     ) -> tuple[tuple[torch.Tensor, ...], Pullback]:
-        """The graph's outputs, and a function that gives gradients for cotangents of them.
+        """Run the graph; return its outputs, and a function from their cotangents to gradients.
 
         They are the gradients of this call: buffers as an earlier call left them are constants.
 
@@ -273,7 +273,7 @@ class ExecGraph:
     def jvp(
         self, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
     ) -> tuple[tuple[torch.Tensor, ...], Tangents]:
-        """The graph's outputs, and the tangent of each for tangents of the inputs.
+        """Run the graph; return its outputs, and the tangent of each for tangents of the inputs.
 
         Args:
             inputs: One tensor for each of ``ir.graph_inputs``.

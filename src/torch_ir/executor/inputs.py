@@ -24,12 +24,12 @@ from torch_ir.ir.values import dtype_name
 def flatten_arguments(
     ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
-    """The tensors among the arguments of a call, and the numbers that are symbols.
+    """Flatten a call's arguments to its tensors, and the numbers that are symbols.
 
     Args:
         ir: The graph.
         args: Positional arguments, in the model's own structure.
-        kwargs: Keyword arguments, likewise.
+        kwargs: Keyword arguments, in the same structure.
 
     Returns:
         The tensors in the order of ``ir.graph_inputs``, and the value of each symbol that an
@@ -117,7 +117,7 @@ def _require_keys(tree: Container, value: Mapping[Any, Any], path: str) -> None:
 
 
 def takes_tensors_alone(ir: IR) -> bool:
-    """Whether the arguments of a call are the graph's inputs, in order, and nothing else."""
+    """Return whether a call's arguments are the graph's inputs, in order, and nothing else."""
     if ir.signature is None:
         return True
     positional, named = cast(Container, ir.signature.inputs).children
@@ -130,7 +130,7 @@ def takes_tensors_alone(ir: IR) -> bool:
 
 
 def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:
-    """The results of a call in the model's own structure; a tuple where it has none."""
+    """Give results the model's own structure; a tuple where it has none."""
     if ir.signature is None:
         return outputs
     tree = ir.signature.outputs
@@ -145,7 +145,7 @@ def _children_of(tree: Tree) -> tuple[Tree, ...]:
 
 
 def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
-    """The results of a call in the model's own structure."""
+    """Give results the structure of a tree."""
 
     def leaf(item: TensorLeaf | ValueLeaf) -> Any:
         if isinstance(item, TensorLeaf):

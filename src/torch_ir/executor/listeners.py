@@ -1,4 +1,4 @@
-"""Who wants to know of every node as it runs."""
+"""Listeners, which see every node as it runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Listener(Protocol):
     """
 
     def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
-        """Called before a node runs, with the tensors of ``node.inputs``."""
+        """Receive the tensors of ``node.inputs`` before a node runs."""
         ...
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
-        """Called with the tensors that a node made, in the order of ``node.outputs``."""
+        """Receive the tensors that a node made, in the order of ``node.outputs``."""
         ...
 
 
@@ -31,7 +31,7 @@ class ListenerError(Exception):
 
 
 def guarded(nodes: Sequence[OpNode], tell: Callable[[OpNode, Any], None]) -> Callable[..., None]:
-    """A listener's method as generated code calls it: with the position of a node."""
+    """Wrap a listener's method for generated code, which calls it with a node's position."""
 
     def call(position: int, tensors: Sequence[torch.Tensor]) -> None:
         try:
@@ -58,7 +58,7 @@ class Table:
         self._copy = copy
 
     def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
-        """Nothing is of interest before a node runs."""
+        """Ignore the inputs of a node."""
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Keep the results that were asked for."""

@@ -75,7 +75,7 @@ class Plan:
         writes: What is written when it ends.
         functions: The functions that its nodes refer to, by name.
         is_private: Whether no result shares storage with anything else, and nothing that was
-            given is written: then nobody can tell that views were not tracked.
+            given is written: then no result depends on views that were not tracked.
         copied_outputs: The results that share storage with a buffer that the program writes: they
             are returned as copies, which the next run does not change.
         writes_inside: Whether in-place operators of the program write to any value.
@@ -102,7 +102,7 @@ def make_plan(
     *,
     reuse: bool,
 ) -> Plan:
-    """The plan of a graph whose nodes are resolved.
+    """Make the plan of a graph whose nodes are resolved.
 
     Args:
         ir: The graph.

@@ -1,4 +1,4 @@
-"""Running an IR with weights."""
+"""The executor of an IR with weights."""
 
 from __future__ import annotations
 
@@ -176,11 +176,11 @@ class IRExecutor:
     def call_observed(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], listener: Listener
     ) -> tuple[torch.Tensor, ...]:
-        """As a call, with a listener that sees every node as it runs; returns plain tensors."""
+        """Run a call with a listener that sees every node; return plain tensors."""
         return self._run(*flatten_arguments(self.ir, args, kwargs), listener)[0]
 
     def external_tensors(self) -> list[torch.Tensor]:
-        """The weights and constants that the program runs with."""
+        """Return the weights and constants that the program runs with."""
         return list(self.graph.payload.values())
 
     # -- running ----------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What a call gives: its arguments, its results, and the storage they share."""
+"""Inference of what a call gives: its arguments, its results, and the storage they share."""

@@ -114,7 +114,7 @@ def _parts(operands: Iterable[Operand]) -> Iterator[Operand]:
 
 
 def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
-    """The node as a call, its outputs defined.
+    """Resolve a node to a bound call, and define its outputs.
 
     Args:
         node: The node.

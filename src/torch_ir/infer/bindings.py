@@ -17,7 +17,7 @@ Symbols = dict[str, Number]
 
 
 def bind_inputs(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> Symbols:
-    """The symbols that the shapes of a call's tensors determine.
+    """Solve for the symbols that the shapes of a call's tensors determine.
 
     A symbol that stands alone as a dimension takes the size; after that, ``2*s0 + 1`` gives ``s0``
     where the size allows it. Whether all sizes agree is checked elsewhere.
@@ -54,7 +54,7 @@ class Binding:
     axis: int | None
 
     def read(self, results: Sequence[Any]) -> Number:
-        """The value in the results of the node."""
+        """Read the value from the results of the node."""
         value = results[self.result]
         if self.axis is not None:
             return int(value.shape[self.axis])
@@ -78,7 +78,7 @@ class Bindings:
                     self._known.update(leaf.value.symbols)
 
     def of(self, node: OpNode) -> tuple[Binding, ...]:
-        """The symbols that this node gives a value."""
+        """Return the symbols that this node gives a value."""
         found = [Binding(symbol, result, None) for symbol, result in node.binds.items()]
         for meta in node.outputs:
             for axis, dim in enumerate(meta.shape):

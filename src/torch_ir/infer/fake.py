@@ -62,7 +62,7 @@ class _Symbol(Source):
 
 
 def contiguous(meta: TensorMeta) -> Layout:
-    """The layout of a tensor whose elements lie in row-major order.
+    """Return the layout of a tensor whose elements lie in row-major order.
 
     Example:
         >>> contiguous(TensorMeta("x", (2, "s0", 3), "float32")).strides
@@ -79,7 +79,7 @@ def contiguous(meta: TensorMeta) -> Layout:
 
 
 def external_layouts(ir: IR) -> dict[str, Layout]:
-    """The layout of each constant, and of each weight, which is taken to be contiguous.
+    """Return the layout of each constant, and of each weight, which is taken to be contiguous.
 
     Args:
         ir: The program.
@@ -152,20 +152,20 @@ class Fakes:
 
     @contextmanager
     def tracing(self) -> Generator[None]:
-        """The state in which operators are called on fake tensors."""
+        """Enter the state in which operators are called on fake tensors."""
         with self.mode, enable_python_dispatcher(), torch.no_grad():
             yield
 
     # -- values -----------------------------------------------------------------------------------
 
     def tensor(self, layout: Layout) -> torch.Tensor:
-        """A fresh fake tensor of that layout."""
+        """Make a fresh fake tensor of that layout."""
         shape = [symbolic(dim, self.symbols) for dim in layout.shape]
         strides = [symbolic(dim, self.symbols) for dim in layout.strides]
         return torch.empty_strided(shape, strides, dtype=getattr(torch, layout.dtype))
 
     def layout(self, meta: TensorMeta, tensor: torch.Tensor) -> Layout:
-        """The layout of a result that is recorded as ``meta``; what data decides is contiguous."""
+        """Return the layout of a result recorded as ``meta``; what data decides is contiguous."""
         try:
             strides = [self.dim(stride) for stride in tensor.stride()]
         except (PassError, InvalidIRError):
@@ -175,7 +175,7 @@ class Fakes:
         return Layout(meta.dtype, meta.shape, tuple(strides))
 
     def dim(self, value: int | torch.SymInt) -> Dim:
-        """A size as a dimension over the program's own symbols.
+        """Convert a size to a dimension over the program's own symbols.
 
         Raises:
             PassError: It has a symbol that the program does not have.
@@ -183,7 +183,7 @@ class Fakes:
         return as_dim(value) if isinstance(value, int) else as_dim(self.expression(value))
 
     def expression(self, value: Any) -> SymExpr:
-        """A symbolic number as an expression over the program's own symbols.
+        """Convert a symbolic number to an expression over the program's own symbols.
 
         Raises:
             PassError: It has a symbol that the program does not have.
@@ -191,7 +191,7 @@ class Fakes:
         return self.own(expression(value))
 
     def own(self, value: SymExpr, made: Mapping[str, str] | None = None) -> SymExpr:
-        """The expression with torch's names of symbols replaced by the program's.
+        """Rename torch's symbols in an expression to the program's.
 
         Args:
             value: The expression.
@@ -207,11 +207,11 @@ class Fakes:
         return SymExpr(renamed(value.text, lambda name: names.get(name, name)))
 
     def knows(self, symbol: str) -> bool:
-        """Whether a symbol of torch's is one of the program's."""
+        """Return whether a symbol of torch's is one of the program's."""
         return symbol in self._ours
 
     def new_guards(self) -> list[SymExpr]:
-        """The conditions on sizes that torch took for true since the last time."""
+        """Return the guards on sizes that torch added since the last call of this method."""
         from torch_ir.frontend.symbols.scalars import expression_text
 
         texts = [expression_text(guard.expr) for guard in self.env.guards[self._known_guards :]]
@@ -227,7 +227,7 @@ class Fakes:
         symbols: Mapping[str, Number] | None = None,
         function: Callable[..., Any] | None = None,
     ) -> Any:
-        """The result of a node on the given tensors, one for each of its inputs.
+        """Call a node's operator on the given tensors, one for each of its inputs.
 
         Args:
             node: The node.
@@ -243,7 +243,7 @@ class Fakes:
 def arguments(
     node: OpNode, tensors: Sequence[Any], symbols: Mapping[str, Number]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and keyword arguments of a node's operator.
+    """Return the positional and keyword arguments of a node's operator.
 
     Raises:
         ExecutionError: torch has no such operator.
@@ -294,7 +294,7 @@ def _no_function(name: str) -> Callable[..., Any]:
 
 
 def result_dtypes(fakes: Fakes, node: OpNode) -> tuple[str, ...]:
-    """The dtypes of a node's results.
+    """Return the dtypes of a node's results.
 
     Raises:
         PassError: torch refuses the call.

@@ -35,7 +35,7 @@ def register_generator(name: str, generator: torch.Generator) -> None:
 
 
 def find_generator(name: str) -> torch.Generator:
-    """The generator of a name.
+    """Look up the generator of a name.
 
     Raises:
         ExecutionError: There is none.
@@ -51,5 +51,5 @@ def find_generator(name: str) -> torch.Generator:
 
 
 def name_of(generator: torch.Generator) -> str:
-    """The name of a generator that was found by it."""
+    """Return the name of a generator that was found by it."""
     return next(name for name, known in _GENERATORS.items() if known is generator)

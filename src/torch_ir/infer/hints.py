@@ -1,4 +1,4 @@
-"""Values of symbols to try a program with: within their ranges, and as its conditions ask."""
+"""Size hints that satisfy every symbol range and guard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASSERTION = "aten._assert_scalar.default"
 
 
 def samplings(ir: IR) -> tuple[Symbols, ...]:
-    """A value for each symbol, and then another one for each that may have another.
+    """Choose size hints: a value for each symbol, then another one where the symbol may vary.
 
     Both keep the guards and what the program asserts about its sizes; the second gives no shape a
     negative dimension either. There are none where no values are found.

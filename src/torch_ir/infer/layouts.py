@@ -1,4 +1,4 @@
-"""How the values of a graph lie in memory, as torch's fake tensors say it."""
+"""Layouts of the values of a graph, by torch's fake tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch_ir.torch_api import pytree
 
 
 def layouts(ir: IR) -> Mapping[str, Layout]:
-    """The layout of each value; one that torch cannot tell is absent, and so is what follows.
+    """Return the layout of each value; unknown ones, and those that follow, are absent.
 
     Graph inputs and weights are taken to be contiguous; constants have their own strides.
     """

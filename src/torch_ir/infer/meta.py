@@ -1,4 +1,4 @@
-"""What a call gives, and by which faster way torch reaches the same operator: shown, not assumed.
+"""Calls on meta tensors, and faster bindings that dispatch to the same overload.
 
 A call is run once on meta tensors of its arguments' types: that says what it gives. Then torch's
 own Python bindings of that name are called under a mode that records what they dispatch: one that
@@ -45,15 +45,15 @@ class Type(NamedTuple):
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Type:
-        """The type of a strided tensor."""
+        """Return the type of a strided tensor."""
         return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
     def meta(self) -> torch.Tensor:
-        """A tensor of this type without data."""
+        """Make a tensor of this type without data."""
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
 
     def fake(self) -> torch.Tensor:
-        """A tensor of this type; without data where fake tensors are in force."""
+        """Make a tensor of this type, a fake one where fake tensors are in force."""
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
 
 
@@ -83,7 +83,7 @@ class Signature(NamedTuple):
 
 
 def in_row_major_order(signature: Signature) -> Signature:
-    """The same call of tensors of the same shapes whose elements lie in row-major order."""
+    """Replace the tensors of a call by contiguous ones of the same shapes."""
 
     def ordered(item: Pattern) -> Pattern:
         if isinstance(item, Type):
@@ -134,7 +134,7 @@ class Proof:
             on data or are not dense.
         refusal: Why torch refuses the call; empty if it does not.
         binding: A binding that reaches the operator; None if none is shown to.
-        in_place: A binding that reaches the operator's in-place twin; None likewise.
+        in_place: A binding that reaches the operator's in-place variant, or None.
         takes_tensor: Whether the second argument, a number, may as well be a tensor without
             dimensions of the result's type.
     """
@@ -172,7 +172,7 @@ def prove(signature: Signature) -> Proof:
 
 @lru_cache(maxsize=16_384)
 def prove_fake(signature: Signature) -> Proof:
-    """The results of a call under torch's fake tensors, which know the CPU's peculiarities."""
+    """Evaluate a call on torch's fake tensors, which know the CPU's peculiarities."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with _quiet(), mode, enable_python_dispatcher(), torch.no_grad():
         try:
@@ -284,7 +284,7 @@ def _results(
 
 
 def flatten(made: object) -> Iterator[object]:
-    """The results of an operator, one after the other; None counts as one."""
+    """Yield the results of an operator, one after the other; None counts as one."""
     if isinstance(made, list | tuple):
         for item in cast(list[object], made):
             yield from flatten(item)
@@ -336,7 +336,7 @@ def _is_int(item: Pattern) -> bool:
 
 
 def function_of(binding: Binding) -> Any:
-    """The Python function behind a binding."""
+    """Return the Python function behind a binding."""
     return getattr(_HOMES[binding.home] if binding.home else torch.Tensor, binding.name)
 
 
@@ -439,7 +439,7 @@ def _in_place(
 
 
 def twin_of(operator: OpOverload) -> OpOverload | None:
-    """The overload that computes the same in place: its schema differs by the mark alone."""
+    """Return the in-place overload that computes the same; its schema differs by a mark."""
     namespace, name, overload = str(operator).split(".")
     packet = getattr(getattr(torch.ops, namespace), f"{name}_", None)
     twin = getattr(packet, overload, None) if packet is not None else None

@@ -35,7 +35,7 @@ _REGISTERED_BY = {
 
 
 def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
-    """The operator of exactly that name.
+    """Look up the operator of exactly that name.
 
     Raises:
         ExecutionError: torch has no such overload; the message names the closest, or what to
@@ -82,7 +82,7 @@ def _remedy(namespace: str, op_type: str) -> str:
 def to_torch(
     value: Attribute, run_device: torch.device, function: Callable[[str], Callable[..., Any]]
 ) -> Any:
-    """An attribute as the argument that torch takes; expressions stay as they are.
+    """Convert an attribute to the argument that torch takes; expressions stay unchanged.
 
     Args:
         value: The attribute.
@@ -107,7 +107,7 @@ def to_torch(
 
 
 def from_text(kind: str, value: Attribute) -> Attribute:
-    """What a plain string, as other producers write it, means for an argument of this type."""
+    """Convert a plain string of other producers to an argument of this type."""
     if not isinstance(value, str) or kind.startswith("str"):
         return value
     match kind.removesuffix("?"):
@@ -124,7 +124,7 @@ def from_text(kind: str, value: Attribute) -> Attribute:
 
 
 def has_expression(value: Attribute) -> bool:
-    """Whether a value depends on symbols."""
+    """Return whether a value depends on symbols."""
     if isinstance(value, tuple):
         return any(has_expression(item) for item in value)
     if isinstance(value, FrozenDict):
@@ -133,7 +133,7 @@ def has_expression(value: Attribute) -> bool:
 
 
 def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
-    """The value with every expression in it evaluated."""
+    """Evaluate every expression in a value."""
     if isinstance(value, list | tuple):
         return [evaluate(item, bindings) for item in value]
     if isinstance(value, dict):

@@ -40,7 +40,7 @@ class Slots:
         return name in self._of
 
     def define(self, meta: TensorMeta) -> Idx:
-        """A new slot for a value.
+        """Define a new slot for a value.
 
         Raises:
             FaultError: ``duplicate-value``: the name is taken.
@@ -51,7 +51,7 @@ class Slots:
         return made
 
     def operand(self, node: OpNode, index: int) -> Idx:
-        """The slot of an input of a node.
+        """Return the slot of an input of a node.
 
         Raises:
             FaultError: ``bad-operand``: the node has no such input; ``undefined-value``: no
@@ -65,7 +65,7 @@ class Slots:
         return self.use(node.inputs[index])
 
     def use(self, meta: TensorMeta) -> Idx:
-        """The slot of a value, which must have been defined, and with this type.
+        """Return the slot of a value, which must be defined with this type.
 
         Raises:
             FaultError: ``undefined-value`` or ``wrong-metadata``.

@@ -47,7 +47,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
-    """The value with every expression in it computed from the symbols' symbolic values.
+    """Compute every expression in a value from the symbols' symbolic values.
 
     Raises:
         InvalidIRError: A function has no counterpart for symbolic numbers.

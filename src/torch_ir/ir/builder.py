@@ -26,7 +26,7 @@ class Names:
 
     @classmethod
     def of(cls, ir: IR) -> Names:
-        """The names that a graph leaves free."""
+        """Return the names that a graph leaves free."""
         names = cls(meta.name for meta in ir.graph_inputs)
         names._taken.update(ir.external_values())
         for node in ir.nodes:
@@ -35,7 +35,7 @@ class Names:
         return names
 
     def fresh(self, wanted: str) -> str:
-        """The wanted name, or the first of ``wanted_1``, ``wanted_2``, … that is free."""
+        """Return the wanted name, or the first of ``wanted_1``, ``wanted_2``, … that is free."""
         if wanted not in self._taken:
             self._taken.add(wanted)
             return wanted
@@ -49,14 +49,14 @@ class Names:
 
 
 def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
-    """The node with other values for those inputs that are named."""
+    """Replace those inputs of a node that are named."""
     if not any(meta.name in values for meta in node.inputs):
         return node
     return node.replace(inputs=tuple([values.get(meta.name, meta) for meta in node.inputs]))
 
 
 def renamed(node: OpNode, name: str) -> OpNode:
-    """The node under another name, and its outputs likewise."""
+    """Rename a node and its outputs."""
 
     def output(meta: TensorMeta) -> TensorMeta:
         suffix = meta.name[len(node.name) :] if meta.name.startswith(node.name) else ""
@@ -66,7 +66,7 @@ def renamed(node: OpNode, name: str) -> OpNode:
 
 
 def with_leaves(tree: Tree, values: Mapping[str, TensorMeta]) -> Tree:
-    """The tree with other values for those leaves that are named."""
+    """Replace those leaves of a tree that are named."""
     if isinstance(tree, TensorLeaf):
         return TensorLeaf(values[tree.name].name) if tree.name in values else tree
     if isinstance(tree, Container):

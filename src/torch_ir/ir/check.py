@@ -1,4 +1,4 @@
-"""Whether the parts of an IR fit together: every finding, without torch."""
+"""Structural checks of an IR: every finding, without torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Finding:
         message: What is wrong, in a sentence.
         node: Name of the node, or the empty string; inside a function ``"function/node"``.
         expected: What the rule asks for, where it can be said in a word.
-        got: What was found, likewise.
+        got: What was found, in the same form.
         location: The user's source line, where there is one.
     """
 
@@ -50,7 +50,7 @@ class Finding:
 
 
 def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
-    """All findings of the structural rules, in program order.
+    """Find all violations of the structural rules, in program order.
 
     Rules: names are unique (``duplicate-node``, ``duplicate-value``); values are defined before
     use with the metadata that they are used with (``undefined-value``, ``wrong-metadata``); the

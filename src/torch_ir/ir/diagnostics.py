@@ -1,4 +1,4 @@
-"""What breaks a rule of a dialect: which node, which rule, what is expected, what to do."""
+"""Diagnostics: which node breaks which rule, what is expected, what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violation:
         op_type: The operator that the node calls, or the empty string.
         message: What is wrong, in a sentence.
         expected: What the rule asks for, where it can be said shortly.
-        found: What is there, likewise.
+        found: What is there, in the same form.
         remedy: What the reader can do about it.
         location: The user's source line, where it is known.
     """
@@ -50,7 +50,7 @@ class Violation:
 def dialect_error(
     ir: IR, dialect: str, violations: Sequence[Violation], *, method: str = ""
 ) -> DialectError:
-    """The error that shows what keeps a program from being of a dialect."""
+    """Return the error that shows what keeps a program from being of a dialect."""
     name = f"method {method!r}" if method else f"program {ir.model_name!r}"
     shown = [str(violation) for violation in violations[:MAX_SHOWN]]
     if len(violations) > MAX_SHOWN:

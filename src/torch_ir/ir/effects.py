@@ -1,4 +1,4 @@
-"""Which graph inputs and weights a program writes in place.
+"""Graph inputs and weights that a program writes in place.
 
 The alias marks of the operators' schemas say so.
 """
@@ -25,7 +25,7 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def written_values(ir: IR) -> frozenset[str]:
-    """Names of the graph inputs and external values that in-place operators write.
+    """Find the graph inputs and external values that in-place operators write.
 
     They may write directly or through a view. An operator whose schema nobody recorded is taken to
     write nothing.
@@ -83,7 +83,7 @@ def _apply(ir: IR, node: OpNode, roots: dict[str, Roots]) -> Iterator[str]:
 
 
 def written_arguments(ir: IR, node: OpNode) -> tuple[str, ...]:
-    """The arguments of an operator's call to which it writes; none for a higher-order operator.
+    """Return the arguments that an operator's call writes; none for a higher-order operator.
 
     Example:
         >>> from torch_ir.ir import TensorMeta

@@ -1,4 +1,4 @@
-"""Which nodes return memory of their inputs: by their schemas, and where those leave it open."""
+"""Nodes that return memory of their inputs: by their schemas, and by tables beyond these."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ UNMARKED = frozenset(
 
 
 def marked_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]:
-    """The inputs of which the schema says that results show their memory."""
+    """Return the inputs that results alias by the marks of the schema."""
     if schema is None:
         return ()
     returned = {result.alias for result in schema.returns} - {""}
@@ -72,14 +72,14 @@ def marked_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]
 
 
 def possible_inputs(schema: Schema | None, node: OpNode) -> tuple[TensorMeta, ...]:
-    """The inputs whose memory a node's results may show."""
+    """Return the inputs that a node's results may alias."""
     if node.op_type in UNMARKED or node.op_type.startswith("higher_order."):
         return tuple(node.inputs)
     return marked_inputs(schema, node)
 
 
 def undecided(ir: IR) -> frozenset[str]:
-    """The nodes of which it matters, and no schema says, whether they return their inputs' memory.
+    """Return the nodes that may return an alias of inputs that are written afterwards.
 
     It matters if something writes to that memory after them.
     """
@@ -111,7 +111,7 @@ def undecided(ir: IR) -> frozenset[str]:
 
 
 def shared_inputs(ir: IR, names: frozenset[str]) -> Mapping[str, tuple[str, ...]]:
-    """The inputs whose memory the results of the given nodes show, by torch's fake tensors.
+    """Return the inputs that results of the given nodes alias, by torch's fake tensors.
 
     Graph inputs and weights are taken to be contiguous; constants have their own strides.
     """
@@ -178,7 +178,7 @@ def _memory(tensor: object) -> object:
 
 
 def may_share(ir: IR) -> bool:
-    """Whether results of a function may show the memory of its inputs, or of each other."""
+    """Return whether results of a function may alias its inputs or each other."""
     groups: dict[str, str] = {}
 
     def find(name: str) -> str:

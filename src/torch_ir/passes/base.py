@@ -1,4 +1,4 @@
-"""What a pass is, and how a list of them runs."""
+"""Passes, and a list of them run in order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pass(ABC):
 
     @abstractmethod
     def call(self, ir: IR) -> PassResult:
-        """The changed program."""
+        """Run the pass."""
 
     def ensures(self, ir: IR) -> None:
         """Raise :class:`PassError` if the result is not what the pass promises."""
@@ -83,7 +83,7 @@ def run_passes(
     """Run passes one after the other.
 
     Args:
-        ir: The program; it stays as it is, whatever happens.
+        ir: The program; it never changes.
         passes: The passes, in order.
         verify: Check the result after ``"each"`` pass, after all (``"stage"``), or not at all
             (``"off"``).

@@ -46,7 +46,7 @@ class FoldedProgram:
 
 
 def fold_batch_norm(ir: IR, weights: Mapping[str, torch.Tensor]) -> FoldedProgram:
-    """The program with each batch norm of inference taken into the layer before it.
+    """Fold each batch norm of inference into the layer before it.
 
     The layer is a convolution or a linear layer whose result nothing else uses; its weight and
     bias change, and it gets a bias if it had none. The new values are computed in float64 and

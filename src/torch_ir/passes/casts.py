@@ -39,13 +39,13 @@ class CleanCasts(Pass):
     name: ClassVar[str] = "clean-casts"
 
     def call(self, ir: IR) -> PassResult:
-        """The program with fewer casts."""
+        """Remove casts that others make redundant."""
         result = clean_casts(ir)
         return PassResult(result, result is not ir)
 
 
 def clean_casts(ir: IR) -> IR:
-    """The program with one cast for each chain of casts, and none that changes no dtype.
+    """Merge each chain of casts into one, and remove those that change no dtype.
 
     A cast is passed over if it keeps every value, as ``float16`` to ``float32`` does. The bits
     stay, but for those of a signaling NaN, which the longer way makes quiet. Functions are
@@ -89,7 +89,7 @@ def _shortened(ir: IR) -> IR:
 
 
 def _passed_over(node: OpNode, producers: dict[str, OpNode], memory: Memory) -> TensorMeta | None:
-    """What a cast may cast instead of its operand, which is a cast itself."""
+    """Return the source of an inner cast that the outer cast makes redundant, or None."""
     if not _is_plain(node):
         return None
     inner = producers.get(node.inputs[0].name)
@@ -116,7 +116,7 @@ def _is_plain(node: OpNode) -> bool:
 
 
 def keeps_values(source: str, target: str) -> bool:
-    """Whether every value of one dtype is one of the other.
+    """Return whether every value of one dtype is one of the other.
 
     Example:
         >>> keeps_values("float16", "float32"), keeps_values("int32", "float32")

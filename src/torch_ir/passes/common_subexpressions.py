@@ -1,4 +1,4 @@
-"""Computing once what is computed several times from the same values."""
+"""Common subexpressions: values that are computed several times, computed once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class EliminateCommonSubexpressions(Pass):
     name: ClassVar[str] = "common-subexpressions"
 
     def call(self, ir: IR) -> PassResult:
-        """The program in which nothing is computed twice."""
+        """Merge nodes that compute the same."""
         result = common_subexpressions(ir)
         return PassResult(result, result is not ir)
 
 
 def common_subexpressions(ir: IR) -> IR:
-    """The program with one node for all that compute the same; in functions too.
+    """Merge all nodes that compute the same into one; in functions too.
 
     Two nodes compute the same if operator, arguments and inputs are equal. Both stay where
     something writes to the memory of an input or a result, where they draw random numbers, where

@@ -1,4 +1,4 @@
-"""Computing ahead what depends on no argument and no weight."""
+"""Constant folding: values that depend on no argument and no weight, computed ahead."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class FoldConstants(Pass):
     max_bytes: int = MAX_BYTES
 
     def call(self, ir: IR) -> PassResult:
-        """The program with what is known computed."""
+        """Compute the values that are known."""
         result = fold_constants(ir, max_bytes=self.max_bytes)
         return PassResult(result, result is not ir)
 
 
 def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
-    """The program with every value that depends on constants alone as a constant of its own.
+    """Replace every value that depends on constants alone by a constant of its own.
 
     torch computes them on the CPU, bit for bit as the program does there. A node stays if its
     result is larger than ``max_bytes``, does not lie in memory in row-major order, or is written
@@ -196,7 +196,7 @@ def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.
 
 
 def without_unused(before: IR, after: IR) -> IR:
-    """The program without the constants that were used and are no more."""
+    """Drop the constants that were used and are no more."""
     gone = _used(before) - _used(after)
     keys = {after.weight_name_mapping.get(name, name) for name in gone} & after.constants.keys()
     still = {after.weight_name_mapping.get(name, name) for name in _used(after)}

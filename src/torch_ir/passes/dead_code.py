@@ -1,4 +1,4 @@
-"""Removing nodes whose results nothing uses."""
+"""Dead code: the removal of nodes whose results nothing uses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class EliminateDeadCode(Pass):
     name: ClassVar[str] = "eliminate-dead-code"
 
     def call(self, ir: IR) -> PassResult:
-        """The program without its dead nodes."""
+        """Remove the program's dead nodes."""
         result = eliminate_dead_code(ir)
         return PassResult(result, result is not ir)
 
 
 def eliminate_dead_code(ir: IR) -> IR:
-    """The program without the nodes that nothing needs; the same object if there are none.
+    """Remove the nodes that nothing needs; return the same object if there are none.
 
     Example:
         >>> from torch_ir.ir import TensorMeta

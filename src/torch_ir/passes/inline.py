@@ -13,7 +13,7 @@ GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled"})
 
 
 def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
-    """The program with the bodies of such scopes in place of their calls; in functions too.
+    """Replace the calls of such scopes by their bodies; in functions too.
 
     Whether gradients are recorded changes no value. The same object if there is no such scope.
 

@@ -23,13 +23,13 @@ class InlineFunctions(Pass):
     name: ClassVar[str] = "inline-functions"
 
     def call(self, ir: IR) -> PassResult:
-        """The program with fewer functions."""
+        """Inline the functions that are called without condition."""
         result = inline_functions(ir)
         return PassResult(result, result is not ir)
 
 
 def inline_functions(ir: IR) -> IR:
-    """The program with each function that is called without condition in place of its call.
+    """Inline each function that is called without condition.
 
     Those are repeated blocks, checkpoints of activations, and scopes that switch the recording of
     gradients. Branches, loops and regions under autocast stay. The nodes have the locations that

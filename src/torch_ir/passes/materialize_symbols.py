@@ -53,13 +53,13 @@ class MaterializeSymbols(Pass):
     name: ClassVar[str] = "materialize-symbols"
 
     def call(self, ir: IR) -> PassResult:
-        """The program whose calls are given symbols and numbers alone."""
+        """Compute expressions by operators, so that calls are given symbols and numbers alone."""
         result = materialize_symbols(ir)
         return PassResult(result, result is not ir)
 
 
 def materialize_symbols(ir: IR) -> IR:
-    """The program with each expression that a call or a result needs computed by operators.
+    """Compute each expression that a call or a result needs by operators.
 
     They are ``executorch_prims::{add,mul,sub,floordiv}.int`` and ``{gt,lt,ge,le,eq}.int``; each
     gives a symbol its value. ``%``, ``min``, ``max``, ``abs``, ``!=``, ``and``, ``or``, ``not``

@@ -1,4 +1,4 @@
-"""Which values of a graph share memory, and which of it is written or seen from outside."""
+"""Values of a graph that share memory, and writes to it, as far as the graph shows."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Memory:
         return name
 
     def is_written(self, name: str) -> bool:
-        """Whether something in the program may write to the value's memory."""
+        """Return whether something in the program may write to the value's memory."""
         return self._find(name) in self._written
 
     def is_seen(self, name: str) -> bool:
-        """Whether the value's memory may be that of an argument, a weight or a result."""
+        """Return whether the value may alias a graph input, a weight or an output."""
         return self._find(name) in self._seen
 
     def join(self, copy: str, source: str) -> bool:
-        """Let one value stand for another of the same content, if nobody can tell.
+        """Merge a value with another of the same content, if no write can tell them apart.
 
         Returns False, and nothing is changed, where either is written or both are seen.
         """
@@ -91,7 +91,7 @@ def _written(ir: IR, node: OpNode) -> Iterable[str]:
 
 
 def writes(ir: IR) -> bool:
-    """Whether anything in a graph writes to memory."""
+    """Return whether anything in a graph writes to memory."""
     return any(
         written_arguments(ir, node)
         or (ir.schema_of(node.op_type) is None and not node.op_type.startswith("higher_order."))
@@ -100,7 +100,7 @@ def writes(ir: IR) -> bool:
 
 
 def is_pure(ir: IR, node: OpNode) -> bool:
-    """Whether the same arguments give the same results, and nothing else happens.
+    """Return whether equal arguments give equal results, and nothing else happens.
 
     Of operators of other libraries nobody says so.
 
@@ -127,7 +127,7 @@ def is_pure(ir: IR, node: OpNode) -> bool:
 def rewired(
     ir: IR, nodes: Iterable[OpNode], values: Mapping[str, TensorMeta], **changes: Any
 ) -> IR:
-    """The graph with these nodes, and other values for those results that are named."""
+    """Return the graph with these nodes, and other values for the results that are named."""
     signature = ir.signature
     if signature is not None:
         signature = Signature(signature.inputs, with_leaves(signature.outputs, values))
@@ -141,7 +141,7 @@ def rewired(
 
 
 def in_functions(ir: IR, change: Callable[[IR], IR]) -> IR:
-    """The graph with each of its functions changed; the same object if none is."""
+    """Change each function of a graph; return the same object if none changes."""
     functions = {name: change(body) for name, body in ir.functions.items()}
     if all(functions[name] is body for name, body in ir.functions.items()):
         return ir

@@ -1,4 +1,4 @@
-"""Removing operators that give what they are given."""
+"""The removal of no-ops: operators that return what they are given."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class RemoveNoOps(Pass):
     name: ClassVar[str] = "remove-no-ops"
 
     def call(self, ir: IR) -> PassResult:
-        """The program without operators that do nothing."""
+        """Remove the operators that do nothing."""
         result = remove_no_ops(ir)
         return PassResult(result, result is not ir)
 
 
 def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
-    """The program without views to the same shape, casts to the same dtype and needless copies.
+    """Remove views to the same shape, casts to the same dtype and needless copies.
 
     A copy is needless if the value lies in memory as the copy does, nothing writes to either, and
     a caller cannot see that they are one. Graph inputs and weights are taken to be contiguous.
@@ -202,7 +202,7 @@ _OPERANDS = ("self", "input", "a")
 
 
 def copies(node: OpNode) -> bool:
-    """Whether an operator that gives what it is given gives a copy of it, or may."""
+    """Return whether an operator that returns its input's values copies them, or may."""
     asked = node.attrs.get("memory_format")
     reorders = isinstance(asked, MemoryFormat) and asked.name != "preserve_format"
     contiguous = node.op_type == "aten.contiguous.default"
@@ -210,7 +210,7 @@ def copies(node: OpNode) -> bool:
 
 
 def _given(node: OpNode) -> TensorMeta | None:
-    """What a node gives back as it is, or None if it does something."""
+    """Return the input that a no-op returns unchanged, or None if the node is no no-op."""
     test: Any = _VIEWS.get(node.op_type) or _COPIES.get(node.op_type)
     if test is None or len(node.outputs) != 1 or node.operands is None:
         return None

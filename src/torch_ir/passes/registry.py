@@ -41,7 +41,7 @@ _ADDED: dict[str, type[Pass]] = {}
 
 
 def register_pass(kind: type[Pass]) -> type[Pass]:
-    """Decorator: make a pass known by its ``name``.
+    """Register a pass under its ``name``, as a class decorator.
 
     Raises:
         PassError: Another pass has the name.
@@ -72,7 +72,7 @@ def unregister_pass(name: str) -> None:
 
 
 def pass_names() -> tuple[str, ...]:
-    """The names of all passes, sorted.
+    """Return the names of all passes, sorted.
 
     Example:
         >>> "fold-constants" in pass_names()
@@ -82,7 +82,7 @@ def pass_names() -> tuple[str, ...]:
 
 
 def pass_named(name: str, **options: Any) -> Pass:
-    """The pass of that name.
+    """Return the pass of that name.
 
     Args:
         name: Its name, or a short one: ``cse``, ``dce``, ``no-ops``.
@@ -112,7 +112,7 @@ def pass_named(name: str, **options: Any) -> Pass:
 
 
 def passes_named(names: str) -> tuple[Pass, ...]:
-    """The passes that a list of names, separated by commas, asks for.
+    """Return the passes in a list of names, separated by commas.
 
     Raises:
         PassError: There is no such pass.

@@ -1,4 +1,4 @@
-"""What passes ask of the programs that they are given."""
+"""Requirements of passes on the programs that they are given."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def require_functional(ir: IR, task: str) -> None:
 
 
 def is_functional(ir: IR) -> bool:
-    """Whether no node of a program writes to what it takes, in functions too."""
+    """Return whether no node of a program writes its inputs, in functions too."""
     return next(_writing(ir, ""), None) is None
 
 

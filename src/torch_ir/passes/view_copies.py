@@ -1,4 +1,4 @@
-"""Copies that nobody can tell from views, as views: what a program runs as."""
+"""Replacement of view copies by views where no write can observe the difference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_ir.ops.schema import lookup
 
 
 def with_views(ir: IR) -> IR:
-    """A functional program with a view for each copy of a view that stays inside.
+    """Replace view copies by views where no write can observe the difference.
 
     Where nothing writes, a view has the values of its copy and costs nothing. Kernels then see the
     strides that they see in eager, and round as they do there. What the program gives away is
@@ -36,7 +36,7 @@ def with_views(ir: IR) -> IR:
 
 
 def with_reshapes(ir: IR) -> IR:
-    """A functional program that runs whatever the strides of what it reshapes.
+    """Replace views by reshapes, so that the program runs whatever the strides.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -67,7 +67,7 @@ def _reshape(node: OpNode) -> OpNode:
 
 @cache
 def view_of(op_type: str) -> str | None:
-    """The view that an operator copies, with the same arguments; None if it copies none.
+    """Return the view that an operator copies, with the same arguments, or None.
 
     Example:
         >>> view_of("aten.slice_copy.Tensor"), view_of("aten.copy.default")

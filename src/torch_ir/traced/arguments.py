@@ -109,7 +109,7 @@ class Same:
 
 
 def value_token(value: Any) -> tuple[Token, ...] | None:
-    """The token of a Python value: its exact type and value; None for what is no plain value."""
+    """Return the token of a Python value: its exact type and value; None for no plain value."""
     kind = type(value)
     if kind in _EXACT:
         return kind, value
@@ -126,7 +126,7 @@ def value_token(value: Any) -> tuple[Token, ...] | None:
 
 
 def children_of(value: Any) -> tuple[list[Any], Token] | None:
-    """The children of a class that torch's pytree knows, with what else tells it."""
+    """Return the children of a container known to torch's pytree, and its context; else None."""
     kind: Any = namedtuple if pytree.is_namedtuple_instance(value) else type(value)
     node = pytree.SUPPORTED_NODES.get(kind)
     if node is None or isinstance(value, torch.Tensor):
@@ -136,7 +136,7 @@ def children_of(value: Any) -> tuple[list[Any], Token] | None:
 
 
 def tensor_token(tensor: torch.Tensor) -> Token:
-    """Everything about a tensor that tracing may depend on, but for the values of its elements."""
+    """Return all that tracing may depend on in a tensor, but for the values of its elements."""
     try:
         strides: Any = tensor.stride()
     except RuntimeError:  # a sparse tensor has none
@@ -153,7 +153,7 @@ def tensor_token(tensor: torch.Tensor) -> Token:
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one that programs do not describe.
+    """Return whether a tensor is one that programs do not describe.
 
     It is sparse, quantized, without data, or of a class that may do as it likes.
     """
@@ -174,7 +174,7 @@ def _any_size(tensor: torch.Tensor, token: Token) -> Token:
 
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], *, dynamic: bool = False) -> Flat:
-    """The leaves of a call; the order of keyword arguments does not matter."""
+    """Flatten the arguments of a call; the order of keyword arguments does not matter."""
     flat = Flat(dynamic=dynamic)
     add = flat.add
     flat.tokens.append(len(args))

@@ -356,7 +356,7 @@ def _has_fake_constants(module: GraphModule) -> bool:
 
 
 def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
-    """The nodes that stand for tensors which the graph holds."""
+    """Yield the nodes that stand for tensors which the graph holds."""
     for node in module.graph.find_nodes(op="get_attr"):
         value: Any = module
         for part in str(node.target).split("."):

@@ -70,7 +70,7 @@ class Lift(TorchFunctionMode):
         self.made: dict[int, torch.Tensor] = {}
 
     def replaced(self, value: Any) -> Any:
-        """The traced tensor that stands for a tensor."""
+        """Return the traced tensor that stands for a tensor."""
         if type(value) not in TENSORS or id(value) in self.made or is_transforming():
             return value
         if id(value) not in self.table:
@@ -186,20 +186,20 @@ def _set_location() -> None:
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of code that belongs to no installed package."""
+    """Return the innermost frame of code that belongs to no installed package."""
     while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
 def at_user() -> str:
-    """Where the user's code stands now, for a message."""
+    """Describe the current line of the user's code, for a message."""
     frame = user_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # as above
     return "" if frame is None else f" (at {frame.f_code.co_filename}:{frame.f_lineno})"
 
 
 def user_line(traceback: TracebackType | None) -> tuple[str, int, str] | None:
-    """The file, line and source of the innermost frame of user code that an error passed."""
+    """Return file, line and source of the innermost user frame that an error passed."""
     found = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -210,7 +210,7 @@ def user_line(traceback: TracebackType | None) -> tuple[str, int, str] | None:
 
 
 def source_line(file: str, line: int) -> str:
-    """A line of a source file, or nothing where it cannot be read."""
+    """Read a line of a source file, or nothing where it cannot be read."""
     import linecache
 
     return linecache.getline(file, line).strip()

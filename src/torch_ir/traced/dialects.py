@@ -14,7 +14,7 @@ DIALECTS = ("prims", "core_aten", "aten", "export")
 
 
 def in_dialect(ir: IR, dialect: str) -> IR:
-    """A traced program in the operators of a dialect.
+    """Convert a traced program to the operators of a dialect.
 
     Raises:
         PassError: It has operators that cannot be decomposed.

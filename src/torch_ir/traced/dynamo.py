@@ -20,7 +20,7 @@ def torch_ir(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """A backend of ``torch.compile``; torch finds it by the name ``"torch_ir"``.
+    """Run graphs of ``torch.compile``, which finds this backend by the name ``"torch_ir"``.
 
     Each graph that Dynamo captures becomes a program when it is first called. Gradients pass
     through it as through any function.

@@ -73,7 +73,7 @@ class Entry:
         return ExecutorReport(self.title, choice.nodes, choice.subgraphs, choice.refused)
 
     def fits(self, flat: Flat) -> bool:
-        """Whether tensors of a call have sizes that the program is for.
+        """Return whether the tensors of a call have sizes that the program is for.
 
         They must also be shared with the environment as they were.
         """
@@ -87,7 +87,7 @@ class Entry:
         return _overlap(tensors, self.environment) == self._overlap
 
     def run(self, flat: Flat) -> Any:
-        """The function's result."""
+        """Run the program; return the function's result."""
         if self.choice.generators:
             return self._run_drawing(flat)
         return self._assemble(*self._run(flat.tensors))
@@ -108,7 +108,7 @@ class Entry:
                     theirs.set_state(ours.get_state())
 
     def moved(self, environment: Environment, flat: Flat) -> Entry:
-        """The same program where other objects hold equal values and tensors of equal types."""
+        """Return an entry of the same program for other objects with equal values and types."""
         tensors = environment.tensors
         if all(map(is_, tensors, self.environment.tensors)):
             entry = copy.copy(self)
@@ -138,7 +138,7 @@ class Entry:
 
 
 def is_apart(flat: Flat, environment: Environment) -> bool:
-    """Whether no generator that a call gives is one that the function closes over."""
+    """Return whether a call gives no generator that the function closes over."""
     return not any(given is known for given in flat.generators for known in environment.generators)
 
 

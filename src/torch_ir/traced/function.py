@@ -147,7 +147,7 @@ class Traced:
     # -- tracing ----------------------------------------------------------------------------------
 
     def _hit(self, key: Any, flat: Flat) -> Entry | None:
-        """The entry that fits a call as it is."""
+        """Return the entry whose guards all hold for a call."""
         for entry in self._entries.get(key, ()):
             if entry.environment.is_unchanged() and entry.fits(flat):
                 self._hits += 1
@@ -157,7 +157,7 @@ class Traced:
         return None
 
     def _missed(self, key: Any, flat: Flat, given: Given) -> Entry:
-        """The entry for a call that no entry fits as it is."""
+        """Return the entry that matches a call by value, or trace the function anew."""
         with self._turn:
             environment = self._environment(flat)
             entry = self._moved(key, flat, environment)
@@ -193,7 +193,7 @@ class Traced:
         raise TraceError(f"the program of {self._title} does not fit the call it was traced for")
 
     def _moved(self, key: Any, flat: Flat, environment: Environment) -> Entry | None:
-        """An entry that fits but for which objects hold what it depends on."""
+        """Return a cache entry whose guards match by value though the guarded objects changed."""
         entries = self._entries.get(key, [])
         for position, entry in enumerate(entries):
             if entry.environment.is_alike(environment):
@@ -250,7 +250,7 @@ class Traced:
     # -- asking -----------------------------------------------------------------------------------
 
     def ir(self, *args: Any, **kwargs: Any) -> IR:
-        """The program of a call; nothing runs.
+        """Return the program of a call; nothing runs.
 
         Closed-over tensors and parameters are its weights.
 
@@ -264,7 +264,7 @@ class Traced:
         return in_dialect(program.ir, self._dialect)
 
     def explain_miss(self, *args: Any, **kwargs: Any) -> str:
-        """Why a call would be traced anew: what tells it from the closest call that was traced.
+        """Explain why a call would be traced anew, by the closest call that was traced.
 
         Nothing is traced, and nothing runs.
 
@@ -287,7 +287,7 @@ class Traced:
             return "\n".join(self._difference(call))
 
     def report(self, *args: Any, **kwargs: Any) -> ExecutorReport:
-        """Which executor runs which node of a call, and why the preferred ones do not.
+        """Report which executor runs which node of a call, and why the preferred ones do not.
 
         A program of the cache is looked at if there is one for the call; if not, one is traced
         and not kept. Nothing runs.
@@ -318,7 +318,7 @@ class Traced:
         return sum(map(len, self._entries.values()))
 
     def cache_info(self) -> CacheInfo:
-        """How often a program was found."""
+        """Return how often a program was found."""
         with self._turn:
             return CacheInfo(self._hits, self._misses, self._maxsize, self._size())
 
@@ -344,7 +344,7 @@ def _name(executor: Executor) -> str:
 def names_of(
     function: Callable[..., Any], given: Given, positions: Mapping[int, int]
 ) -> list[str]:
-    """A name for each tensor of a call: that of its parameter, and where it is in it."""
+    """Name each tensor of a call by its parameter, and by its place in it."""
     names = [f"x{position}" for position in range(len(positions))]
     for path, leaf in reversed(leaves_of(function, given)):
         if isinstance(leaf, torch.Tensor) and id(leaf) in positions:
@@ -361,7 +361,7 @@ def make_traced(
     dynamic: bool = False,
     cache: int = 64,
 ) -> Traced:
-    """A function that is traced when it is first called, and run as a program.
+    """Make a function that is traced at its first call, and run as a program.
 
     What it returns takes and gives what the function does, with the same values, mutations,
     random numbers, aliases and gradients. A call is traced anew where anything differs that the
@@ -400,7 +400,7 @@ def make_traced(
 
 
 def make_ir(function: Callable[..., Any], *, dialect: str = "prims") -> Callable[..., IR]:
-    """A function that gives the program of a call instead of its result; nothing runs.
+    """Make a function that returns the program of a call instead of its result; nothing runs.
 
     Example:
         >>> make_ir(lambda x: x.relu(), dialect="aten")(torch.ones(2)).nodes[0].op_type

@@ -66,7 +66,7 @@ class Functional:
 
 
 def functional_of(program: Program, dialect: str) -> Functional:
-    """The program as one that only computes, in the operators of a dialect.
+    """Convert a program to a functional one, in the operators of a dialect.
 
     Raises:
         PassError: It cannot be said in the dialect.
@@ -125,7 +125,7 @@ def _outputs(
 
 
 def with_inputs(ir: IR, names: Mapping[str, str] | Sequence[str]) -> tuple[IR, tuple[str, ...]]:
-    """The program in which some weights are inputs, after the others, and the keys of these."""
+    """Turn some weights of a program into inputs, after the others; return their keys too."""
     used = {name: key for name, key in ir.weight_name_mapping.items() if name in names}
     metas = {meta.name: meta for meta in ir.weights}
     more = [TensorMeta(n, metas[k].shape, metas[k].dtype) for n, k in used.items()]
@@ -146,7 +146,7 @@ def _symbols(program: Program) -> tuple[str, ...]:
 
 
 def flat_signature(ir: IR, numbers: Sequence[SymExpr]) -> Signature:
-    """The tensors of a program alone, and then numbers: they are found by the signature."""
+    """Return the signature of a program's tensors alone, and then numbers."""
     given = tuple([TensorLeaf(meta.name) for meta in ir.graph_inputs])
     made = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
     return Signature(
@@ -184,7 +184,7 @@ def _graphs(ir: IR) -> tuple[IR, ...]:
 def run_functional(
     name: str, functional: Functional, closed: Mapping[str, torch.Tensor], compute: Compute
 ) -> Run:
-    """What runs such a program, and writes what the function writes.
+    """Return a runner of a functional program that does the function's write-backs.
 
     Args:
         name: The executor, for messages.
@@ -219,7 +219,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def with_own_results(functional: Functional, compute: Compute) -> Compute:
-    """As ``compute``, with results that are tensors of their own, and gradients of nothing."""
+    """Wrap ``compute`` so that results are detached tensors of their own."""
     shared = _shared(functional.ir)
 
     def call(*inputs: torch.Tensor) -> Sequence[Any]:

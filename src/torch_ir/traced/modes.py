@@ -25,7 +25,7 @@ NAMES = (
 
 
 def modes() -> tuple[Any, ...]:
-    """The value of each of :data:`NAMES` in this thread, now."""
+    """Return the current value of each of :data:`NAMES` in this thread."""
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
@@ -46,7 +46,7 @@ def _autocast() -> tuple[Any, ...]:
 
 
 def is_observed() -> bool:
-    """Whether something else watches or transforms the operators that are called in this thread.
+    """Return whether something else watches or transforms operators called in this thread.
 
     So do ``torch.compile`` and ``make_fx`` while they trace, ``torch.func``'s transforms, forward
     derivatives, and modes. They then see the operators of the function itself.

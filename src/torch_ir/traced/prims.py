@@ -21,7 +21,7 @@ _AVOIDED = frozenset({"aten.as_strided.default", "prims.as_strided.default"})
 
 
 def to_prims(ir: IR) -> IR:
-    """The program in primitive operators; operators that torch has no reference for stay.
+    """Convert a program to primitive operators; those without a reference in torch stay.
 
     So do those whose references only hold for tensors that lie in one way, or write. Operators
     that draw random numbers stay too, so that the draws are those of eager. The bodies of control

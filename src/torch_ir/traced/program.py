@@ -74,7 +74,7 @@ def program_of(
     positions: dict[int, int],
     title: str,
 ) -> Program:
-    """The IR of a trace.
+    """Build the IR of a trace.
 
     Args:
         trace: The trace.

@@ -1,4 +1,4 @@
-"""Which executor runs which node of a traced program, and why the preferred ones do not."""
+"""The report of which executor runs which node of a traced program, and why others do not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ExecutorReport:
     refused: Mapping[str, str]
 
     def nodes_of(self, executor: str) -> tuple[str, ...]:
-        """The names of the nodes that an executor runs."""
+        """Return the names of the nodes that an executor runs."""
         return tuple([node.name for node in self.nodes if node.executor == executor])
 
     @property
@@ -55,7 +55,7 @@ class ExecutorReport:
         return tuple(dict.fromkeys([node.executor for node in self.nodes]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Convert the report to plain values."""
         return {
             "title": self.title,
             "subgraphs": dict(self.subgraphs),
@@ -91,10 +91,10 @@ class ExecutorReport:
 
 
 def whole(ir: IR, executor: str) -> tuple[NodeReport, ...]:
-    """The rows of a program that one executor runs."""
+    """Return the rows of a program that one executor runs."""
     return tuple([row(node, executor, {}) for node in ir.nodes])
 
 
 def row(node: OpNode, executor: str, refused: Mapping[str, str]) -> NodeReport:
-    """What is said of one node."""
+    """Make the row of one node."""
     return NodeReport(node.name, node.op_type, executor, dict(refused), node.location)

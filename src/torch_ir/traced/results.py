@@ -14,7 +14,7 @@ Assemble = Callable[[Sequence[Any], Symbols], Any]
 
 
 def assembler(program: Program) -> Assemble:
-    """A function that gives the result for the outputs of a run and the symbols it found."""
+    """Make a function that assembles the result from a run's outputs and symbols."""
     spec, leaves = program.spec, program.leaves
     if spec.is_leaf() and leaves == (None,):
         return lambda outputs, symbols: outputs[0]

@@ -1,4 +1,4 @@
-"""Whether torch has a formula for the gradient of a call: shown on trial tensors, not assumed.
+"""Derivative formulas of torch: found by trial tensors for each call, not assumed.
 
 A call is run once on tensors without data that require gradients, and the gradient is taken. What
 torch would say at run time it says here: that a formula is missing, or it gives a node of the
@@ -212,7 +212,7 @@ _LEVEL = threading.RLock()
 
 @contextmanager
 def forward_level() -> Generator[None]:
-    """A level of forward-mode differentiation; torch has one for all threads, so they take turns.
+    """Enter a level of forward-mode differentiation; torch has one for all threads.
 
     Raises:
         ExecutionError: There is one around already.

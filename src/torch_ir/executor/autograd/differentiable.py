@@ -1,4 +1,4 @@
-"""Whether a graph has gradients: every call that they would pass is looked at."""
+"""The check that a graph has gradients, for every call that they would pass."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def require_gradients(
 
 
 def is_differentiable(meta: TensorMeta) -> bool:
-    """Whether a value of this type can have a gradient."""
+    """Return whether a value of this type can have a gradient."""
     dtype: torch.dtype = getattr(torch, meta.dtype)
     return dtype.is_floating_point or dtype.is_complex
 

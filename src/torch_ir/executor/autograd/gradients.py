@@ -65,7 +65,7 @@ class Pullback:
         return self._pull(cotangents, {}).inputs
 
     def gradients(self, cotangents: Sequence[torch.Tensor | None]) -> Gradients:
-        """The gradients of inputs and weights; arguments and errors are those of a call."""
+        """Return the gradients of inputs and weights; arguments and errors are those of a call."""
         return self._pull(cotangents, self._weights)
 
     def _pull(
@@ -120,7 +120,7 @@ class Differentiator:
     def vjp(
         self, run: Run, inputs: Sequence[torch.Tensor], weights: Iterable[str]
     ) -> tuple[Tensors, Pullback]:
-        """As :meth:`torch_ir.executor.graph.ExecGraph.vjp`."""
+        """Run the graph as :meth:`torch_ir.executor.graph.ExecGraph.vjp` does."""
         names = self._names_of([weights] if isinstance(weights, str) else weights)
         wanted = frozenset(name for group in names.values() for name in group)
         self._prove(wanted, forward=False)
@@ -135,7 +135,7 @@ class Differentiator:
     def jvp(
         self, run: Run, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
     ) -> tuple[Tensors, Tangents]:
-        """As :meth:`torch_ir.executor.graph.ExecGraph.jvp`."""
+        """Run the graph as :meth:`torch_ir.executor.graph.ExecGraph.jvp` does."""
         _require_fitting("tangent", "input", self._ir.graph_inputs, inputs, tangents)
         self._prove(frozenset(), forward=True)
         with torch.inference_mode(False), torch.no_grad(), forward_level():

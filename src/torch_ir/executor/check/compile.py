@@ -136,7 +136,7 @@ def _op_types(ir: IR) -> tuple[str, ...]:
 
 
 def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
-    """Everything for which :func:`compile_graph` would refuse a graph, whatever its weights."""
+    """Find every reason why :func:`compile_graph` would refuse a graph, whatever its weights."""
     compiler = _Compiler(device, collect=True, derives=True, grad=False)
     declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
     compiler.plan(ir, declared)
@@ -309,7 +309,7 @@ class _Compiler:
 
 
 def _common(proofs: list[Proof | None]) -> Proof | None:
-    """What holds for every sampling."""
+    """Keep the facts that hold under all size hints."""
     if not proofs or any(proof is None for proof in proofs):
         return None
     first = proofs[0]

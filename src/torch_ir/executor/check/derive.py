@@ -58,7 +58,7 @@ class Derivation:
         self._types[name] = kind
 
     def believe(self, meta: TensorMeta) -> None:
-        """Record a value as it is declared, with its elements in row-major order.
+        """Record a value's declared type, with its elements in row-major order.
 
         Raises:
             FaultError: ``impossible-shape``: no tensor has that shape.
@@ -66,7 +66,7 @@ class Derivation:
         self._types[meta.name] = self.recorded(meta)
 
     def recorded(self, meta: TensorMeta) -> Type:
-        """The declared type of a value.
+        """Return the declared type of a value.
 
         Raises:
             FaultError: ``impossible-shape``.
@@ -90,7 +90,7 @@ class Derivation:
         return Type(tuple(shape), stride, getattr(torch, meta.dtype))
 
     def at(self, metas: Sequence[TensorMeta]) -> str:
-        """With which values of their symbols shapes were tried."""
+        """Describe the values of symbols with which shapes were tried."""
         dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
         names = {name for dim in dims for name in dim.symbols}
         values = self._symbols
@@ -192,7 +192,7 @@ class Derivation:
     # -- patterns ---------------------------------------------------------------------------------
 
     def signature(self, call: Call) -> Signature | None:
-        """A call of an operator by its types; None if a type or number is not known."""
+        """Return a call of an operator by its types; None if a type or number is not known."""
         if not isinstance(call.target, OpOverload):
             return None
         try:

@@ -1,4 +1,4 @@
-"""What is wrong with a node, on its way to becoming a :class:`CompileError`."""
+"""Faults of nodes, which end in a :class:`CompileError`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FaultError(Exception):
         code: The rule, as in :func:`torch_ir.ir.check.check`.
         message: What is wrong, in a sentence.
         expected: What the rule asks for, where it can be said in a word.
-        got: What was found, likewise.
+        got: What was found, in the same form.
         remedy: What to do about it.
     """
 
@@ -31,7 +31,7 @@ class FaultError(Exception):
         self.remedy = remedy
 
     def at(self, node: OpNode | None, path: str = "") -> Finding:
-        """The fault as a finding about a node of the function at a path, or about the graph."""
+        """Convert the fault to a finding about a node of the function at a path, or the graph."""
         message = f"{self.message}. {self.remedy}" if self.remedy else self.message
         if node is None:
             return Finding(self.code, message, path.rstrip("/"), self.expected, self.got)
@@ -41,7 +41,7 @@ class FaultError(Exception):
 
 
 def compile_error(findings: Sequence[Finding], node: OpNode | None) -> CompileError:
-    """The error for findings, of which there is at least one: it is about the first.
+    """Return the error for one or more findings; its message is about the first.
 
     Args:
         findings: All that was found.

@@ -10,7 +10,7 @@ from torch_ir.ir.check import Finding
 
 
 def check_types(ir: IR) -> tuple[Finding, ...]:
-    """All nodes that torch refuses, or whose results have another shape or dtype than recorded.
+    """Find all nodes that torch refuses, or whose results are not as recorded.
 
     The operators run on tensors without data, inside functions too. Symbols take values from
     their ranges, and a second time others where the ranges and guards allow it: a size that is

@@ -52,7 +52,7 @@ class FunctionWriter:
         self._nodes = NodeWriter(self.names, plan, inner, observed=observed, reuse=reuse)
 
     def lines(self) -> list[CodeLine]:
-        """The function, in parts where it is long."""
+        """Write the function, in parts where it is long."""
         head = self._head()
         parts = _parts(self._plan.steps)
         if len(parts) == 1:

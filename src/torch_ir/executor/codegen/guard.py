@@ -12,7 +12,7 @@ from torch_ir.ir.tree import leaves
 
 
 def guard_lines(module: GeneratedModule, ir: IR, device: torch.device) -> list[str]:
-    """A function ``accepts`` that gives the values of the symbols for inputs that fit.
+    """Write a function ``accepts`` that solves for the symbols of inputs that fit.
 
     It gives None for inputs that do not fit, or that take more than a glance to tell (a symbol
     that stands in no dimension alone): then :func:`torch_ir.executor.inputs.check_inputs` looks.

@@ -36,7 +36,7 @@ class CodeLine(NamedTuple):
     is_call: bool = False
 
     def explained(self) -> str:
-        """The line, and, of a call, types, operator and source as comment."""
+        """Return the line with a comment that gives a call's types, operator and source."""
         node = self.node
         if node is None or not self.is_call:
             return self.text
@@ -56,24 +56,24 @@ class GeneratedModule:
             self.names.of("own", name)
 
     def header(self) -> list[str]:
-        """The lines that import and make what the functions use."""
+        """Return the lines that import and make the objects that functions use."""
         return list(self._header.values())
 
     def imported(self, home: str, name: str) -> str:
-        """The identifier of something in a module."""
+        """Import something from a module; return its identifier."""
         given = self.names.of(home, name)
         renamed = "" if given == name else f" as {given}"
         self._header.setdefault(given, f"from {home} import {name}{renamed}")
         return given
 
     def made(self, kind: str, name: str, text: str) -> str:
-        """The identifier of an object that is made once."""
+        """Make an object once; return its identifier."""
         given = self.names.of(kind, name)
         self._header.setdefault(given, f"{given} = {text}")
         return given
 
     def called(self, call: Call, binding: PythonBinding | None) -> str:
-        """The identifier of what is called; a method has none."""
+        """Return an expression for the function that a call calls."""
         if binding is not None:
             prefix = binding.home.rpartition(".")[2].strip("_")
             path = f"{_HOMES[binding.home]}.{binding.name}"
@@ -84,14 +84,14 @@ class GeneratedModule:
         return self.operator(cast(Any, call.target))
 
     def operator(self, operator: OpOverload | HigherOrderOperator) -> str:
-        """The identifier of an operator."""
+        """Return the identifier of an operator."""
         if isinstance(operator, HigherOrderOperator):
             name = operator.name()
             return self.made("operator", name, f"torch.ops.higher_order.{name}")
         return self.made("operator", str(operator), f"torch.ops.{operator}")
 
     def scalar(self, value: float, dtype: torch.dtype) -> str:
-        """The identifier of a tensor without dimensions."""
+        """Return the identifier of a tensor without dimensions."""
         kind = self.literal(dtype, frozen=True)
         text = f"torch.tensor({self.literal(value, frozen=True)}, dtype={kind})"
         return self.made("scalar", f"{kind}_{value!r}", text)
@@ -99,7 +99,7 @@ class GeneratedModule:
     # -- literals ---------------------------------------------------------------------------------
 
     def literal(self, value: Any, *, frozen: bool) -> str:
-        """A constant; lists as tuples, which cost nothing to make, where ``frozen`` allows."""
+        """Write a constant; where ``frozen`` allows, lists become tuples, which are made once."""
         match value:
             case None | bool() | int() | str():
                 return ascii(value)
@@ -145,7 +145,7 @@ _HOMES = {
 
 
 def sequence(items: Sequence[str], *, is_tuple: bool) -> str:
-    """A tuple or a list of what is written already."""
+    """Write a tuple or a list of items that are written already."""
     inner = ", ".join(items)
     if not is_tuple:
         return f"[{inner}]"
@@ -153,7 +153,7 @@ def sequence(items: Sequence[str], *, is_tuple: bool) -> str:
 
 
 def spelled(module: GeneratedModule, value: SymExpr, symbols: Mapping[str, str]) -> str:
-    """An expression in Python, which is its own syntax.
+    """Write an expression in Python, whose syntax it has.
 
     Args:
         module: Where it stands.

@@ -38,7 +38,7 @@ class Compiled:
     source: Source
 
     def nodes_of(self, traceback: TracebackType | None) -> Iterator[OpNode]:
-        """The nodes on whose lines a traceback passes, the outermost first."""
+        """Yield the nodes on whose lines a traceback passes, the outermost first."""
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self.filename:
                 node = self.source.node_at(traceback.tb_lineno)
@@ -65,7 +65,7 @@ class CompiledModule:
     filename: str
 
     def bind(self, payload: Mapping[str, torch.Tensor]) -> Compiled:
-        """The module with the tensor behind each external name."""
+        """Bind the tensor behind each external name to the module."""
         loader = _Loader(self.source)
         namespace: dict[str, Any] = {"__name__": self.filename, "__loader__": loader}
         exec(self.code, namespace)  # noqa: S102  # our own text: all names in it are made here

@@ -26,7 +26,7 @@ class IdentifierPool:
         self._taken: set[str] = set()
 
     def of(self, kind: str, name: str) -> str:
-        """The identifier of a thing; kinds keep things apart that have one name."""
+        """Return the identifier of a thing; equal names of different kinds have different ones."""
         found = self._given.get((kind, name))
         if found is None:
             found = self._given[kind, name] = self._fresh(name)
@@ -48,7 +48,7 @@ class IdentifierPool:
 
 
 def printable(text: str) -> str:
-    r"""Text for a comment: on one line, whatever it holds.
+    r"""Replace what does not print in the text of a comment, so that it stays on one line.
 
     Example:
         >>> printable("a\nb")

@@ -1,4 +1,4 @@
-"""What generated code calls besides torch: results and symbols that need a look when they come."""
+"""Functions that generated code calls besides torch: checks of results and symbols."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
 def results(made: Any, positions: Sequence[int]) -> list[torch.Tensor]:
-    """The tensors at some positions among the results of an operator, flattened.
+    """Return the tensors at some positions among the results of an operator, flattened.
 
     Raises:
         ExecutionError: There is none at one of them.
@@ -32,7 +32,7 @@ def results(made: Any, positions: Sequence[int]) -> list[torch.Tensor]:
 
 
 def number(made: Any, position: int) -> Number:
-    """The number at a position among the results of an operator, flattened; a bool as 0 or 1."""
+    """Return the number at a position among an operator's flattened results; a bool as 0 or 1."""
     value = list(flatten(made))[position]
     return int(value) if isinstance(value, bool) else value  # pyright: ignore[reportReturnType]  # operators that bind a symbol give numbers
 
@@ -53,7 +53,7 @@ def require_in_range(symbol: str, value: Number, lower: int | None, upper: int |
 
 
 def tensors_among(args: Sequence[Any], count: int) -> list[torch.Tensor]:
-    """The tensors that a function is called with.
+    """Return the tensors among the arguments of a function.
 
     Raises:
         ExecutionError: They are not as many as it takes.
@@ -65,7 +65,7 @@ def tensors_among(args: Sequence[Any], count: int) -> list[torch.Tensor]:
 
 
 def solved(dimension: str, size: int) -> int:
-    """The value of the one symbol of a dimension that has a size.
+    """Solve a dimension of that size for its one symbol.
 
     Raises:
         ExecutionError: No value gives that size.

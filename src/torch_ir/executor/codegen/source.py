@@ -51,14 +51,14 @@ class Source:
         return "\n".join([line.text for line in self.lines])
 
     def node_at(self, number: int) -> OpNode | None:
-        """The node that a line runs, by its number from 1."""
+        """Return the node that a line runs, by its number from 1."""
         return self.lines[number - 1].node if 0 < number <= len(self.lines) else None
 
 
 def write_source(
     plan: Plan, device: torch.device, *, observed: bool = False, reuse: bool = True
 ) -> Source:
-    """The Python of a plan.
+    """Write the Python source of a plan.
 
     Args:
         plan: The plan.

@@ -1,4 +1,4 @@
-"""What one operator call becomes: the nodes that torch traces through its decomposition."""
+"""The decomposition of one operator call, traced by torch and cached."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Tracer:
         scopes: Sequence[Any] = (),
         more: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> Fragment:
-        """The fragment of a call of which the inputs have these layouts.
+        """Trace the decomposition of a call whose inputs have these layouts.
 
         Args:
             node: The call.

@@ -33,7 +33,7 @@ class Decompose(Pass):
     preserve: tuple[str, ...] = ()
 
     def call(self, ir: IR) -> PassResult:
-        """The program in the target's operators."""
+        """Decompose the program to the target's operators."""
         result = decompose(ir, self.target, preserve=self.preserve)
         return PassResult(result, result is not ir)
 
@@ -45,7 +45,7 @@ def decompose(
     table: Mapping[str, Decomposition] | None = None,
     preserve: Iterable[str] = (),
 ) -> IR:
-    """The program with every operator outside the target set replaced by what it is made of.
+    """Replace every operator outside the target set by its decomposition.
 
     The decompositions are those that ``ExportedProgram.run_decompositions`` uses, traced node by
     node for the recorded shapes, and for strides as they follow from contiguous inputs and
@@ -93,7 +93,7 @@ def decomposed(
     table: Mapping[str, Decomposition] | None = None,
     preserve: Iterable[str] = (),
 ) -> IR:
-    """As :func:`decompose`, but views that the program gives away stay views, as in eager."""
+    """Decompose as :func:`decompose` does, but return views as views, as in eager."""
     if target not in TARGETS:
         raise PassError(
             f"there is no operator set {target!r:.60}",

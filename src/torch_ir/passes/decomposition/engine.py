@@ -59,7 +59,7 @@ class Settings:
     is_partial: bool = False
 
     def function(self, node: OpNode) -> Decomposition | None:
-        """What to call in place of a node's operator; None for the operator itself."""
+        """Return the decomposition of a node's operator; None to call the operator itself."""
         return self.own.get(node.op_type) or self.decompositions.get(
             resolve_operator(node.op_type)
         )
@@ -70,7 +70,7 @@ class Settings:
         return self.is_target is is_core and not self.own and not self.preserve
 
     def stays(self, node: OpNode) -> bool:
-        """Whether a node is in the target already, or is to be kept."""
+        """Return whether a node is in the target already, or is to be kept."""
         if node.op_type in self.own:
             return False
         if node.op_type.partition(".")[0] not in _OURS:
@@ -80,7 +80,7 @@ class Settings:
 
 @cache
 def is_core(op_type: str) -> bool:
-    """Whether an operator is in the core ATen set.
+    """Return whether an operator is in the core ATen set.
 
     Example:
         >>> is_core("aten.sigmoid.default"), is_core("aten.silu.default")
@@ -91,7 +91,7 @@ def is_core(op_type: str) -> bool:
 
 @cache
 def spare_decompositions() -> dict[Any, Decomposition]:
-    """torch's decompositions of all operators, by operator."""
+    """Return torch's decompositions of all operators, by operator."""
     return cast(dict[Any, Decomposition], torch._decomp.decomposition_table)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
@@ -122,7 +122,7 @@ class Shared:
 
 
 def lowered(ir: IR, shared: Shared, path: str, reasons: list[str]) -> IR:
-    """The graph in the target's operators; why that is not possible is added to the reasons."""
+    """Decompose a graph to the target's operators; reasons against it are added to the list."""
     walk = _Walk(ir, shared, path)
     for node in ir.nodes:
         walk.node(node, ())

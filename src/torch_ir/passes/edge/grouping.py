@@ -56,7 +56,7 @@ def group(
     *,
     untied: frozenset[str] = frozenset(),
 ) -> DTypeTable:
-    """The table whose rows take exactly the observed combinations.
+    """Group observed combinations into a table whose rows take exactly these.
 
     Args:
         inherits: The operator in torch's spelling.

@@ -46,7 +46,7 @@ Value = TensorMeta | bool | int | float | complex | SymExpr
 
 
 def lower(ir: IR) -> IR:
-    """The program in the dialect ``edge``, not verified.
+    """Lower a program to the dialect ``edge``; the result is not verified.
 
     Args:
         ir: A program in core ATen.
@@ -313,7 +313,7 @@ class _Lowering:
 
 
 def cast_tensor(constant: Constant, dtype: str) -> Constant:
-    """A constant converted to another dtype, as torch converts."""
+    """Convert a constant to another dtype, as torch converts."""
     import torch  # programs are lowered where torch is
 
     return Constant.from_torch(constant_tensor(constant).to(getattr(torch, dtype)))
@@ -368,7 +368,7 @@ def _with_operands(node: OpNode, given: Mapping[str, Sequence[TensorMeta]]) -> O
 
 
 def _without_alias(node: OpNode) -> OpNode:
-    """A view as its copying counterpart; any other node as it is."""
+    """Replace a view by its copying counterpart; return any other node unchanged."""
     if lookup(node.op_type) is None or "view" not in spec_of(node.op_type).traits:
         return node
     copy = copy_of(node.op_type)
@@ -376,7 +376,7 @@ def _without_alias(node: OpNode) -> OpNode:
 
 
 def _same_value(node: OpNode) -> TensorMeta | None:
-    """The input that a node gives as it is, or None."""
+    """Return the input that a node returns unchanged, or None."""
     if not node.inputs or len(node.outputs) != 1:
         return None
     (result,), given = node.outputs, node.inputs[0]

@@ -14,7 +14,7 @@ _EMPTY = "aten.empty.memory_format"
 
 
 def with_memory_formats(ir: IR) -> IR:
-    """The program with operators of ATen for those of ``dim_order_ops``.
+    """Replace operators of ``dim_order_ops`` by those of ATen.
 
     An order that no memory format is the name of becomes a copy of the permuted tensor, permuted
     back.
@@ -55,7 +55,7 @@ def _in_aten(node: OpNode, names: Names) -> Iterator[OpNode]:
 
 
 def channels_order(node: OpNode) -> tuple[int, ...] | None:
-    """The order of dimensions of a copy that asks for channels last; None for any other call."""
+    """Return the order of dimensions of a copy to channels last; None for any other call."""
     asked = node.attrs.get("memory_format")
     if node.op_type not in DIM_ORDER_OPS or not isinstance(asked, MemoryFormat) or not node.inputs:
         return None
@@ -65,7 +65,7 @@ def channels_order(node: OpNode) -> tuple[int, ...] | None:
 def permuted_copy(
     node: OpNode, order: Sequence[int], named: Callable[[str, str], str]
 ) -> list[OpNode]:
-    """A copy whose dimensions lie in an order, as that of the permuted tensor, permuted back.
+    """Make a copy in an order of dimensions: permute, copy, permute back.
 
     Args:
         node: The copy.

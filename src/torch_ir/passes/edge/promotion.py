@@ -1,4 +1,4 @@
-"""Which operators promote their operands, and to what dtype, as eager does."""
+"""Type promotion of eager: the operators that promote, and the dtype they compute in."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Operand:
 
 
 def common_dtype(operands: Sequence[Operand]) -> str:
-    """The dtype in which eager computes with these operands together.
+    """Return the dtype in which eager computes with these operands together.
 
     Tensors with dimensions decide, then those without, then numbers: a lighter operand matters
     only where its kind (bool, integer, float, complex) is higher.
@@ -94,7 +94,7 @@ def common_dtype(operands: Sequence[Operand]) -> str:
 
 
 def promoted_dtype(op_type: str, operands: Sequence[Operand]) -> str:
-    """The dtype to which an operator converts its operands before it computes.
+    """Return the dtype to which an operator converts its operands before it computes.
 
     Example:
         >>> promoted_dtype("aten.div.Tensor", [Operand("uint8", 2), Operand("int64", 0)])
@@ -127,7 +127,7 @@ def _kind(dtype: str) -> str:
 
 
 def cast_number(value: complex, dtype: str) -> torch.Tensor:
-    """A number as eager converts it to a dtype: from its own kind, rounded once.
+    """Convert a number to a dtype as eager does: from its own kind, rounded once.
 
     Example:
         >>> cast_number(2.1, "float64").item(), cast_number(-1, "uint8").item()

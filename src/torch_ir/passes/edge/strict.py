@@ -46,7 +46,7 @@ _DEFAULTS: Mapping[tuple[str, str], int] = {
 
 
 def without_numbers(ir: IR) -> IR:
-    r"""The program with tensors for the numbers that it takes and gives, where there can be.
+    r"""Replace numbers that a program takes and returns by tensors, where there can be any.
 
     Args:
         ir: A program in core ATen.
@@ -84,7 +84,7 @@ class _Numbers:
         self.names = Names.of(self.ir)
 
     def run(self) -> IR:
-        """The graph, its functions likewise."""
+        """Convert the graph and its functions."""
         for node in self.ir.nodes:
             self.nodes += self._replaced(_without_defaults(with_inputs(node, self.values)))
         functions = {

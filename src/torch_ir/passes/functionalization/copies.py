@@ -1,4 +1,4 @@
-"""Results with memory of their own: copies of the views that a functional program gives away."""
+"""Copies of graph outputs that alias other values; every result then owns its storage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_ir.ops.spec import spec_of
 
 
 def with_own_results(ir: IR) -> IR:
-    """The program with a copy of each result that is a view of what its caller sees elsewhere.
+    """Copy graph outputs that alias other values; every result then owns its storage.
 
     A core view that is nothing but a result becomes the operator that copies it; any other is
     copied at the end, so that its users see the strides that they see in eager.

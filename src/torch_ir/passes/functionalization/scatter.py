@@ -47,7 +47,7 @@ class Write:
     emit: Emit
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute of the view."""
+        """Return an attribute of the view."""
         return self.node.attrs.get(name, default)
 
     @property
@@ -56,16 +56,16 @@ class Write:
         return len(self.base.shape)
 
     def axis(self, dim: int) -> int:
-        """The dimension, counted from the first."""
+        """Return the dimension, counted from the first."""
         return dim % max(self.rank, 1)
 
     def scatter(self, packet: str, **attrs: Any) -> TensorMeta:
-        """The whole with the value put in by an operator of the ``_scatter`` kind."""
+        """Put the value into the whole by an operator of the ``_scatter`` kind."""
         operands = {"self": self.base, "src": self.value}
         return self.emit(f"aten.{packet}", operands, attrs, self.base)
 
     def slice(self, dim: int, start: Dim, length: Dim) -> TensorMeta:
-        """The whole with the value put in at one range of a dimension."""
+        """Put the value into the whole at one range of a dimension."""
         axis = self.axis(dim)
         end = as_dim(f"({start}) + ({length})")
         return self.scatter("slice_scatter.default", dim=axis, start=start, end=end, step=1)
@@ -76,7 +76,7 @@ Rule: TypeAlias = Callable[[Write], TensorMeta | None]
 
 
 def identity(write: Write) -> TensorMeta | None:
-    """For views that show the whole as it is."""
+    """Return the value of a write through a view that shows the whole unchanged."""
     same = (write.value.shape, write.value.dtype) == (write.base.shape, write.base.dtype)
     return write.value if same else None
 
@@ -91,7 +91,7 @@ def _reshape(write: Write) -> TensorMeta | None:
 
 
 def _expand(write: Write) -> TensorMeta | None:
-    """What an expansion repeats is written alike everywhere, or torch refuses the write."""
+    """Reduce a value written through ``expand`` to its base, whose repeats must be equal."""
     value, added = write.value, len(write.value.shape) - len(write.base.shape)
     for dim, size in enumerate(write.value.shape):
         if size == 1 or (dim >= added and write.base.shape[dim - added] == size):

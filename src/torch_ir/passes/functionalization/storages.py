@@ -54,11 +54,11 @@ class View:
         return self.version == self.storage.version
 
     def set(self, value: TensorMeta) -> None:
-        """The value that the view has now."""
+        """Set the current value of the view."""
         self.current, self.version = value, self.storage.version
 
     def up(self) -> list[View]:
-        """This view, its parent, and so on to the whole."""
+        """Return this view, its parent, and so on to the whole."""
         chain: list[View] = []
         view: View | None = self
         while view is not None:

@@ -56,7 +56,7 @@ class Twin:
 
 
 def twin_of(ir: IR, node: OpNode, written: tuple[str, ...]) -> Twin | None:
-    """The functional operator for a call that writes the given arguments; None if there is none.
+    """Return the functional operator for a call that writes these arguments, or None.
 
     Example:
         >>> from torch_ir.ir import TensorMeta
@@ -178,7 +178,7 @@ def _positions(
 def functional_call(
     node: OpNode, twin: Twin, schema: Schema, target: Schema, written: TensorMeta
 ) -> OpNode:
-    """The call of the functional operator, still under the name and outputs of the original."""
+    """Make the call of the functional operator, under the original's name and outputs."""
     slots = _operands(twin, node)
     attrs = _attributes(twin, node, schema, target)
     factory = target.argument("dtype")
@@ -204,5 +204,5 @@ def _flat_slots(slots: Slots) -> list[int]:
 
 
 def fresh_results(schema: Schema) -> list[int]:
-    """The positions of the results that are none of the written arguments."""
+    """Return the positions of the results that are none of the written arguments."""
     return [position for position, result in enumerate(schema.returns) if not result.alias]

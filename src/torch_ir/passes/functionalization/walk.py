@@ -55,13 +55,13 @@ class Functionalize(Pass):
     name: ClassVar[str] = "functionalize"
 
     def call(self, ir: IR) -> PassResult:
-        """The functional program."""
+        """Functionalize the program."""
         result = functionalize(ir)
         return PassResult(result, result is not ir)
 
 
 def functionalize(ir: IR) -> IR:
-    """The same program in which no operator writes, in the dialect ``aten``.
+    """Replace all writes of a program by functional operators; the dialect becomes ``aten``.
 
     What the program writes to graph inputs and buffers stands in :attr:`IR.mutations`, with the
     value that is written when it ends. Results have memory of their own: where one is a view of an
@@ -96,7 +96,7 @@ def functionalize(ir: IR) -> IR:
 
 
 def without_writes(ir: IR) -> IR:
-    """As :func:`functionalize`, but views that the program gives away stay views, as in eager.
+    """Functionalize as :func:`functionalize` does, but return views as views, as in eager.
 
     Raises:
         PassError: Nodes write in a way that cannot be followed; all are listed.

@@ -1,4 +1,4 @@
-"""How large a symbolic size can get: interval arithmetic over the ranges of its symbols."""
+"""Upper bounds of symbolic sizes: interval arithmetic over the ranges of their symbols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST = 2**1000
 
 
 def upper_bound(dim: Dim, ranges: Mapping[str, SymbolRange]) -> int:
-    """The largest value that a size can have, or one that it cannot reach if it is intricate.
+    """Return the largest value of a size, or for an intricate one a bound above it.
 
     Args:
         dim: The size.

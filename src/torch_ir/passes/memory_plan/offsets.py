@@ -1,4 +1,4 @@
-"""Where in one arena pieces of memory lie that are needed at different times."""
+"""Offsets in one arena for pieces of memory that are needed at different times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Offsets: TypeAlias = Mapping[str, int]
 
 
 def place(pieces: Iterable[Piece], alignment: int) -> Offsets:
-    """Offsets at which no two pieces that are needed at one time overlap.
+    """Choose offsets at which no two pieces that are needed at one time overlap.
 
     Pieces are placed one by one, each in the smallest gap in which it fits. That is done twice,
     the largest first and the earliest first, and the smaller arena is the result. The order in
@@ -56,12 +56,12 @@ def place(pieces: Iterable[Piece], alignment: int) -> Offsets:
 
 
 def arena_size(offsets: Offsets, sizes: Mapping[str, int]) -> int:
-    """The bytes of the arena."""
+    """Return the bytes of the arena."""
     return max((offset + sizes[name] for name, offset in offsets.items()), default=0)
 
 
 def overlapping(pieces: Iterable[Piece], offsets: Offsets) -> Iterator[tuple[str, str]]:
-    """The pairs of pieces that are needed at one time and share a byte.
+    """Yield the pairs of pieces that are needed at one time and share a byte.
 
     It knows nothing of how offsets are found: pieces come and go in the order of time, and each
     that comes is compared with its neighbors.

@@ -1,4 +1,4 @@
-"""Where every value of a program lies in one arena, and how large the arena has to be."""
+"""Memory plans: the place of every value of a program in one arena, and the arena's size."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Allocation:
     values: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert the allocation to plain values."""
         names = ("name", "node", "offset", "size", "birth", "death")
         return {**{name: getattr(self, name) for name in names}, "values": list(self.values)}
 
@@ -91,13 +91,13 @@ class MemoryPlan:
         return self.ir.nodes[self.live.index(max(self.live))] if self.live else None
 
     def at(self, node: OpNode) -> tuple[Allocation, ...]:
-        """What is needed during a node, the largest first."""
+        """Return the allocations that are live during a node, the largest first."""
         step = [other.name for other in self.ir.nodes].index(node.name)
         found = [a for a in self.allocations if a.birth <= step <= a.death]
         return tuple(sorted(found, key=lambda a: (-a.size, a.offset, a.name)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Convert the plan to plain values."""
         peak = self.peak
         place = None if peak is None else peak.location
         return {
@@ -118,7 +118,7 @@ class MemoryPlan:
         }
 
     def table(self) -> str:
-        """One line for each node: the bytes that are needed during it, and what it makes where."""
+        """Format the plan, a line for each node: live bytes, and what it makes where."""
         made: dict[str, list[str]] = {}
         for allocation in self.allocations:
             text = f"{allocation.offset:,}+{allocation.size:,} %{allocation.name}"
@@ -165,7 +165,7 @@ def plan_memory(
     their upper bounds. The plan depends on nothing but the program and the options.
 
     Args:
-        ir: A functional program; it stays as it is.
+        ir: A functional program; it does not change.
         alignment: What every offset is a multiple of, in bytes.
         inputs: Whether the inputs of the program lie in the arena too.
         outputs: Whether its outputs do.

@@ -1,4 +1,4 @@
-"""Rewriting by pattern: Python functions, traced, say what to look for and what to put there."""
+"""Rewrites by pattern: traced Python functions say what to look for and what to put there."""
 
 from torch_ir.passes.patterns.apply import (
     NearMiss,

@@ -1,4 +1,4 @@
-"""Putting something else where a pattern occurs."""
+"""The replacement of a pattern wherever it occurs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RewritePatterns(Pass):
     rewrites: tuple[Rewrite, ...] = ()
 
     def call(self, ir: IR) -> PassResult:
-        """The program with the replacements."""
+        """Apply the rewrites."""
         result = rewrite_patterns(ir, self.rewrites)
         return PassResult(result, result is not ir)
 
@@ -37,7 +37,7 @@ class RewritePatterns(Pass):
 
 
 def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
-    """The program with each replacement where its pattern occurs; in functions too.
+    """Replace each occurrence of a pattern; in functions too.
 
     The order of the operands of a sum, product or comparison does not matter. A place is left as
     it is where something else uses what is inside, where something writes to its memory, and
@@ -195,7 +195,7 @@ class _Rewriter:
         return first_use if max(made, default=-1) < first_use else None
 
     def _may_alias(self, match: Match, made: IR) -> bool:
-        """Whether a result may be one of the inputs as it is, if the replacement returns it."""
+        """Return whether a result may be an input itself, if the replacement returns it."""
         given = {m.name: i for i, m in enumerate(made.graph_inputs)}
         for wanted, result in zip(self.wanted.graph_outputs, made.graph_outputs, strict=True):
             if result.name in given:

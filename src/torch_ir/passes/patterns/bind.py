@@ -22,7 +22,7 @@ def fusion(
     tolerance: float = 0.0,
     examples: Sequence[Mapping[str, Any]] = (),
 ) -> Rewrite:
-    """The rewrite that puts a bound operator in place of its pattern.
+    """Return the rewrite that puts a bound operator in place of its pattern.
 
     Args:
         op_type: The operator, such as ``"mylib.linrelu.default"``.

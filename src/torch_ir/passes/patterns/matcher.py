@@ -1,4 +1,4 @@
-"""Where a pattern occurs in a program."""
+"""The search for a pattern in a program."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Matcher:
     def occurrences(
         self, pattern: Pattern, missed: Callable[[OpNode, str], None] | None = None
     ) -> Iterator[Match]:
-        """Every place where a pattern occurs, in program order; no two share a node.
+        """Yield every place where a pattern occurs, in program order; no two share a node.
 
         What is inside of a match is used nowhere else, and nothing writes to any of its values.
 
@@ -89,7 +89,7 @@ class Matcher:
                     missed(node, reason)
 
     def at(self, pattern: Pattern, node: OpNode) -> Iterator[Match]:
-        """The matches in which a node makes the pattern's first result."""
+        """Yield the matches in which a node makes the pattern's first result."""
         (name, first), *others = pattern.results.items()
         for meta in node.outputs:
             for match in self.element(first, meta, Match()):
@@ -109,7 +109,7 @@ class Matcher:
                 yield from self._others(rest, named)
 
     def is_whole(self, pattern: Pattern, match: Match) -> bool:
-        """Whether a match can be taken out: nothing else uses, writes or gives what is inside."""
+        """Return whether nothing outside a match uses, writes or returns what is inside it."""
         inside = {node.name for node in match.inside}
         outputs = {match.values[name].name for name in pattern.results}
         for name in pattern.inputs:
@@ -134,7 +134,7 @@ class Matcher:
     # -- elements ---------------------------------------------------------------------------------
 
     def element(self, wanted: Element, value: TensorMeta, match: Match) -> Iterator[Match]:
-        """The ways in which a value is what an element says, with what a match has already."""
+        """Yield the ways in which a value matches an element, given what is bound already."""
         match wanted:
             case Value(name=name, where=where):
                 known = match.values.get(name)

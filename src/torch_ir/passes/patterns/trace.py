@@ -33,7 +33,7 @@ LEVELS = ("export", "aten", "core_aten", "edge")
 
 
 def level_of(dialect: str) -> str:
-    """The form of patterns that a dialect's programs have."""
+    """Return the form that patterns have in a dialect's programs."""
     return dialect if dialect in LEVELS else "edge"
 
 
@@ -210,7 +210,7 @@ def traced(
     attributes: Mapping[str, Any],
     level: str,
 ) -> IR:
-    """The graph of a function of tensors; bound operators stay whole in it if it calls them.
+    """Trace a function of tensors to a graph; bound operators stay whole if it calls them.
 
     Raises:
         PassError: torch cannot trace it, it holds tensors of its own, or it has control flow.

@@ -44,13 +44,13 @@ class FuseQuantized(Pass):
     name: ClassVar[str] = "fuse-quantized"
 
     def call(self, ir: IR) -> PassResult:
-        """The program with quantized operators."""
+        """Fuse the program's quantized operators."""
         result = fuse_quantized(ir)
         return PassResult(result, result is not ir)
 
 
 def fuse_quantized(ir: IR) -> IR:
-    """The program with ``quantized_decomposed`` operators where it dequantizes, works, quantizes.
+    """Fuse dequantize, operator, quantize into one ``quantized_decomposed`` operator.
 
     Sums, sums with a number, products, ``relu``, convolutions and linear layers, each with a
     ``relu`` behind it or not, become one operator of codes; its pattern is what stood there, so
@@ -60,7 +60,7 @@ def fuse_quantized(ir: IR) -> IR:
     the packed table where codes are declared to have so few bits.
 
     The codes of one call are all ``uint8`` or all ``int8``, but for weights, which may be either.
-    A place is left as it is where something else uses what is inside, or something writes to it.
+    A place is left alone where something else uses what is inside, or something writes to it.
     Programs of every dialect are taken, their functions too. The same object if there is nothing
     to do.
 

@@ -39,13 +39,13 @@ class Call:
 
 
 def call_of(ir: IR, node: OpNode) -> Call | None:
-    """What stands for a node, if its operands are quantized; None if nothing does."""
+    """Return the quantized call that replaces a node, or None if there is none."""
     make = _MAKERS.get(node.op_type)
     return None if make is None or node.operands is None else make(ir, node)
 
 
 def operand(node: OpNode, name: str) -> TensorMeta | None:
-    """The tensor that a node takes as the argument, or None."""
+    """Return the tensor that a node takes as the argument, or None."""
     return node.tensor(name)
 
 
@@ -293,7 +293,7 @@ class Table:
 
 
 def table_of(ir: IR, node: OpNode) -> Table | None:
-    """The quantized table from which a node takes rows; None if it does something else."""
+    """Return the quantized table from which a node takes rows, or None."""
     weight = operand(node, "weight") if node.op_type == "aten.embedding.default" else None
     made = None if weight is None else ir.producers.get(weight.name)
     if made is None or node.outputs[0].dtype != "float32":

@@ -1,4 +1,4 @@
-"""Which numbers of a program stand for codes, and what moves codes as it moves numbers."""
+"""Numbers of a program that stand for codes, and operators that move codes unchanged."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Parameters:
     dtype: str
 
     def attributes(self, prefix: str) -> dict[str, Any]:
-        """The arguments of an operator that takes codes under this name."""
+        """Return the arguments of an operator that takes codes under this name."""
         values = (self.scale, self.zero_point, self.low, self.high)
         names = ("scale", "zero_point", "quant_min", "quant_max")
         return {f"{prefix}_{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def parameters(node: OpNode) -> Parameters | None:
-    """Those of a call that quantizes or dequantizes bytes with known numbers, or None."""
+    """Return the parameters of a call that quantizes or dequantizes bytes, or None."""
     if node.op_type not in (QUANTIZE, DEQUANTIZE) or len(node.inputs) != 1:
         return None
     attrs: Mapping[str, Any] = node.attrs
@@ -70,7 +70,7 @@ _FLOAT = DType("float32")
 
 @lru_cache(maxsize=4096)
 def gives_back(first: Parameters, second: Parameters, low: int, high: int) -> bool:
-    """Whether dequantizing and then quantizing gives back every code from ``low`` to ``high``.
+    """Return whether every code from ``low`` to ``high`` survives dequantizing and quantizing.
 
     It is tried, with the arithmetic of the operators.
 
@@ -174,7 +174,7 @@ _INDICES = frozenset({"index", "indices"})
 
 
 def moved(node: OpNode) -> tuple[TensorMeta, ...]:
-    """The operands whose elements a node moves; none if it does anything else."""
+    """Return the operands whose elements a node moves; none if it does anything else."""
     if node.op_type not in REARRANGE | SPREAD | GATHER | POOLS or node.operands is None:
         return ()
     found: list[TensorMeta] = []
@@ -186,7 +186,7 @@ def moved(node: OpNode) -> tuple[TensorMeta, ...]:
 
 
 def is_kept_by_moves(found: Parameters, node: OpNode) -> bool:
-    """Whether a node does to codes what it does to the numbers for which they stand."""
+    """Return whether a node does the same to codes and to the numbers they stand for."""
     if node.op_type not in POOLS:
         return True
     # a window that is dilated may lie outside altogether: -inf, which is no code
@@ -196,12 +196,12 @@ def is_kept_by_moves(found: Parameters, node: OpNode) -> bool:
 
 
 def may_have_gaps(node: OpNode) -> bool:
-    """Whether a result of a node may lie in memory with gaps."""
+    """Return whether a result of a node may lie in memory with gaps."""
     return node.op_type in SPREAD
 
 
 def is_view(ir: IR, node: OpNode) -> bool:
-    """Whether a node may return memory of what it takes."""
+    """Return whether a node may return an alias of an input."""
     schema = ir.schema_of(node.op_type) or lookup(node.op_type)
     reshapes = node.op_type in ("aten.reshape.default", "aten.flatten.using_ints")
     return reshapes or schema is None or any(result.alias for result in schema.returns)

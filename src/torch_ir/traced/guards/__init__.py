@@ -1,1 +1,1 @@
-"""What a traced function depends on beside its arguments, and whether it changed."""
+"""Guards of a traced function on what it depends on beside its arguments."""

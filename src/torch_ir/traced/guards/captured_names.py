@@ -1,4 +1,4 @@
-"""What a function's code reads from outside: globals, and attributes of modules of Python."""
+"""Names that a function's code reads from outside: globals, and attributes of modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LIBRARIES = tuple(
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
-    """Whether a source file belongs to an installed package, Python or this package.
+    """Return whether a source file belongs to an installed package, Python or this package.
 
     What code there reads is taken to be constant.
 
@@ -44,7 +44,7 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def global_reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """The globals that code reads, each with the attributes that are read from it at once.
+    """Return the globals that code reads, each with the attributes read from it at once.
 
     Example:
         >>> global_reads((lambda x: torch.nn.functional.relu(x) + SCALE).__code__)

@@ -1,4 +1,4 @@
-"""What a function closes over, and whether it is still what it was.
+"""The closure of a function, and the guard that it is unchanged.
 
 One walk from the function reaches its closure, defaults, the globals and attributes that its code
 names, the classes and functions that it calls, and the state of every module and object. What was
@@ -92,7 +92,7 @@ class Environment:
     # -- comparing --------------------------------------------------------------------------------
 
     def is_unchanged(self) -> bool:
-        """Whether every container still holds the very same objects, and tensors their types."""
+        """Return whether all containers hold the very same objects, and tensors their types."""
         expected = self.found
         try:
             found = list(self._look())
@@ -109,15 +109,15 @@ class Environment:
         )
 
     def is_alike(self, other: Environment) -> bool:
-        """Whether the same was found by another walk, whichever objects hold it."""
+        """Return whether another walk found the same, whichever objects hold it."""
         return self.tokens == other.tokens
 
     def position_of(self, tensor: torch.Tensor) -> int | None:
-        """The position of a tensor among :attr:`tensors`."""
+        """Return the position of a tensor among :attr:`tensors`."""
         return self._positions.get(id(tensor))
 
     def copy(self) -> Contents:
-        """What the containers hold now, to be put back."""
+        """Copy what the containers hold now, to be put back."""
         return Contents(
             [(m, dict(m)) for m in (*self.mappings, *self._namespaces()) if isinstance(m, dict)],
             [(s, list(s)) for s in self.lists],
@@ -128,7 +128,7 @@ class Environment:
         return [namespace for namespace, _ in self._names.values() if namespace is not sys.modules]
 
     def traced_tensors(self) -> list[str]:
-        """Where tensors that are being traced have come to be kept."""
+        """Return the places that keep tensors which are being traced."""
         if self.is_unchanged():
             return []
         now = Environment(self._roots)

@@ -28,7 +28,7 @@ def describe(
     executors: Sequence[str],
     environment: Environment,
 ) -> Description:
-    """A call in words.
+    """Describe a call in words.
 
     Args:
         function: What is called.
@@ -56,7 +56,7 @@ def describe(
 
 
 def leaves_of(function: Callable[..., Any], given: Given) -> list[tuple[str, Any]]:
-    """Each leaf of the arguments, under the name of its parameter and its place in it."""
+    """Return each leaf of the arguments, under its parameter's name and its place in it."""
     args, kwargs = given
     try:
         named: Mapping[str, Any] = inspect.signature(function).bind(*args, **kwargs).arguments
@@ -70,7 +70,7 @@ def leaves_of(function: Callable[..., Any], given: Given) -> list[tuple[str, Any
 
 
 def differences(known: Description, call: Description) -> list[str]:
-    """What is not the same in two calls, one sentence each."""
+    """List the differences of two calls, one sentence each."""
     found: list[str] = []
     for name in {**known, **call}:
         before, now = known.get(name), call.get(name)

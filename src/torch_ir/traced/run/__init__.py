@@ -1,1 +1,1 @@
-"""Running traced programs on the executors that the caller asked for."""
+"""Runs of traced programs on the executors that the caller asked for."""

@@ -42,7 +42,7 @@ class MakesRunner(Protocol):
 def recorded(
     program: Program, functional: Functional, compute: Compute, runner: MakesRunner
 ) -> Compute:
-    """As ``compute``, and torch's autograd knows the gradients.
+    """Wrap ``compute`` so that torch's autograd knows its gradients.
 
     Args:
         program: The program.
@@ -97,7 +97,7 @@ class _Recorded(torch.autograd.Function):
 
 @contextmanager
 def _random_state(state: torch.Tensor | None) -> Generator[None]:
-    """Draw the random numbers of the forward pass again, and leave the generator as it is."""
+    """Draw the random numbers of the forward pass again; restore the generator afterwards."""
     if state is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Running a graph that somebody else traced, or an IR, on an executor."""
+"""Runs of a graph that others traced, or of an IR, on an executor."""
 
 from __future__ import annotations
 

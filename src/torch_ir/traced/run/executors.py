@@ -1,4 +1,4 @@
-"""What may run a traced program: names and backends, checked before anything is traced."""
+"""Executors of traced programs: names and backends, checked before anything is traced."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ DEFAULT = (ATEN,)
 
 
 def known_executors() -> tuple[str, ...]:
-    """The names of everything that runs a program, torch's own first."""
+    """Return the names of everything that runs a program, torch's own first."""
     return tuple(dict.fromkeys([ATEN.name, PRIMS.name, *known_backends()]))
 
 
 def executors_of(chosen: Any, parameters: Any = None) -> tuple[Executor, ...]:
-    """The executors that were asked for, in order of preference.
+    """Resolve the executors that were asked for, in order of preference.
 
     Args:
         chosen: A name, a backend that takes parts of programs, or several of them; None for

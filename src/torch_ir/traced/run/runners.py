@@ -1,4 +1,4 @@
-"""What runs a traced program: the executors that were asked for, each with what it takes."""
+"""Runners of traced programs: the executors that were asked for, each with its nodes."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ _NUMBERS = count(1)
 
 
 def run_aten(program: Program, closed: Closed, tensors: Tensors) -> tuple[Run, IR]:
-    """Calls the operators as the function did, in its order, writes and views included."""
+    """Call the operators as the function did, in its order, writes and views included."""
     _require_numbers(program)
     ir, live = with_inputs(program.ir, [m.target for m in program.ir.mutations])
     ir = ir.replace(signature=_numbers(program, ir))
