@@ -48,6 +48,7 @@ def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
         PassError: A replacement gives another type than what it replaces.
 
     Example:
+        >>> import torch
         >>> from torch_ir import parse
         >>> twice = Rewrite(lambda x: x + x, lambda x: x * 2, (torch.ones(2),))
         >>> print(rewrite_patterns(parse('''
@@ -89,17 +90,21 @@ def near_misses(ir: IR, rewrites: Sequence[Rewrite]) -> tuple[NearMiss, ...]:
     """Return where patterns nearly occur in a program and its functions, and what is missing.
 
     Example:
+        >>> import torch
         >>> from torch_ir import parse
-        >>> twice = Rewrite(lambda x: x * 2.0, lambda x: x + x, (torch.ones(2),))
+        >>> doubled = Rewrite(
+        ...     lambda x: (x * 2.0).relu(), lambda x: (x + x).relu(), (torch.ones(2),)
+        ... )
         >>> (miss,) = near_misses(parse('''
-        ... ir "Thrice" {
+        ... ir "Tripled" {
         ...   input %x: f32[2]
         ...   %y: f32[2] = aten.mul.Tensor(%x, 3.0)
-        ...   return %y
+        ...   %z: f32[2] = aten.relu.default(%y)
+        ...   return %z
         ... }
-        ... '''), [twice])
+        ... '''), [doubled])
         >>> miss.node, miss.reason
-        ('y', 'other of %y is 3.0, the pattern has 2.0')
+        ('z', 'other of %y is 3.0, the pattern has 2.0')
     """
     found: list[NearMiss] = []
     for position, rewrite in enumerate(rewrites):
