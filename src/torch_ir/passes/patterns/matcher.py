@@ -123,8 +123,15 @@ class Matcher:
                     continue
                 whom = f"used by {users[0]!r} too" if users else "a result of the program"
                 return self._refuse(match, f"%{meta.name} is {whom}")
-        written = [m.name for m in match.values.values() if self.memory.is_written(m.name)]
-        return not written or self._refuse(match, f"something writes to %{written[0]}")
+        written = self.written(match)
+        return not written or self._refuse(match, f"something writes to %{written}")
+
+    def written(self, match: Match) -> str:
+        """Return the name of a value of a match to which something writes, or nothing."""
+        made = [meta for node in match.nodes.values() for meta in node.outputs]
+        made += [m for nodes in match.chains.values() for node in nodes for m in node.outputs]
+        names = [meta.name for meta in (*match.values.values(), *made)]
+        return next((name for name in names if self.memory.is_written(name)), "")
 
     def _refuse(self, match: Match, reason: str) -> bool:
         if self.explains:
