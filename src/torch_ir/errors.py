@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from torch_ir.ir.diagnostics import Diagnostic
 
 
 class TorchIRError(Exception):
@@ -20,6 +23,9 @@ class TorchIRError(Exception):
         message: One sentence: what is wrong, and where.
         picture: The guilty line of IR text, JSON path or source, with a caret where it helps.
         remedy: What the reader can do about it.
+        node: The node that the error is about; its name, behind the path of its function.
+        diagnostics: A record of each thing that is wrong; see
+            :class:`torch_ir.ir.diagnostics.Diagnostic`.
 
     Example:
         >>> print(TorchIRError("%q is never defined", picture="add(%q)", remedy="Define %q."))
@@ -30,10 +36,20 @@ class TorchIRError(Exception):
 
     code: ClassVar[str] = "torch-ir-error"
 
-    def __init__(self, message: str, *, picture: str | None = None, remedy: str | None = None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        picture: str | None = None,
+        remedy: str | None = None,
+        node: str = "",
+        diagnostics: tuple[Diagnostic, ...] = (),
+    ):
         self.message = message
         self.picture = picture
         self.remedy = remedy
+        self.node = node
+        self.diagnostics = diagnostics
         super().__init__(message)
 
     def __str__(self) -> str:
@@ -116,16 +132,10 @@ class CompileError(ExecutionError):
 
     code = "compile-error"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        picture: str | None = None,
-        remedy: str | None = None,
-        findings: tuple[Any, ...] = (),
-    ):
-        super().__init__(message, picture=picture, remedy=remedy)
-        self.findings = findings
+    @property
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """What was found: ``diagnostics``."""
+        return self.diagnostics
 
 
 class InputError(ExecutionError, ValueError):
@@ -149,16 +159,10 @@ class DialectError(TorchIRError, ValueError):
 
     code = "dialect-error"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        picture: str | None = None,
-        remedy: str | None = None,
-        violations: tuple[Any, ...] = (),
-    ):
-        super().__init__(message, picture=picture, remedy=remedy)
-        self.violations = violations
+    @property
+    def violations(self) -> tuple[Diagnostic, ...]:
+        """What breaks a rule: ``diagnostics``."""
+        return self.diagnostics
 
 
 class PassError(TorchIRError, ValueError):

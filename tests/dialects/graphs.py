@@ -21,4 +21,4 @@ def graph(op_type, inputs, outputs, attrs=None, *, operands=None, dialect="edge"
 
 def rules(ir, dialect=None, **options):
     """The codes of the rules that a program breaks."""
-    return [violation.rule for violation in verify(ir, dialect, **options)]
+    return [violation.code for violation in verify(ir, dialect, **options)]

@@ -84,7 +84,7 @@ def test_c5_the_copy_to_give_away_is_named():
     (found,) = verify(graph("aten.view.default", [x], [y], {"size": [4]}, dialect="aten"))
     assert str(found) == (
         "[aliases-argument] node 'y': the result %y is a view of %x: aten.view.default returns "
-        "memory of its argument (expected a result with memory of its own, found "
+        "memory of its argument (expected a result with memory of its own, got "
         "aten.view.default)\n"
         "    Give away a copy (aten.view_copy.default), as the pass functionalize does."
     )
@@ -125,9 +125,9 @@ def test_c5_only_a_view_that_is_given_away_can_be_told_from_its_copy(name, resul
     ir = torch_ir.parse(VIEWS.format(name, results))
     found = verify(ir)
     assert [v.node for v in found] == wrong
-    assert {v.rule for v in found} <= {"aliases-argument"}
+    assert {v.code for v in found} <= {"aliases-argument"}
     assert verify(with_own_results(ir)) == ()
-    assert "aliases-argument" in {v.rule for v in verify(ir.replace(dialect="edge"))}
+    assert "aliases-argument" in {v.code for v in verify(ir.replace(dialect="edge"))}
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -274,7 +274,7 @@ def test_all_violations_are_reported_in_dead_code_too_with_their_source_line():
         for name in ("a", "b")
     ]
     found = verify(IR(nodes, [X], [X], []), "aten")
-    assert [(v.node, v.rule, v.location) for v in found] == [
+    assert [(v.node, v.code, v.location) for v in found] == [
         ("a", "wrong-type", location),
         ("b", "wrong-type", location),
     ]
@@ -284,7 +284,7 @@ def test_require_raises_one_error_that_lists_them():
     ir = aten("aten.silu.default", outputs=[value("y", (7,))]).replace(model_name="Net")
     with pytest.raises(DialectError) as caught:
         dialect("core_aten").require(ir, method="forward")
-    assert [v.rule for v in caught.value.violations] == ["not-core", "wrong-type"]
+    assert [v.code for v in caught.value.violations] == ["not-core", "wrong-type"]
     assert str(caught.value).splitlines()[0] == (
         "the method 'forward' breaks the rules of the dialect 'core_aten' in 2 places"
     )

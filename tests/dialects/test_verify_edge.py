@@ -26,7 +26,7 @@ def test_e2_a_program_of_raw_aten_operators_is_not_edge(op_type):
     ir = graph(op_type, inputs, [value("y", shape)], attrs, dialect="core_aten")
     assert [str(v) for v in verify(ir, "edge")] == [
         "[not-edge] the operators of the program are those of 'core_aten', not of Edge "
-        "(expected edge, found core_aten)\n    Lower the program with to_edge."
+        "(expected edge, got core_aten)\n    Lower the program with to_edge."
     ]
 
 
@@ -36,9 +36,9 @@ def test_e3_a_sigmoid_of_integers_gives_float_and_nothing_else():
     first, second = verify(lie)
     assert str(first) == (
         "[dtype-constraint] node 'y': aten.sigmoid.default does not give __ret_0: int32 for "
-        "self: int32 (expected __ret_0: float32, found __ret_0: int32)"
+        "self: int32 (expected __ret_0: float32, got __ret_0: int32)"
     )
-    assert second.rule == "wrong-type"
+    assert second.code == "wrong-type"
 
 
 def test_e9_a_list_has_tensors_of_one_dtype():
@@ -163,7 +163,7 @@ def test_e18_a_lie_in_a_branch_is_found_with_the_path_of_the_branch():
     body = body.replace(nodes=[lie], graph_outputs=lie.outputs)
     wrong = ir.replace(functions={**ir.functions, name: body}, dialect="edge")
     found = [v for v in verify(wrong) if v.node == f"{name}/{node.name}"]
-    assert [v.rule for v in found] == ["dtype-constraint", "wrong-type"]
+    assert [v.code for v in found] == ["dtype-constraint", "wrong-type"]
 
 
 def test_e18_a_lie_after_the_call_of_a_function_is_found():
@@ -176,7 +176,7 @@ def test_e18_a_lie_after_the_call_of_a_function_is_found():
         [value("late", dtype="int32").replace(producer_node="late")],
     )
     found = verify(ir.replace(nodes=[*ir.nodes, late]))
-    assert [v.rule for v in found if v.node == "late"] == ["dtype-constraint", "wrong-type"]
+    assert [v.code for v in found if v.node == "late"] == ["dtype-constraint", "wrong-type"]
 
 
 def test_sizes_that_data_decides_are_tried_as_the_program_asserts_them():
@@ -205,7 +205,7 @@ def test_e19_dead_code_counts_and_every_bad_node_is_reported():
         for n in ("a", "b")
     ]
     found = verify(IR(nodes, [INT], [INT], [], dialect="edge"))
-    assert [v.node for v in found if v.rule == "dtype-constraint"] == ["a", "b"]
+    assert [v.node for v in found if v.code == "dtype-constraint"] == ["a", "b"]
 
 
 def test_e20_shapes_are_derived_and_impossible_calls_refused():

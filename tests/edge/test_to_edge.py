@@ -309,7 +309,7 @@ def test_e25_a_pass_that_lies_is_refused_and_the_program_stays_as_it_was():
     before = str(program)
     with pytest.raises(DialectError) as caught:
         program.transform({"b": [forged]})
-    assert [v.rule for v in caught.value.violations] == ["dtype-constraint", "wrong-type"]
+    assert [v.code for v in caught.value.violations] == ["dtype-constraint", "wrong-type"]
     assert caught.value.message.startswith("the method 'b' breaks the rules of the dialect 'edge'")
     assert str(program) == before
 
@@ -359,7 +359,7 @@ def test_e27_an_edge_program_is_not_made_of_aten():
     ir = graph("aten.relu.default", [value("x")], [value("y")], dialect="aten")
     with pytest.raises(DialectError) as caught:
         edge.EdgeProgram({"forward": ir})
-    assert [v.rule for v in caught.value.violations] == ["not-edge"]
+    assert [v.code for v in caught.value.violations] == ["not-edge"]
 
 
 def test_state_is_kept_and_its_first_value_counts():

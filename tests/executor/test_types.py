@@ -83,7 +83,7 @@ def test_a_shape_that_a_stored_program_lies_about_is_found_with_its_source_line(
     assert lying.check() == ()  # the parts fit together; only the operators say otherwise
     first, *_ = check_types(lying)
     assert (first.code, first.node) == ("wrong-type", relu.name)
-    assert (first.expected, first.got) == ("f32[1, 4]", "f32[1, 5]")
+    assert (first.expected, first.found) == ("f32[1, 4]", "f32[1, 5]")
     assert first.location == relu.location
 
 

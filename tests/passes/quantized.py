@@ -84,7 +84,7 @@ def fused(ir: IR) -> IR:
 
 def broken_rules(ir: IR, dialect: str) -> set[tuple[str, str]]:
     """What is wrong with a program; nothing in Edge, views in what export gives."""
-    return {(violation.rule, violation.op_type) for violation in verify(ir, dialect)}
+    return {(violation.code, violation.op_type) for violation in verify(ir, dialect)}
 
 
 def every_level(function, args, levels=("export", "edge"), **buffers):

@@ -8,7 +8,7 @@ import pytest
 from torch_ir import parse
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, SymbolRange, TensorMeta
-from torch_ir.ir.check import Finding
+from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.passes import EliminateDeadCode, Pass, PassResult, run_passes
 
 PROGRAM = parse("""
@@ -66,7 +66,7 @@ def test_a_verifier_sees_each_result():
 
     def verifier(ir):
         seen.append(len(ir.nodes))
-        return [Finding("odd", "an odd number of nodes")] if len(ir.nodes) % 2 else []
+        return [Diagnostic("odd", "an odd number of nodes")] if len(ir.nodes) % 2 else []
 
     with pytest.raises(PassError, match=r"\[odd\] an odd number of nodes"):
         run_passes(PROGRAM, [EliminateDeadCode()], verifier=verifier)

@@ -106,7 +106,7 @@ def test_powers_and_activations_round_as_their_kernels_do(dtype):
 def test_a_power_that_only_the_kernel_for_numbers_rounds_so_is_refused(dtype, power):
     with pytest.raises(DialectError) as caught:
         to_edge(export(Function(lambda x: x**power), (drawn(dtype),)), strict=True)
-    assert [(v.rule, v.found) for v in caught.value.violations] == [
+    assert [(v.code, v.found) for v in caught.value.violations] == [
         ("number-argument", str(power))
     ]
 
@@ -135,7 +135,7 @@ def test_what_needs_numbers_is_listed_in_one_error():
     with pytest.raises(DialectError) as caught:
         to_edge(exported, strict=True)
     found = caught.value.violations
-    assert [(v.rule, v.node, v.found) for v in found] == [
+    assert [(v.code, v.node, v.found) for v in found] == [
         ("number-in-signature", "", "1.5"),
         ("number-in-signature", "", "s0"),
         ("number-argument", "elu", "2.0"),

@@ -10,6 +10,7 @@ from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import CompileError, counted
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.diagnostics import Diagnostic, about, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,17 @@ def refused_nodes(
     remedy: str,
 ) -> CompileError:
     """Return the error for nodes that backends refuse, with the reasons for each."""
-    lines: list[str] = []
-    for node in left:
-        place = f" (at {node.location})" if node.location is not None else ""
-        why = "; ".join(reasons[node.name])
-        lines.append(f"- %{node.name}: {node.op_type}: {why}{place}")
+    found = [about(Diagnostic("not-taken", "; ".join(reasons[node.name])), node) for node in left]
     names = " and ".join([repr(name) for name in backends])
     return CompileError(
         f"{names} {'does' if len(backends) == 1 else 'do'} not take {len(left)} of "
         f"{counted(len(nodes), 'node')}",
-        picture="\n".join(lines),
+        picture="\n".join([f"- {not_taken(diagnostic)}" for diagnostic in found]),
         remedy=remedy,
+        diagnostics=tuple(found),
     )
+
+
+def not_taken(found: Diagnostic) -> str:
+    """Return the line about a node that no backend takes."""
+    return f"%{found.node}: {found.op_type}: {found.message}{at(found.location, ' ({})')}"

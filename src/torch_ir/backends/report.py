@@ -11,6 +11,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.registry import find_backend
 from torch_ir.errors import ExecutionError, counted
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
+from torch_ir.ir.diagnostics import at
 from torch_ir.ops.flops import flops
 
 
@@ -121,7 +122,7 @@ class SupportReport:
                 lines.append(f"  {len(row.nodes):>5}  {row.operator}")
                 lines += [f"         {row.reason}"] if row.reason else []
                 if row.reason and row.location is not None:
-                    lines.append(f"         first at {row.location}")
+                    lines.append(at(row.location, "         first {}"))
         return "\n".join(lines)
 
 

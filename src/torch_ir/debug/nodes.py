@@ -21,6 +21,7 @@ from torch_ir.debug.compare import compare_tensors, digest
 from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.diagnostics import at
 from torch_ir.torch_api import pytree
 
 
@@ -41,7 +42,7 @@ class NodeDifference:
     reason: str
 
     def __str__(self) -> str:
-        place = f"\n    at {self.location}" if self.location else ""
+        place = at(self.location, "\n    {}")
         return f"{self.node!r}: {self.reason}\n    {self.text}{place}"
 
 

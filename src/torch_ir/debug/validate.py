@@ -269,8 +269,8 @@ class _Watch:
             if drew:  # such as attention with dropout
                 self.random.append(node.name)
                 return
-            message = error.message.removeprefix("node 'node': ")
-            reason = f"the denotation refuses it: {message}"
+            said = error.diagnostics[0].message if error.node == "node" else error.message
+            reason = f"the denotation refuses it: {said}"
             wrong = Error(part=float("inf"), reason=reason)
             self._note(node, node.name, "denotation", wrong, before)
 

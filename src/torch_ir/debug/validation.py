@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from torch_ir.errors import counted
+from torch_ir.ir.diagnostics import at
 
 Reader = Literal["memory", "denotation", "eager"]
 
@@ -60,7 +61,7 @@ class Divergence:
     reason: str
 
     def __str__(self) -> str:
-        place = f"\n    at {self.location}" if self.location else ""
+        place = at(self.location, "\n    {}")
         readers = {"memory": "a later read", "denotation": "the denotation", "eager": "eager"}
         return (
             f"node {self.node!r}: %{self.value} and {readers[self.reader]} disagree: "

@@ -10,8 +10,8 @@ from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import Scope
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir import IR
-from torch_ir.ir.check import Finding, check
-from torch_ir.ir.diagnostics import Violation, dialect_error
+from torch_ir.ir.check import check
+from torch_ir.ir.diagnostics import Diagnostic, dialect_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Dialect:
 
     def verify(
         self, ir: IR, *, allow: Iterable[str] = (), types: bool = True
-    ) -> tuple[Violation, ...]:
+    ) -> tuple[Diagnostic, ...]:
         """Find everything in a program that breaks a rule; see :func:`verify`."""
         root = Scope(ir, "", ir.operators, frozenset(allow))
-        found = [_from_finding(ir, finding) for finding in check(ir)]
+        found = [*check(ir)]
         malformed = {violation.node for violation in found}
         for scope in root.walk():
             found += self._in_scope(scope)
@@ -43,7 +43,7 @@ class Dialect:
                 found += _derived(scope, malformed)
         return tuple(dict.fromkeys(found))
 
-    def _in_scope(self, scope: Scope) -> Iterator[Violation]:
+    def _in_scope(self, scope: Scope) -> Iterator[Diagnostic]:
         for graph_rule in self.graph_rules:
             yield from graph_rule(scope)
         for node in scope.ir.nodes:
@@ -66,26 +66,7 @@ class Dialect:
         return f"{self.name}: {self.summary}"
 
 
-def _from_finding(ir: IR, finding: Finding) -> Violation:
-    *path, name = finding.node.split("/")
-    graph: IR | None = ir
-    for part in path:
-        graph = graph.functions.get(part) if graph is not None else None
-    node = graph.by_name.get(name) if graph is not None else None
-    op_type = "" if node is None else node.op_type
-    return Violation(
-        finding.code,
-        finding.node,
-        op_type,
-        finding.message,
-        finding.expected,
-        finding.got,
-        "",
-        finding.location,
-    )
-
-
-def _derived(scope: Scope, malformed: set[str]) -> Iterable[Violation]:
+def _derived(scope: Scope, malformed: set[str]) -> Iterable[Diagnostic]:
     try:
         derive = import_module("torch_ir.dialects.type_rules")
     except ModuleNotFoundError as error:
@@ -138,7 +119,7 @@ def verify(
     *,
     allow: Iterable[str] = (),
     types: bool = True,
-) -> tuple[Violation, ...]:
+) -> tuple[Diagnostic, ...]:
     """Find everything in a program that breaks a rule of a dialect.
 
     All nodes are looked at: in functions and branches, and those whose results nothing uses.
@@ -159,7 +140,7 @@ def verify(
         >>> ir = IR([OpNode("y", "aten.relu_.default", [x], [y])], [x], [y], [])
         >>> print(*verify(ir, "aten", types=False))
         [writes-argument] node 'y': aten.relu_.default writes its argument 'self' (expected a \
-functional operator, found aten::relu_(Tensor(a!) self) -> Tensor(a!))
+functional operator, got aten::relu_(Tensor(a!) self) -> Tensor(a!))
             Run the pass functionalize.
     """
     chosen = dialect_or_name if dialect_or_name is not None else ir.dialect

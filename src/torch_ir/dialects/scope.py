@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, DType, FunctionRef, OpNode
-from torch_ir.ir.diagnostics import Violation
+from torch_ir.ir.diagnostics import Diagnostic, about
 from torch_ir.ops.spec import OpSpec, spec_of
 
 Region: TypeAlias = tuple[str, str, bool]
@@ -68,10 +68,10 @@ class Scope:
         expected: str = "",
         found: str = "",
         remedy: str = "",
-    ) -> Violation:
+    ) -> Diagnostic:
         """Make the violation of a rule by a node of this graph."""
-        name = self.named(node.name)
-        return Violation(rule, name, node.op_type, message, expected, found, remedy, node.location)
+        found_here = Diagnostic(rule, message, expected=expected, found=found, remedy=remedy)
+        return about(found_here, node, f"{self.path}/" if self.path else "")
 
 
 def _regions(ir: IR) -> Iterator[tuple[str, tuple[Region, ...]]]:

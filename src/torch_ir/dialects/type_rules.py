@@ -30,7 +30,7 @@ from torch_ir.ir import (
     SymExpr,
     TensorMeta,
 )
-from torch_ir.ir.diagnostics import Violation
+from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
@@ -67,7 +67,7 @@ class Derived:
     aliases: bool = False
 
 
-def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Violation]:
+def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Diagnostic]:
     """Yield every call of a graph that torch refuses, or whose results are not as recorded.
 
     Args:
@@ -83,7 +83,7 @@ def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Violation]:
             yield from _of_node(scope, node, samples)
 
 
-def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Violation]:
+def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Diagnostic]:
     if scope.spec(node) is None or namespace_of(node.op_type) == "higher_order":
         return
     try:
@@ -110,7 +110,7 @@ def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Violation
 
 def _compared(
     scope: Scope, node: OpNode, recorded: Iterable[tuple[TensorMeta, Type]], derived: Derived
-) -> Iterator[Violation]:
+) -> Iterator[Diagnostic]:
     for meta, (shape, dtype) in recorded:
         index = meta.producer_output_idx
         made = derived.types[index] if index < len(derived.types) else None

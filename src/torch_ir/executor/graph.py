@@ -14,12 +14,14 @@ import torch
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
+from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.diagnostics import error_at
 from torch_ir.torch_api import BelowAutograd, BelowViewTracking
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
@@ -374,7 +376,7 @@ class ExecGraph:
         if isinstance(error, ListenerError):
             cause = error.__cause__
             return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
-        if not nodes or (isinstance(error, TorchIRError) and error.message.startswith("node ")):
+        if not nodes or (isinstance(error, TorchIRError) and error.node):
             return error
         return _at_node(nodes[-1], error)
 
@@ -391,10 +393,9 @@ def _at_node(node: OpNode, error: Exception) -> ExecutionError:
     message = f"{node.op_type} failed: {error}"
     if isinstance(error, TorchIRError):
         message, remedy = error.message, error.remedy
-        if message.startswith("made no tensor"):
+        if isinstance(error, NoTensorError):
             message = f"{node.op_type} {message}"
-    picture = str(node) if node.location is None else f"{node}\nat {node.location}"
-    return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)
+    return error_at(node, message, remedy=remedy)
 
 
 def _first_state(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

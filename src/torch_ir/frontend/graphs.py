@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
@@ -59,13 +60,13 @@ class Context:
     Attributes:
         run_device: The device that stands for "where the program runs" in device arguments.
         symbols: The range of each symbol of the program.
-        reasons: Everything that could not be translated, one sentence each, in program order.
+        refused: Everything that could not be translated, in program order.
         known: The symbols of sizes and numbers from data that the nodes so far have made.
     """
 
     run_device: torch.device | None
     symbols: dict[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
-    reasons: list[str] = field(default_factory=list[str])
+    refused: Diagnostics = field(default_factory=Diagnostics)
     known: set[str] = field(default_factory=set[str])
 
     def attribute(self, value: object) -> Attribute:
@@ -74,10 +75,10 @@ class Context:
 
     def refuse(self, node: FxNode | None, reason: str) -> None:
         """Note something that cannot be translated, with where it stands."""
-        where = f"node {node.name!r}: " if node is not None else ""
-        location = node_location(node) if node is not None else None
-        place = f" (at {location})" if location is not None else ""
-        self.reasons.append(f"{where}{reason}{place}")
+        found = Diagnostic("not-translated", reason)
+        if node is not None:
+            found = replace(found, node=node.name, location=node_location(node))
+        self.refused.add(found)
 
 
 class GraphTranslator:

@@ -192,12 +192,11 @@ class _Program:
                     )
 
     def _raise_refusals(self) -> None:
-        reasons = self.context.reasons
-        if reasons:
-            raise ConversionError(
-                f"the program holds {counted(len(reasons), 'thing')} that cannot be translated",
-                picture="\n".join(f"- {reason}" for reason in reasons),
-            )
+        found = self.context.refused
+        things = counted(len(found), "thing")
+        found.raise_if_any(
+            ConversionError, f"the program holds {things} that cannot be translated"
+        )
 
     # -- inputs -----------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
-from torch_ir.executor.check.faults import FaultError
 from torch_ir.infer.generators import find_generator
 from torch_ir.infer.resolve import from_text, has_expression, resolve_operator, to_torch
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
+from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
 from torch_ir.weights.tensor_registry import Kernel, registered_kernel
@@ -122,7 +122,7 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
         device: What ``Device("run")`` stands for.
 
     Raises:
-        FaultError: ``unknown-operator``, or an argument is not what the operator takes.
+        DiagnosticError: ``unknown-operator``, or an argument is not what the operator takes.
     """
     target, args, kwargs, schema = _bound(node, slots, device)
     operands = [*args, *[operand for _, operand in kwargs]]
@@ -154,7 +154,9 @@ def _bound(node: OpNode, slots: Slots, device: torch.device) -> _Bound:
     try:
         operator = resolve_operator(node.op_type)
     except ExecutionError as error:
-        raise FaultError("unknown-operator", error.message, remedy=error.remedy or "") from None
+        raise DiagnosticError(
+            "unknown-operator", error.message, remedy=error.remedy or ""
+        ) from None
     arguments = _Arguments(node, slots, device)
     if isinstance(operator, OpOverload):
         return _overload(arguments, operator)
@@ -220,7 +222,7 @@ class _Arguments:
 
     def require_operands(self, schema: object) -> None:
         if self.node.operands is None:
-            raise FaultError(
+            raise DiagnosticError(
                 "unbound-inputs",
                 f"the {len(self.node.inputs)} inputs of {self.node.op_type} do not fit its "
                 f"arguments: {schema}",
@@ -232,15 +234,15 @@ class _Arguments:
     def are_among(self, names: frozenset[str]) -> bool:
         return names.issuperset(self._operands) and names.issuperset(self.node.attrs)
 
-    def missing(self, name: str) -> FaultError:
-        return FaultError(
+    def missing(self, name: str) -> DiagnosticError:
+        return DiagnosticError(
             "missing-argument", f"argument {name!r} of {self.node.op_type} is not given"
         )
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         for name in (*self.node.attrs, *self._operands):
             if name not in known:
-                raise FaultError(
+                raise DiagnosticError(
                     "unknown-argument",
                     f"{self.node.op_type} has no argument {name!r}",
                     remedy=did_you_mean(name, known),
@@ -253,7 +255,7 @@ class _Arguments:
             return Literal(value) if type(value) in _AS_THEY_ARE else self._attribute(name, kind)
         if isinstance(slots, int):
             if name in self.node.attrs:
-                raise FaultError(
+                raise DiagnosticError(
                     "bad-operand",
                     f"argument {name!r} of {self.node.op_type} is given twice, as an input and as "
                     "an attribute",
@@ -261,7 +263,7 @@ class _Arguments:
             return _read(self.node, slots, self._slots)
         rest = cast(tuple[Attribute, ...], self.node.attrs.get(name, (None,) * len(slots)))
         if not isinstance(rest, tuple) or len(rest) != len(slots):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file may hold anything
-            raise FaultError(
+            raise DiagnosticError(
                 "bad-operand",
                 f"argument {name!r} of {self.node.op_type} has {len(slots)} operands, its "
                 f"attribute is {rest!r:.60}",
@@ -296,9 +298,9 @@ class _Arguments:
         except ExecutionError as error:  # an operator that torch does not have
             raise self._bad_value(name, error.message, error.remedy) from None
 
-    def _bad_value(self, name: str, message: str, remedy: str | None = None) -> FaultError:
+    def _bad_value(self, name: str, message: str, remedy: str | None = None) -> DiagnosticError:
         where = f"argument {name!r} of {self.node.op_type}"
-        return FaultError("bad-argument", f"{where}: {message}", remedy=remedy or "")
+        return DiagnosticError("bad-argument", f"{where}: {message}", remedy=remedy or "")
 
 
 def _read(node: OpNode, index: int, slots: Slots) -> Read:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch_ir.errors import did_you_mean
-from torch_ir.executor.check.faults import FaultError
 from torch_ir.ir import Dim, OpNode, TensorMeta
+from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.tensor import type_text
 
 
@@ -43,10 +43,10 @@ class Slots:
         """Define a new slot for a value.
 
         Raises:
-            FaultError: ``duplicate-value``: the name is taken.
+            DiagnosticError: ``duplicate-value``: the name is taken.
         """
         if meta.name in self._of:
-            raise FaultError("duplicate-value", f"%{meta.name} is defined twice")
+            raise DiagnosticError("duplicate-value", f"%{meta.name} is defined twice")
         made = self._of[meta.name] = Idx(len(self._of), meta.shape, meta.dtype)
         return made
 
@@ -54,11 +54,11 @@ class Slots:
         """Return the slot of an input of a node.
 
         Raises:
-            FaultError: ``bad-operand``: the node has no such input; ``undefined-value``: no
+            DiagnosticError: ``bad-operand``: the node has no such input; ``undefined-value``: no
                 earlier node defines it; ``wrong-metadata``: it was defined with another type.
         """
         if not 0 <= index < len(node.inputs):
-            raise FaultError(
+            raise DiagnosticError(
                 "bad-operand",
                 f"an operand refers to input {index}, the node has {len(node.inputs)} inputs",
             )
@@ -68,21 +68,21 @@ class Slots:
         """Return the slot of a value, which must be defined with this type.
 
         Raises:
-            FaultError: ``undefined-value`` or ``wrong-metadata``.
+            DiagnosticError: ``undefined-value`` or ``wrong-metadata``.
         """
         found = self._of.get(meta.name)
         if found is None:
-            raise FaultError(
+            raise DiagnosticError(
                 "undefined-value",
                 f"%{meta.name} is used but never defined before",
                 remedy=did_you_mean(meta.name, self._of),
             )
         if found.shape != meta.shape or found.dtype != meta.dtype:
             defined = TensorMeta(meta.name, found.shape, found.dtype)
-            raise FaultError(
+            raise DiagnosticError(
                 "wrong-metadata",
                 f"%{meta.name} is not used as it is defined",
                 expected=type_text(defined),
-                got=type_text(meta),
+                found=type_text(meta),
             )
         return found

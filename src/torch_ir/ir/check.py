@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.constants import view_fault
+from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
 from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import PLAIN, attribute_leaves
 from torch_ir.ops.schema import known_operators
 
+__all__ = ["KNOWN_NAMESPACES", "Finding", "check"]
+
 KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong with an IR.
-
-    Attributes:
-        code: Stable kebab-case name of the rule.
-        message: What is wrong, in a sentence.
-        node: Name of the node, or the empty string; inside a function ``"function/node"``.
-        expected: What the rule asks for, where it can be said in a word.
-        got: What was found, in the same form.
-        location: The user's source line, where there is one.
-    """
-
-    code: str
-    message: str
-    node: str = ""
-    expected: str = ""
-    got: str = ""
-    location: Location | None = None
-
-    def __str__(self) -> str:
-        where = f"node {self.node!r}: " if self.node else ""
-        details = (
-            f" (expected {self.expected}, got {self.got})" if self.expected or self.got else ""
-        )
-        source = f"\n    at {self.location}" if self.location is not None else ""
-        return f"[{self.code}] {where}{self.message}{details}{source}"
-
-
-def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
+def check(ir: IR, *, strict: bool = False) -> tuple[Diagnostic, ...]:
     """Find all violations of the structural rules, in program order.
 
     Rules: names are unique (``duplicate-node``, ``duplicate-value``); values are defined before
@@ -76,16 +50,20 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Finding, ...]:
         >>> print(*check(broken))
         [undefined-value] node 'y': %x is used but never defined
     """
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     for finding in _findings(ir, {}):
         if strict:
-            location = "" if finding.location is None else f"at {finding.location}"
-            raise InvalidIRError(str(replace(finding, location=None)), picture=location or None)
+            raise InvalidIRError(
+                str(replace(finding, location=None)),
+                picture=at(finding.location) or None,
+                node=finding.node,
+                diagnostics=(finding,),
+            )
         findings.append(finding)
     return tuple(findings)
 
 
-def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     symbols = {**outer_symbols, **ir.symbols}
     yield from _weights(ir)
     defined = yield from _nodes(ir)
@@ -96,7 +74,7 @@ def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Finding]:
     for name, function in ir.functions.items():
         if function.weights or function.constants:
             message = f"function {name!r} has weights of its own; it must take them as inputs"
-            yield Finding("open-function", message)
+            yield Diagnostic("open-function", message)
         for finding in _findings(function, symbols):
             yield replace(finding, node=f"{name}/{finding.node}" if finding.node else name)
 
@@ -104,25 +82,25 @@ def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Finding]:
 # -- weights and names ----------------------------------------------------------------------------
 
 
-def _weights(ir: IR) -> Iterator[Finding]:
+def _weights(ir: IR) -> Iterator[Diagnostic]:
     keys: set[str] = set()
     for meta in ir.weights:
         if meta.name in keys:
-            yield Finding("duplicate-weight", f"the weight {meta.name!r} is listed twice")
+            yield Diagnostic("duplicate-weight", f"the weight {meta.name!r} is listed twice")
         keys.add(meta.name)
     known = keys | ir.constants.keys()
     for name, key in ir.weight_name_mapping.items():
         if key not in known:
             hint = did_you_mean(key, known)
             message = f"%{name} is mapped to {key!r}, which is neither a weight nor a constant"
-            yield Finding("dangling-mapping", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("dangling-mapping", f"{message}. {hint}" if hint else message)
     for key in ir.constants:
         fault = view_fault(ir.constants, key)
         if fault is not None:
-            yield Finding("bad-view", f"{fault.message}. {fault.remedy}")
+            yield Diagnostic("bad-view", f"{fault.message}. {fault.remedy}")
     for alias, key in ir.weight_aliases.items():
         if key not in keys:
-            yield Finding(
+            yield Diagnostic(
                 "dangling-alias", f"{alias!r} is another name of {key!r}, which is no weight"
             )
 
@@ -132,38 +110,38 @@ def _nodes(ir: IR) -> Any:
     defined: dict[str, TensorMeta] = {}
     for meta in ir.graph_inputs:
         if meta.name in defined:
-            yield Finding("duplicate-value", f"the graph input %{meta.name} is defined twice")
+            yield Diagnostic("duplicate-value", f"the graph input %{meta.name} is defined twice")
         defined[meta.name] = meta
     for name, (_, value) in ir.external_values().items():
         if name in defined:
-            yield Finding("duplicate-value", f"%{name} is both a graph input and a weight")
+            yield Diagnostic("duplicate-value", f"%{name} is both a graph input and a weight")
         defined.setdefault(name, TensorMeta(name, value.shape, value.dtype))
     names: set[str] = set()
     for node in ir.nodes:
         for finding in (*_uses(node, defined), *_call(ir, node), *_defines(node, defined, names)):
-            yield replace(finding, node=node.name, location=node.location)
+            yield about(finding, node)
         names.add(node.name)
         for meta in node.outputs:
             defined[meta.name] = meta
     return defined
 
 
-def _uses(node: OpNode, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+def _uses(node: OpNode, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
     for meta in node.inputs:
         if meta.name not in defined:
             hint = did_you_mean(meta.name, defined)
             message = f"%{meta.name} is used but never defined"
-            yield Finding("undefined-value", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("undefined-value", f"{message}. {hint}" if hint else message)
         elif (made := defined[meta.name]) is not meta and meta != made:
             yield _wrong_metadata(meta, made)
 
 
-def _wrong_metadata(used: TensorMeta, made: TensorMeta) -> Finding:
-    return Finding(
+def _wrong_metadata(used: TensorMeta, made: TensorMeta) -> Diagnostic:
+    return Diagnostic(
         "wrong-metadata",
         f"%{used.name} is not used as it is defined",
         expected=_described(made),
-        got=_described(used),
+        found=_described(used),
     )
 
 
@@ -175,20 +153,22 @@ def _described(meta: TensorMeta) -> str:
 
 def _defines(
     node: OpNode, defined: Mapping[str, TensorMeta], names: set[str]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     if node.name in names:
-        yield Finding("duplicate-node", "another node has this name")
+        yield Diagnostic("duplicate-node", "another node has this name")
     positions: set[int] = set()
     for meta in node.outputs:
         if meta.name in defined:
-            yield Finding("duplicate-value", f"%{meta.name} is defined twice")
+            yield Diagnostic("duplicate-value", f"%{meta.name} is defined twice")
         if meta.producer_node != node.name:
-            got = repr(meta.producer_node)
-            yield Finding(
-                "wrong-producer", f"%{meta.name} names another producer", "", repr(node.name), got
+            yield Diagnostic(
+                "wrong-producer",
+                f"%{meta.name} names another producer",
+                expected=repr(node.name),
+                found=repr(meta.producer_node),
             )
         if meta.producer_output_idx in positions or meta.producer_output_idx < 0:
-            yield Finding(
+            yield Diagnostic(
                 "wrong-producer", f"%{meta.name} is result {meta.producer_output_idx} once more"
             )
         positions.add(meta.producer_output_idx)
@@ -197,18 +177,18 @@ def _defines(
 # -- one call -------------------------------------------------------------------------------------
 
 
-def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
+def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     yield from _functions(ir, node)
     schema = ir.schema_of(node.op_type)
     if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
         hint = did_you_mean(node.op_type, known_operators())
         message = f"there is no operator {node.op_type}"
-        yield Finding("unknown-operator", f"{message}. {hint}" if hint else message)
+        yield Diagnostic("unknown-operator", f"{message}. {hint}" if hint else message)
         return
     if node.operands is None:
         if schema is not None or node.inputs:
             fits = f"the {len(node.inputs)} inputs do not fit the arguments of {node.op_type}"
-            yield Finding(
+            yield Diagnostic(
                 "unbound-inputs", fits if schema is not None else "no input has an argument"
             )
         return
@@ -216,21 +196,21 @@ def _call(ir: IR, node: OpNode) -> Iterator[Finding]:
     for name, slots in node.operands.items():
         if not isinstance(slots, tuple) and name in node.attrs:
             message = f"argument {name!r} is given twice, as an input and as an attribute"
-            yield Finding("bad-operand", message)
+            yield Diagnostic("bad-operand", message)
     if schema is None:
         return
     for name in dict.fromkeys((*node.operands, *node.attrs)):
         if name not in schema.names:
             hint = did_you_mean(name, [argument.name for argument in schema.arguments])
             message = f"{node.op_type} has no argument {name!r}"
-            yield Finding("unknown-argument", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("unknown-argument", f"{message}. {hint}" if hint else message)
     for name in schema.required:
         if name not in node.operands and name not in node.attrs:
             message = f"argument {name!r} of {node.op_type} is not given"
-            yield Finding("missing-argument", message)
+            yield Diagnostic("missing-argument", message)
 
 
-def _slots(node: OpNode) -> Iterator[Finding]:
+def _slots(node: OpNode) -> Iterator[Diagnostic]:
     operands = node.slots
     if [*operands.values()] == [*range(len(node.inputs))]:
         return  # each argument takes one input, as most do
@@ -243,41 +223,41 @@ def _slots(node: OpNode) -> Iterator[Finding]:
                 message = (
                     f"argument {name!r} takes input {slot}, the node has {len(node.inputs)} inputs"
                 )
-                yield Finding("bad-operand", message)
+                yield Diagnostic("bad-operand", message)
             used.add(slot)
     for index, meta in enumerate(node.inputs):
         if index not in used:
-            yield Finding("unused-input", f"no argument takes input {index} (%{meta.name})")
+            yield Diagnostic("unused-input", f"no argument takes input {index} (%{meta.name})")
 
 
-def _functions(ir: IR, node: OpNode) -> Iterator[Finding]:
+def _functions(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     for name in node.functions:
         if name not in ir.functions:
             hint = did_you_mean(name, ir.functions)
             message = f"there is no function {name!r}"
-            yield Finding("undefined-function", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("undefined-function", f"{message}. {hint}" if hint else message)
 
 
 # -- the graph as a whole -------------------------------------------------------------------------
 
 
-def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
     for meta in ir.graph_outputs:
         if meta.name not in defined:
             hint = did_you_mean(meta.name, defined)
             message = f"the graph output %{meta.name} is never defined"
-            yield Finding("undefined-value", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("undefined-value", f"{message}. {hint}" if hint else message)
         elif meta != defined[meta.name]:
             yield _wrong_metadata(meta, defined[meta.name])
 
 
-def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Finding]:
+def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     reported: set[str] = set()
     for node, where, expression in _expressions(ir):
         for symbol in expression.symbols:
             if symbol not in symbols and symbol not in reported:
                 reported.add(symbol)
-                yield Finding(
+                yield Diagnostic(
                     "unbound-symbol", f"the symbol {symbol} in {where} has no range", node
                 )
 
@@ -305,16 +285,16 @@ def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
             yield node.name, meta
 
 
-def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
+def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
     yield from _shared_mutations(ir)
     targets = {meta.name for meta in ir.graph_inputs} | ir.external_values().keys()
     for mutation in ir.mutations:
         if mutation.target not in targets:
             message = f"%{mutation.target} is written, and is neither a graph input nor a weight"
-            yield Finding("bad-mutation", message)
+            yield Diagnostic("bad-mutation", message)
         value = mutation.value
         if value.name not in defined:
-            yield Finding(
+            yield Diagnostic(
                 "bad-mutation",
                 f"%{mutation.target} is set to %{value.name}, which is never defined",
             )
@@ -324,24 +304,24 @@ def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Finding]:
     for name in sorted(written_values(ir) - declared):
         if name in ir.external_values():
             message = f"%{name} is written in place, and no mutation says so"
-            yield Finding("undeclared-mutation", message)
+            yield Diagnostic("undeclared-mutation", message)
 
 
-def _shared_mutations(ir: IR) -> Iterator[Finding]:
+def _shared_mutations(ir: IR) -> Iterator[Diagnostic]:
     """A constant that is written has memory of its own: names are all that tells memory apart."""
     views = {c.view.base: key for key, c in ir.constants.items() if c.view is not None}
     for mutation in ir.mutations if views else ():
         key, value = ir.external_values().get(mutation.target, ("", None))
         if isinstance(value, Constant) and (value.view is not None or key in views):
             other = views[key] if value.view is None else value.view.base
-            yield Finding(
+            yield Diagnostic(
                 "shared-mutation",
                 f"%{mutation.target} is written, and shares its memory with the constant "
                 f"{other!r}. Make the view by aten.as_strided of its base in the program.",
             )
 
 
-def _signature(ir: IR) -> Iterator[Finding]:
+def _signature(ir: IR) -> Iterator[Diagnostic]:
     if ir.signature is None:
         return
     for word, tree, metas in (
@@ -351,11 +331,13 @@ def _signature(ir: IR) -> Iterator[Finding]:
         names, expected = tensor_names(tree), tuple([meta.name for meta in metas])
         if names != expected:
             message = f"the {word} of the signature are not those of the graph"
-            yield Finding("bad-signature", message, "", str(list(expected)), str(list(names)))
+            yield Diagnostic(
+                "bad-signature", message, expected=str(list(expected)), found=str(list(names))
+            )
         for leaf in leaves(tree):
             if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
                 for symbol in leaf.value.symbols:
                     if symbol not in ir.symbols:
-                        yield Finding(
+                        yield Diagnostic(
                             "unbound-symbol", f"the symbol {symbol} in the signature has no range"
                         )

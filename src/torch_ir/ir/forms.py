@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from torch_ir.ir.check import Finding
+    from torch_ir.ir.diagnostics import Diagnostic
     from torch_ir.ir.diff import Diff
     from torch_ir.ir.graph import IR
 
@@ -17,7 +17,7 @@ class Forms:
 
     __slots__ = ()
 
-    def check(self, *, strict: bool = False) -> tuple[Finding, ...]:
+    def check(self, *, strict: bool = False) -> tuple[Diagnostic, ...]:
         """Find everything that is not well-formed, without torch.
 
         Args:

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR
-from torch_ir.ir.check import Finding
+from torch_ir.ir.diagnostics import Diagnostic, listed
 
-Verifier: TypeAlias = Callable[[IR], Iterable[Finding]]
+Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
 """Finds what is wrong with a program beyond :meth:`IR.check`, such as the rules of its dialect."""
 
 Level: TypeAlias = Literal["off", "stage", "each"]
@@ -119,9 +119,9 @@ def run_passes(
 def _require_well_formed(ir: IR, maker: str, verifier: Verifier | None) -> None:
     findings = [*ir.check(), *(verifier(ir) if verifier is not None else ())]
     if findings:
-        more = [f"and {len(findings) - 10} more"] if len(findings) > 10 else []
         raise PassError(
             f"{maker} made a program that is not well-formed: {counted(len(findings), 'fault')}",
-            picture="\n".join([*map(str, findings[:10]), *more]),
+            picture=listed([str(finding) for finding in findings], 10),
             remedy="The program before it is unchanged.",
+            diagnostics=tuple(findings),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, TypeAlias
 
@@ -14,7 +14,6 @@ from torch_ir.ir import (
     Attribute,
     Container,
     FrozenDict,
-    Location,
     OpNode,
     Signature,
     SymbolRange,
@@ -22,6 +21,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.builder import Names
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
 from torch_ir.ir.expressions.language import Step
 from torch_ir.ir.tree import Tree
@@ -83,14 +83,13 @@ def materialize_symbols(ir: IR) -> IR:
         sym_mul: executorch_prims.mul.int(a=4, b=`s0`) -> u0
     """
     taken = set(_symbols(ir))
-    reasons: list[str] = []
-    result = _Materializer(ir, taken, reasons, "").run()
-    if reasons:
-        raise PassError(
-            f"{counted(len(reasons), 'expression')} cannot be computed with integers",
-            picture="\n".join(reasons),
-            remedy="A runtime for such programs needs operators of its own for them.",
-        )
+    found = Diagnostics()
+    result = _Materializer(ir, taken, found, "").run()
+    found.raise_if_any(
+        PassError,
+        f"{counted(len(found), 'expression')} cannot be computed with integers",
+        remedy="A runtime for such programs needs operators of its own for them.",
+    )
     return result
 
 
@@ -103,32 +102,31 @@ def _symbols(ir: IR) -> Iterator[str]:
 
 
 class _Materializer:
-    def __init__(self, ir: IR, taken: set[str], reasons: list[str], path: str):
+    def __init__(self, ir: IR, taken: set[str], found: Diagnostics, path: str):
         self.ir = ir
         self.taken = taken
-        self.reasons = reasons
+        self.found = found
         self.path = path
         self.names = Names.of(ir)
         self.nodes: list[OpNode] = []
         self.made: dict[tuple[str, int | str, int | str], str] = {}
         self.symbols: dict[str, SymbolRange] = {}
         self.used: dict[str, str] = {}
-        self.where = ""
-        self.location: Location | None = None
+        self.node: OpNode | None = None
 
     def run(self) -> IR:
         ir = self.ir
         functions = {
-            name: _Materializer(body, self.taken, self.reasons, f"{self.path}{name}/").run()
+            name: _Materializer(body, self.taken, self.found, f"{self.path}{name}/").run()
             for name, body in ir.functions.items()
         }
         for node in ir.nodes:
-            self.where, self.location = f"node '{self.path}{node.name}'", node.location
+            self.node = node
             attrs = node.attrs
             if not node.op_type.startswith(PREFIX):
                 attrs = {name: self._value(value) for name, value in node.attrs.items()}
             self.nodes.append(node if attrs == node.attrs else node.replace(attrs=attrs))
-        self.where, self.location = f"the results of {self.path or 'the program'}", None
+        self.node = None
         signature = ir.signature
         if signature is not None:
             signature = Signature(signature.inputs, self._tree(signature.outputs))
@@ -159,7 +157,11 @@ class _Materializer:
         try:
             made = fold(value.text, self._algebra)
         except InvalidIRError as error:
-            self.reasons.append(f"{self.where}: {value}: {error.message}")
+            found = Diagnostic("not-computable", f"{value}: {error.message}")
+            if self.node is None:
+                where = f"the results of {self.path or 'the program'}"
+                found = replace(found, message=f"{where}: {found.message}")
+            self.found.add(found if self.node is None else about(found, self.node, self.path))
             return value
         return made if isinstance(made, int) else SymExpr(made)
 
@@ -229,7 +231,8 @@ class _Materializer:
                 for argument, value in (("a", a), ("b", b))
             }
             node = self.names.fresh(f"sym_{name}")
-            self.nodes.append(OpNode(node, op_type, (), (), attrs, {}, self.location, {symbol: 0}))
+            location = None if self.node is None else self.node.location
+            self.nodes.append(OpNode(node, op_type, (), (), attrs, {}, location, {symbol: 0}))
         return self.made[key]
 
     def _symbol(self) -> str:

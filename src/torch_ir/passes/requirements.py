@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR
+from torch_ir.ir.diagnostics import Diagnostic, about, at, listed
 from torch_ir.ir.effects import written_arguments
 
 SHOWN = 10
@@ -23,14 +24,15 @@ def require_functional(ir: IR, task: str) -> None:
     """
     writing = list(_writing(ir, ""))
     if writing:
-        more = [f"and {len(writing) - SHOWN} more"] if len(writing) > SHOWN else []
+        lines = [f"{w.node}: {w.op_type}{at(w.location, ' {}')}" for w in writing]
         writes = "writes" if len(writing) == 1 else "write"
         raise PassError(
             f"{task} needs a functional program, and {counted(len(writing), 'node')} of this one "
             f"{writes} to memory",
-            picture="\n".join([*writing[:SHOWN], *more]),
+            picture=listed(lines, SHOWN),
             remedy="Make it functional first: torch_ir.functionalize(ir), or torch-ir lower "
             "--to aten.",
+            diagnostics=tuple(writing),
         )
 
 
@@ -39,10 +41,9 @@ def is_functional(ir: IR) -> bool:
     return next(_writing(ir, ""), None) is None
 
 
-def _writing(ir: IR, path: str) -> Iterator[str]:
+def _writing(ir: IR, path: str) -> Iterator[Diagnostic]:
     for node in ir.nodes:
         if written_arguments(ir, node):
-            place = "" if node.location is None else f" at {node.location}"
-            yield f"{path}{node.name}: {node.op_type}{place}"
+            yield about(Diagnostic("not-functional", "it writes to memory"), node, path)
     for name, body in ir.functions.items():
         yield from _writing(body, f"{path}{name}/")

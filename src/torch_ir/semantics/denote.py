@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
+from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
@@ -116,10 +117,10 @@ def require_denotations(ir: IR) -> None:
             for argument in schema.arguments
         )
         remedy = "Make the program functional and decompose" if writes else "Decompose"
-        raise at_node(
+        raise error_at(
             lacking[0],
             f"{names[0]} has no denotation.{also}",
-            f"{remedy} it to core ATen first.",
+            remedy=f"{remedy} it to core ATen first.",
         )
 
 
@@ -246,9 +247,9 @@ class _Graph:
         except ExecutionError:
             raise  # a node in a body, which the message shows
         except TorchIRError as error:
-            raise at_node(node, error.message, error.remedy) from error
+            raise error_at(node, error.message, remedy=error.remedy) from error
         except Exception as error:  # NumPy raises anything for arguments that do not fit
-            raise at_node(node, f"{node.op_type} failed: {error}") from error
+            raise error_at(node, f"{node.op_type} failed: {error}") from error
         return results
 
     def _bind(self, node: OpNode, results: list[Value], symbols: dict[str, Number]) -> None:
@@ -324,9 +325,3 @@ def _require_declared(
             f"%{meta.name} is declared {declared}, and means {result.dtype} of shape "
             f"{list(result.shape)}"
         )
-
-
-def at_node(node: OpNode, message: str, remedy: str | None = None) -> ExecutionError:
-    """Return an error that shows the node and its source location."""
-    picture = str(node) if node.location is None else f"{node}\nat {node.location}"
-    return ExecutionError(f"node {node.name!r}: {message}", picture=picture, remedy=remedy)

@@ -64,4 +64,5 @@ def validate_ir(ir: IR) -> bool:
     raise SerializationError(
         f"the IR is not well-formed: {counted(len(findings), 'finding')}",
         picture="\n".join(map(str, findings)),
+        diagnostics=findings,
     )

@@ -23,6 +23,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.diagnostics import at
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -169,7 +170,7 @@ def _require_no_strides(exported: IR, ir: IR) -> None:
             if is_own or lies.get(taken.name) != contiguous(taken):
                 raise ExecutionError(
                     f"%{node.name}: {node.op_type} reads memory by strides, and here tensors may "
-                    f"lie in another way{f' (at {node.location})' if node.location else ''}",
+                    f"lie in another way{at(node.location, ' ({})')}",
                     remedy="Use the executor 'aten'.",
                 )
 

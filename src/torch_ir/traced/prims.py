@@ -12,6 +12,7 @@ from torch_ir.errors import TraceError, counted
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR
+from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Settings, Shared, lowered, spare_decompositions
 from torch_ir.torch_api import OpOverload
@@ -34,14 +35,13 @@ def to_prims(ir: IR) -> IR:
         TraceError: There is control flow under autocast; all of it is listed.
     """
     fakes = Fakes(ir)
-    reasons: list[str] = []
-    result = lowered(ir, Shared(_settings(), fakes), "", reasons)
-    if reasons:
-        raise TraceError(
-            f"{counted(len(reasons), 'node')} cannot be said in torch's primitives",
-            picture="\n".join(f"- {reason}" for reason in reasons),
-            remedy='Take the dialect "core_aten".',
-        )
+    found = Diagnostics()
+    result = lowered(ir, Shared(_settings(), fakes), "", found)
+    found.raise_if_any(
+        TraceError,
+        f"{counted(len(found), 'node')} cannot be said in torch's primitives",
+        remedy='Take the dialect "core_aten".',
+    )
     guards = dict.fromkeys([*result.guards, *fakes.new_guards()])
     return eliminate_dead_code(result).replace(dialect="prims", guards=tuple(guards))
 

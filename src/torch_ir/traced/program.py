@@ -307,12 +307,9 @@ class _Builder:
         return tuple([SymExpr(text) for text in dict.fromkeys(texts)])
 
     def _raise_refusals(self) -> None:
-        reasons = self.context.reasons
-        if reasons:
-            raise TraceError(
-                f"the function does {counted(len(reasons), 'thing')} that no program can say",
-                picture="\n".join(f"- {reason}" for reason in reasons),
-            )
+        found = self.context.refused
+        things = counted(len(found), "thing")
+        found.raise_if_any(TraceError, f"the function does {things} that no program can say")
 
 
 def _outputs(ir: IR) -> Iterator[TensorLeaf | ValueLeaf]:

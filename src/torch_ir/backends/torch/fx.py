@@ -14,7 +14,6 @@ from torch.fx.node import map_arg
 from torch.fx.proxy import GraphAppendingTracer
 
 from torch_ir.errors import PassError
-from torch_ir.executor.check.faults import FaultError
 from torch_ir.infer.bind import (
     Call,
     Expression,
@@ -31,6 +30,7 @@ from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout, contiguous
 from torch_ir.infer.slots import Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.tree import Container, leaves, unflatten
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, pytree, unbacked_key
@@ -133,10 +133,8 @@ class FxGraph:
             try:
                 call = resolve(node, self._slots, RUN_DEVICE)
                 self._add(call, bindings.of(node))
-            except (FaultError, PassError) as error:
-                raise PassError(
-                    f"node {node.name!r}: {error.message}", picture=str(node), remedy=error.remedy
-                ) from error
+            except (DiagnosticError, PassError) as error:
+                raise error_at(node, error.message, remedy=error.remedy, kind=PassError) from error
 
     def _add(self, call: Call, bindings: Sequence[Binding]) -> None:
         if not isinstance(call.target, OpOverload | HigherOrderOperator):

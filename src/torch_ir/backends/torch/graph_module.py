@@ -14,6 +14,7 @@ from torch_ir.errors import CompileError
 from torch_ir.infer.fake import arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir.diagnostics import Diagnostic, about
 from torch_ir.torch_api import operator_schema, pytree
 
 
@@ -45,7 +46,8 @@ def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> G
     """
     for node in ir.nodes:
         if (reason := unsuitable(node)) is not None:
-            raise CompileError(f"node {node.name!r}: {node.op_type}: {reason}")
+            found = about(Diagnostic(CompileError.code, f"{node.op_type}: {reason}"), node)
+            raise CompileError(found.sentence, node=node.name, diagnostics=(found,))
     held = dict(payload or {})
     graph = Graph()
     values: dict[str, Any] = {}

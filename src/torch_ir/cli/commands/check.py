@@ -9,7 +9,7 @@ import click
 from torch_ir.cli.files import read_ir, write_json
 from torch_ir.cli.progress import note, progress
 from torch_ir.errors import counted
-from torch_ir.ir.check import Finding
+from torch_ir.ir.diagnostics import Diagnostic
 
 
 @click.command
@@ -39,19 +39,19 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _type_findings(ir: Any) -> tuple[Finding, ...]:
+def _type_findings(ir: Any) -> tuple[Diagnostic, ...]:
     from torch_ir import check_types
 
     with progress("deriving types"):
         return check_types(ir)
 
 
-def _record(finding: Finding) -> dict[str, str]:
+def _record(finding: Diagnostic) -> dict[str, str]:
     return {
         "code": finding.code,
         "message": finding.message,
         "node": finding.node,
         "expected": finding.expected,
-        "got": finding.got,
+        "got": finding.found,
         "location": "" if finding.location is None else str(finding.location),
     }

@@ -10,13 +10,12 @@ import torch
 
 from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
 from torch_ir.executor.check.derive import Derivation
-from torch_ir.executor.check.faults import FaultError, compile_error
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.bind import Call, Literal
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import Proof, Type
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.check import Finding
+from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.torch_api import HigherOrderOperator
 
 
@@ -76,10 +75,10 @@ class _Search:
     payload: Mapping[str, torch.Tensor]
     forward: bool
     collect: bool
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
     first: OpNode | None = None
 
-    def found(self, fault: FaultError, node: OpNode | None, path: str = "") -> None:
+    def found(self, fault: DiagnosticError, node: OpNode | None, path: str = "") -> None:
         self.findings.append(fault.at(node, path))
         self.first = self.first or node
         if not self.collect:
@@ -94,7 +93,7 @@ class _Search:
         for mutation in ir.mutations:
             if mutation.target in inputs:
                 self.found(
-                    FaultError(
+                    DiagnosticError(
                         "written-input",
                         f"the program writes to its input %{mutation.target}, of which there is "
                         "then no gradient",
@@ -110,7 +109,7 @@ class _Search:
         for step in plan.steps:
             try:
                 self._node(plan, step.call, values, derivation, region or _Region())
-            except FaultError as fault:
+            except DiagnosticError as fault:
                 self.found(fault, step.call.node, region.path if region else "")
         return any(meta.name in values.recorded for meta in plan.ir.graph_outputs)
 
@@ -148,7 +147,7 @@ class _Search:
         """The results of a node that depend differentiably on what is wanted.
 
         Raises:
-            FaultError: ``no-gradient``.
+            DiagnosticError: ``no-gradient``.
         """
         if call.is_registered:
             raise _no_gradient(call, "it runs with a kernel that was registered for it")
@@ -204,9 +203,9 @@ def _inner_region(call: Call, operator: str, region: _Region) -> _Region:
     return region
 
 
-def _no_gradient(call: Call, reason: str, *, forward: bool = False) -> FaultError:
+def _no_gradient(call: Call, reason: str, *, forward: bool = False) -> DiagnosticError:
     mode = " in forward mode" if forward else ""
-    return FaultError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
+    return DiagnosticError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
 
 
 class _Values:

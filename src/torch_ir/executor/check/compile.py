@@ -10,7 +10,6 @@ import torch
 
 from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.derive import Derivation
-from torch_ir.executor.check.faults import FaultError, compile_error
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
@@ -21,7 +20,8 @@ from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import Proof, Type
 from torch_ir.infer.slots import Slots
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
-from torch_ir.ir.check import KNOWN_NAMESPACES, Finding
+from torch_ir.ir.check import KNOWN_NAMESPACES
+from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
@@ -101,7 +101,7 @@ def _compile(
     return ExecGraph(plan, module, values, run_device, grad=recorded)
 
 
-def _key(finding: Finding) -> tuple[str, str]:
+def _key(finding: Diagnostic) -> tuple[str, str]:
     """What two findings about one thing have in common."""
     return finding.code, finding.node or finding.message
 
@@ -135,7 +135,7 @@ def _op_types(ir: IR) -> tuple[str, ...]:
     return ir.view("op_types", found)
 
 
-def find_faults(ir: IR, device: torch.device) -> tuple[Finding, ...]:
+def find_faults(ir: IR, device: torch.device) -> tuple[Diagnostic, ...]:
     """Find every reason why :func:`compile_graph` would refuse a graph, whatever its weights."""
     compiler = _Compiler(device, collect=True, derives=True, grad=False)
     declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
@@ -158,11 +158,11 @@ class _Compiler:
     collect: bool
     derives: bool
     grad: bool
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
     first: OpNode | None = None
     _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
-    def found(self, fault: FaultError, node: OpNode | None, path: str = "") -> None:
+    def found(self, fault: DiagnosticError, node: OpNode | None, path: str = "") -> None:
         """Record a fault.
 
         Raises:
@@ -173,7 +173,7 @@ class _Compiler:
             return
         self._record(finding, node)
 
-    def _record(self, finding: Finding, node: OpNode | None) -> None:
+    def _record(self, finding: Diagnostic, node: OpNode | None) -> None:
         self._known.add(_key(finding))
         self.findings.append(finding)
         self.first = self.first or node
@@ -220,7 +220,7 @@ class _Compiler:
                 continue
             try:
                 values[name] = _fitting(TensorMeta(key, *_type(declared)), tensor)
-            except FaultError as fault:
+            except DiagnosticError as fault:
                 self.found(fault, None)
         return values
 
@@ -265,7 +265,7 @@ class _Compiler:
                 call = resolve(node, slots, self.device)
                 _require_functions(ir, call)
                 yield call
-            except FaultError as fault:
+            except DiagnosticError as fault:
                 self.found(fault, node, path)
                 for meta in node.outputs:
                     if meta.name not in slots:
@@ -286,7 +286,7 @@ class _Compiler:
                 for name, tensor in payload.items():
                     if tensor.layout == torch.strided:
                         derivation.take(name, Type.of(tensor))
-            except FaultError as fault:
+            except DiagnosticError as fault:
                 self.found(fault, None, path)
                 return []
             found.append(derivation)
@@ -302,7 +302,7 @@ class _Compiler:
             found: list[Proof | None] = []
             try:
                 found = [derivation.step(call) for derivation in derivations]
-            except FaultError as fault:
+            except DiagnosticError as fault:
                 self.found(fault, call.node, path)
             proofs.append(_common(found))
         return proofs
@@ -337,7 +337,7 @@ def _shares(proof: Proof) -> list[tuple[int, ...]] | None:
 def _require_functions(ir: IR, call: Call) -> None:
     for name in call.functions:
         if name not in ir.functions:
-            raise FaultError("undefined-function", f"the graph has no function {name!r}")
+            raise DiagnosticError("undefined-function", f"the graph has no function {name!r}")
 
 
 def _declared(value: TensorMeta | Constant) -> torch.Tensor:
@@ -360,18 +360,20 @@ def _fits(tensor: torch.Tensor, declared: TensorMeta | Constant) -> bool:
 def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:
     key = declared.name
     if tensor is None:
-        raise FaultError(
+        raise DiagnosticError(
             "missing-payload",
             f"the graph needs {key!r} {type_text(declared)}, which was not given",
         )
     if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise FaultError("wrong-payload", f"{key!r} must be a tensor, got {type(tensor).__name__}")
+        raise DiagnosticError(
+            "wrong-payload", f"{key!r} must be a tensor, got {type(tensor).__name__}"
+        )
     found = TensorMeta(key, tuple(tensor.shape), str(tensor.dtype))
     if (found.shape, found.dtype) != (declared.shape, declared.dtype):
-        raise FaultError(
+        raise DiagnosticError(
             "wrong-payload",
             f"{key!r} is not what the graph needs",
             expected=type_text(declared),
-            got=type_text(found),
+            found=type_text(found),
         )
     return tensor

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.executor.check.faults import FaultError
 from torch_ir.infer.bind import (
     Call,
     Expression,
@@ -33,6 +32,7 @@ from torch_ir.infer.meta import (
     prove_fake,
 )
 from torch_ir.ir import OpNode, SymExpr, TensorMeta
+from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.tensor import row_major, type_text
 from torch_ir.torch_api import OpOverload
 
@@ -61,7 +61,7 @@ class Derivation:
         """Record a value's declared type, with its elements in row-major order.
 
         Raises:
-            FaultError: ``impossible-shape``: no tensor has that shape.
+            DiagnosticError: ``impossible-shape``: no tensor has that shape.
         """
         self._types[meta.name] = self.recorded(meta)
 
@@ -69,24 +69,26 @@ class Derivation:
         """Return the declared type of a value.
 
         Raises:
-            FaultError: ``impossible-shape``.
+            DiagnosticError: ``impossible-shape``.
         """
         shape: list[int] = []
         for dim in meta.shape:
             try:
                 size = int(dim.evaluate(self._symbols) if isinstance(dim, SymExpr) else dim)
             except InvalidIRError as error:
-                raise FaultError(
+                raise DiagnosticError(
                     "impossible-shape", f"{meta} is no tensor: {error.message}"
                 ) from None
             shape.append(size)
         if any(not 0 <= size < 1 << 62 for size in shape):
             at = self.at([meta])
-            raise FaultError("impossible-shape", f"{meta} is no tensor: its shape is {shape}{at}")
+            raise DiagnosticError(
+                "impossible-shape", f"{meta} is no tensor: its shape is {shape}{at}"
+            )
         stride = row_major(shape)
         if shape and stride[0] * max(shape[0], 1) >= 1 << 62:
             message = f"{meta} is no tensor: it is too large{self.at([meta])}"
-            raise FaultError("impossible-shape", message)
+            raise DiagnosticError("impossible-shape", message)
         return Type(tuple(shape), stride, getattr(torch, meta.dtype))
 
     def at(self, metas: Sequence[TensorMeta]) -> str:
@@ -101,8 +103,8 @@ class Derivation:
         """Derive the results of a node, and compare them with what is recorded.
 
         Raises:
-            FaultError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a result has
-                another shape or dtype than recorded. The recorded types hold then.
+            DiagnosticError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a
+                result has another shape or dtype than recorded. The recorded types hold then.
         """
         signature = self.signature(call)
         if signature is not None:
@@ -151,18 +153,20 @@ class Derivation:
             raise fault
         return replace(proof, in_place=None)
 
-    def _fault(self, call: Call, proof: Proof) -> FaultError | None:
+    def _fault(self, call: Call, proof: Proof) -> DiagnosticError | None:
         node = call.node
         if proof.refusal:
             if any(self._depends_on_data(meta) for meta in (*node.inputs, *node.outputs)):
                 return None
-            return FaultError("refused-arguments", f"{node.op_type} failed: {proof.refusal}")
+            return DiagnosticError("refused-arguments", f"{node.op_type} failed: {proof.refusal}")
         if proof.results is None:
             return None
         for meta in node.outputs:
             made = _result(proof, meta)
             if made is None:
-                return FaultError("wrong-type", f"{node.op_type} makes no tensor as %{meta.name}")
+                return DiagnosticError(
+                    "wrong-type", f"{node.op_type} makes no tensor as %{meta.name}"
+                )
             if not self._agrees(meta, made.type):
                 return self._wrong_type(node, meta, made.type)
         return None
@@ -180,13 +184,13 @@ class Derivation:
     def _depends_on_data(self, meta: TensorMeta) -> bool:
         return any(self._is_unknown(dim) for dim in meta.shape)
 
-    def _wrong_type(self, node: OpNode, meta: TensorMeta, made: Type) -> FaultError:
+    def _wrong_type(self, node: OpNode, meta: TensorMeta, made: Type) -> DiagnosticError:
         dtype = str(made.dtype)
-        return FaultError(
+        return DiagnosticError(
             "wrong-type",
             f"%{meta.name} is not what {node.op_type} gives" + self.at([*node.inputs, meta]),
             expected=type_text(TensorMeta("", made.shape, dtype)),
-            got=type_text(meta),
+            found=type_text(meta),
         )
 
     # -- patterns ---------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import torch
 
 from torch_ir.executor.check.compile import find_faults
 from torch_ir.ir import IR
-from torch_ir.ir.check import Finding
+from torch_ir.ir.diagnostics import Diagnostic
 
 
-def check_types(ir: IR) -> tuple[Finding, ...]:
+def check_types(ir: IR) -> tuple[Diagnostic, ...]:
     """Find all nodes that torch refuses, or whose results are not as recorded.
 
     The operators run on tensors without data, inside functions too. Symbols take values from

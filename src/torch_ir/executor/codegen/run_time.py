@@ -14,11 +14,15 @@ from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
+class NoTensorError(ExecutionError):
+    """An operator makes no tensor as a result; the message is a sentence without its subject."""
+
+
 def results(made: Any, positions: Sequence[int]) -> list[torch.Tensor]:
     """Return the tensors at some positions among the results of an operator, flattened.
 
     Raises:
-        ExecutionError: There is none at one of them.
+        NoTensorError: There is none at one of them.
 
     Example:
         >>> results((torch.ones(1), [torch.zeros(1)]), (1,))
@@ -27,7 +31,7 @@ def results(made: Any, positions: Sequence[int]) -> list[torch.Tensor]:
     flat = list(flatten(made))
     for position in positions:
         if position >= len(flat) or not isinstance(flat[position], torch.Tensor):
-            raise ExecutionError(f"made no tensor as result {position}")
+            raise NoTensorError(f"made no tensor as result {position}")
     return [flat[position] for position in positions]  # pyright: ignore[reportReturnType]  # they are tensors: the loop before says so
 
 

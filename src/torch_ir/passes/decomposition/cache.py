@@ -130,8 +130,8 @@ class Tracer:
             else:
                 translator.values[placeholder] = context.attribute(value)
         translator.run()
-        if context.reasons:
-            raise PassError("; ".join(context.reasons))
+        if context.refused:
+            raise PassError("; ".join([found.line for found in context.refused]))
         flat = cast(list[Any], traced.graph.output_node().args[0])
         results = [
             translator.values.get(item) if isinstance(item, torch.fx.Node) else None

@@ -14,6 +14,7 @@ from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR
+from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
@@ -115,16 +116,15 @@ def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
 
 
 def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
-    reasons: list[str] = []
+    found = Diagnostics()
     functional = without_writes(ir)
     shared = Shared(settings, Fakes(functional))
-    result = lowered(functional, shared, "", reasons)
-    if reasons:
-        raise PassError(
-            f"{counted(len(reasons), 'node')} cannot be decomposed into {target}",
-            picture="\n".join(f"- {reason}" for reason in reasons),
-            remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
-        )
+    result = lowered(functional, shared, "", found)
+    found.raise_if_any(
+        PassError,
+        f"{counted(len(found), 'node')} cannot be decomposed into {target}",
+        remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
+    )
     known = set(result.guards)
     new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
     return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))

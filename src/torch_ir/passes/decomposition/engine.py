@@ -15,6 +15,7 @@ from torch_ir.infer.fake import Fakes, Layout, contiguous, external_layouts
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, Constant, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.tree import leaves
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
@@ -121,12 +122,12 @@ class Shared:
             self.fragments, self.layouts = known
 
 
-def lowered(ir: IR, shared: Shared, path: str, reasons: list[str]) -> IR:
-    """Decompose a graph to the target's operators; reasons against it are added to the list."""
+def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
+    """Decompose a graph to the target's operators; what makes that impossible is added."""
     walk = _Walk(ir, shared, path)
     for node in ir.nodes:
         walk.node(node, ())
-    reasons += walk.reasons
+    found.extend(walk.found)
     return walk.result()
 
 
@@ -142,7 +143,7 @@ class _Walk:
         self.constants: dict[str, Constant] = {}
         self.operators: dict[str, str] = {}
         self.functions: dict[str, IR] = {}
-        self.reasons: list[str] = []
+        self.found = Diagnostics()
 
     def node(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
         """Add what stands for a node."""
@@ -162,9 +163,7 @@ class _Walk:
             if self.shared.settings.is_partial and not scopes:
                 self._keep(node)
                 return
-            place = f" (at {node.location})" if node.location is not None else ""
-            name = f"node '{self.path}{node.name}': {node.op_type}"
-            self.reasons.append(f"{name}: {error.message}{place}")
+            self.found.add(about(Diagnostic("not-decomposable", error.message), node, self.path))
             self.nodes.append(node)
 
     def _layouts(self, node: OpNode) -> tuple[Layout, ...]:
@@ -207,7 +206,7 @@ class _Walk:
             if name not in self.functions:
                 body = self.ir.functions[name]
                 path = f"{self.path}{name}/"
-                self.functions[name] = lowered(body, self.shared, path, self.reasons).replace(
+                self.functions[name] = lowered(body, self.shared, path, self.found).replace(
                     dialect=self.shared.settings.dialect
                 )
         self.nodes.append(node)
@@ -293,8 +292,9 @@ class _Walk:
         walk.layouts = {meta.name: layout for meta, layout in zip(inputs, layouts, strict=True)}
         for item in fragment.nodes:
             walk.node(item, ())
-        if walk.reasons or walk.constants:
-            raise PassError("; ".join(walk.reasons) or "its decomposition holds a tensor")
+        if walk.found or walk.constants:
+            reasons = "; ".join([found.line for found in walk.found])
+            raise PassError(reasons or "its decomposition holds a tensor")
         done = walk.result()
         given = iter(done.graph_outputs)
         results = tuple([None if meta is None else next(given) for meta in fragment.results])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tree import Container, Tree, leaves
 from torch_ir.ops.schema import Schema
@@ -103,30 +104,25 @@ def without_writes(ir: IR) -> IR:
     """
     if ir.dialect != "export":
         return ir
-    reasons: list[str] = []
-    result, _ = _functional(inline_scopes(ir), reasons, "")
-    if reasons:
-        raise PassError(
-            f"{counted(len(reasons), 'node')} cannot be made functional",
-            picture="\n".join(f"- {reason}" for reason in reasons),
-        )
+    found = Diagnostics()
+    result, _ = _functional(inline_scopes(ir), found, "")
+    found.raise_if_any(PassError, f"{counted(len(found), 'node')} cannot be made functional")
     return eliminate_dead_code(result)
 
 
-def _functional(ir: IR, reasons: list[str], path: str) -> tuple[IR, tuple[str, ...]]:
+def _functional(ir: IR, found: Diagnostics, path: str) -> tuple[IR, tuple[str, ...]]:
     """The functional program, and which of its inputs it writes: a body returns their values.
 
-    Reasons why that is not possible are added to the list.
+    What makes that impossible is added to what was found.
     """
     functions: dict[str, IR] = {}
     written: dict[str, tuple[str, ...]] = {}
     for name, body in ir.functions.items():
-        functions[name], written[name] = _functional(body, reasons, f"{path}{name}/")
+        functions[name], written[name] = _functional(body, found, f"{path}{name}/")
     walk = _Walk(ir, functions, written)
     walk.run()
     for node, reason in walk.reasons:
-        place = f" (at {node.location})" if node.location is not None else ""
-        reasons.append(f"node '{path}{node.name}': {node.op_type}: {reason}{place}")
+        found.add(about(Diagnostic("not-functional", reason), node, path))
     return (walk.body() if path else walk.program()), walk.targets() if path else ()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.aliasing import marked_inputs
@@ -140,7 +141,7 @@ class MemoryPlan:
         ]
         peak = self.peak
         if peak is not None:
-            place = "" if peak.location is None else f" at {peak.location}"
+            place = at(peak.location, " {}")
             lines += ["", f"most is needed during {peak.name} ({peak.op_type}){place}"]
             for allocation in self.at(peak):
                 values = ", ".join(f"%{value}" for value in allocation.values)
@@ -304,7 +305,7 @@ class _Storages:
                 where = None if maker is None or maker.location is None else maker.location
                 raise PassError(
                     f"%{meta.name}: {error.message}",
-                    picture=None if where is None else f"at {where}",
+                    picture=at(where) or None,
                     remedy=error.remedy,
                 ) from None
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from torch_ir.backends import Options
-from torch_ir.backends.assignment import Assignment, assign, left_over, refused_nodes
+from torch_ir.backends.assignment import Assignment, assign, left_over, not_taken, refused_nodes
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
@@ -201,8 +201,8 @@ class _Search:
 
 def _in_short(error: TorchIRError) -> str:
     """What an executor refuses, with the first of its reasons."""
-    first = (error.picture or "").partition("\n")[0].removeprefix("- ")
-    return f"{error.message}; first {first}" if first.startswith("%") else error.message
+    left = [found for found in error.diagnostics if found.code == "not-taken"]
+    return f"{error.message}; first {not_taken(left[0])}" if left else error.message
 
 
 def _parts(executors: Sequence[Executor]) -> list[DelegateBackend]:
