@@ -64,7 +64,8 @@ def test_b10_what_is_not_integer_is_an_error_before_anything_runs():
         materialize_symbols(program("floor(s0 / s1)"))
     assert str(caught.value) == (
         "1 expression cannot be computed with integers\n"
-        "    - node 'y': aten.full.default: floor(s0 / s1): s0 / s1 is not computed with integers\n"
+        "    - node 'y': aten.full.default: "
+        "floor(s0 / s1): s0 / s1 is not computed with integers\n"
         "A runtime for such programs needs operators of its own for them."
     )
 
