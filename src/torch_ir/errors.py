@@ -9,7 +9,8 @@ one, and the remedy. All errors share the base :class:`TorchIRError`, carry a st
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -214,6 +215,36 @@ def first_line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # an error of the user's may not have a text at all
         lines = []
     return next((line.strip() for line in lines if line.strip()), type(error).__name__)
+
+
+@contextmanager
+def raised_as(
+    error: Callable[[Exception], TorchIRError], *, passing: tuple[type[Exception], ...] = ()
+) -> Generator[None, None, None]:
+    """Raise what foreign code raises in the block as an error of this package, as its cause.
+
+    Code of users, readers of damaged files and torch's tracers and compilers raise anything.
+
+    Args:
+        error: Makes the error from what was raised.
+        passing: Kinds that pass as they are.
+
+    Raises:
+        TorchIRError: The code failed.
+
+    Example:
+        >>> with raised_as(lambda error: ExecutionError(f"it fails: {first_line(error)}")):
+        ...     [][0]
+        Traceback (most recent call last):
+            ...
+        torch_ir.errors.ExecutionError: it fails: list index out of range
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as raised:  # foreign code raises anything; it is the cause
+        raise error(raised) from raised
 
 
 def counted(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def find_backend(name: str) -> Backend:
             f"there is no backend {name!r}",
             remedy=f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}",
         )
-    try:
-        return installed.load()
-    except Exception as error:  # a package may raise anything when it is imported
-        raise ExecutionError(
+    with raised_as(
+        lambda error: ExecutionError(
             f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
-        ) from error
+        )
+    ):
+        return installed.load()
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from torch_ir.errors import ParseError, SerializationError
+from torch_ir.errors import InputError, ParseError, SerializationError, first_line
 from torch_ir.ir import IR
 
 FORMATS = ("json", "tir", "text", "mermaid", "html")
@@ -183,6 +183,13 @@ def write(data: bytes, output: str | None) -> None:
     from torch_ir.serde import write_atomically
 
     write_atomically(str(output), data)
+
+
+def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> InputError:
+    """Return the error for a file of tensors that a reader failed on, or that is not there."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"there is no file {file}", remedy="Check the path.")
+    return InputError(f"{file} cannot be read{kind}: {first_line(error)}", remedy=remedy)
 
 
 def write_json(value: Any) -> None:

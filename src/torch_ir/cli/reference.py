@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.cli.files import write
+from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
-from torch_ir.errors import InputError, MissingWeightsError, SerializationError, first_line
+from torch_ir.errors import (
+    InputError,
+    MissingWeightsError,
+    SerializationError,
+    raised_as,
+)
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote
@@ -29,7 +34,7 @@ def read_arrays(path: str) -> dict[str, Array]:
     """
     file = Path(path)
     remedy = "Without torch, tensors are read from .safetensors, .npz and .tir files."
-    try:
+    with raised_as(lambda error: unreadable(file, error, remedy), passing=(SerializationError,)):
         if file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
@@ -38,12 +43,6 @@ def read_arrays(path: str) -> dict[str, Array]:
         else:
             constants = read_tensor_file(memoryview(file.read_bytes()))
         return {name: constant.numpy() for name, constant in constants.items()}
-    except FileNotFoundError:
-        raise InputError(f"there is no file {file}", remedy="Check the path.") from None
-    except SerializationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a damaged file raises anything at all
-        raise InputError(f"{file} cannot be read: {first_line(error)}", remedy=remedy) from None
 
 
 def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:

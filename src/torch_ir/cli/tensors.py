@@ -12,9 +12,9 @@ from typing import Any, cast
 import click
 import torch
 
-from torch_ir.cli.files import write
+from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, first_line
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, first_line, raised_as
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
@@ -148,16 +148,9 @@ _TENSOR_FILES = "Tensors are read from .safetensors and .npz files."
 def _read_npz(file: Path) -> dict[str, torch.Tensor]:
     import numpy as np
 
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: torch.from_numpy(archive[name]) for name in archive.files}
-    except FileNotFoundError:
-        raise InputError(f"there is no file {file}", remedy="Check the path.") from None
-    except Exception as error:  # noqa: BLE001 - a damaged file raises anything at all
-        raise InputError(
-            f"{file} cannot be read as .npz: {first_line(error)}",
-            remedy=_TENSOR_FILES,
-        ) from None
+    refused = raised_as(lambda error: unreadable(file, error, _TENSOR_FILES, " as .npz"))
+    with refused, np.load(file, allow_pickle=False) as archive:
+        return {name: torch.from_numpy(archive[name]) for name in archive.files}
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], output: str) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ir.debug.compare import digest
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
 
@@ -41,15 +41,13 @@ def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[s
         _unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
         torch.no_grad(),
-    ):
-        try:
-            return torch.func.functional_call(
-                model, tensors, run_args, run_kwargs, tie_weights=True
-            )
-        except Exception as error:  # the user's code may raise anything; it is the cause
-            raise ExecutionError(
+        raised_as(
+            lambda error: ExecutionError(
                 f"the model itself fails on these inputs: {type(error).__name__}: {error}"
-            ) from error
+            )
+        ),
+    ):
+        return torch.func.functional_call(model, tensors, run_args, run_kwargs, tie_weights=True)
 
 
 def fresh(tree: Any) -> Any:

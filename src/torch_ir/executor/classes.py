@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError, InvalidIRError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError, raised_as
 from torch_ir.ir import Container
 from torch_ir.ir.contexts import (
     DEFAULT_DICT,
@@ -129,12 +129,12 @@ def _context(tree: Container) -> Any:
         return _value(tree)
     text = tree.context
     written = _value(tree) if text.startswith(f'{{"{WRITTEN_CONTEXT}":') else None
-    try:
-        return decode(text if written is None else written[WRITTEN_CONTEXT])
-    except Exception as error:  # the decoder that was registered for the class: anybody's code
-        raise ExecutionError(
+    with raised_as(
+        lambda error: ExecutionError(
             f"the registration of {tree.type} does not read its context {text!r:.80}: {error}"
-        ) from error
+        )
+    ):
+        return decode(text if written is None else written[WRITTEN_CONTEXT])
 
 
 def _default_dict_context(tree: Container) -> list[Any]:

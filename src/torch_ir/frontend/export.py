@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 
-from torch_ir.errors import ExportError
+from torch_ir.errors import ExportError, raised_as
 from torch_ir.frontend.meta import is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.ir import IR
@@ -117,15 +117,14 @@ def export_model(
         )
     if strict:
         _require_meta(model, example_inputs, kwargs or {})
-    try:
+    name = type(model).__name__
+    with raised_as(
+        lambda error: ExportError(f"torch.export refused {name}: {_first_lines(error)}")
+    ):
         args, named = tuple(example_inputs), dict(kwargs or {})
         if not isinstance(dynamic_shapes, ShapesCollection):  # which knows tensors by identity
             args, named = _told_apart((args, named))
         return _export(model, args, named, dynamic_shapes)
-    except Exception as error:  # tracing runs the user's code, which may raise anything
-        raise ExportError(
-            f"torch.export refused {type(model).__name__}: {_first_lines(error)}"
-        ) from error
 
 
 def _told_apart(arguments: Any) -> Any:
@@ -204,10 +203,10 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
             "any code",
             remedy="If you trust the file, pass trust=True (--trust on the command line).",
         )
-    try:
+    with raised_as(
+        lambda error: ExportError(f"{path} is not an exported program: {_first_lines(error)}")
+    ):
         return torch.export.load(path)
-    except Exception as error:  # torch's loader raises anything on a bad file
-        raise ExportError(f"{path} is not an exported program: {_first_lines(error)}") from error
 
 
 def get_model_name(model: nn.Module) -> str:

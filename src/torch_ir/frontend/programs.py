@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line
+from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line, raised_as
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.graphs import Context, GraphTranslator
@@ -82,13 +82,13 @@ def convert_exported_program(
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
-    try:
-        return exported.run_decompositions({})
-    except Exception as error:  # torch fails with anything on a program that it exported wrongly
-        raise ConversionError(
-            f"the program switches functorch levels, and torch cannot write them out: "
+    with raised_as(
+        lambda error: ConversionError(
+            "the program switches functorch levels, and torch cannot write them out: "
             f"{first_line(error)}"
-        ) from error
+        )
+    ):
+        return exported.run_decompositions({})
 
 
 def _calls_functorch(exported: ExportedProgram) -> bool:

@@ -16,11 +16,9 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import PLAIN, attribute_leaves
-from torch_ir.ops.schema import known_operators
+from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators
 
-__all__ = ["KNOWN_NAMESPACES", "Finding", "check"]
-
-KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
+__all__ = ["Finding", "check"]
 
 
 def check(ir: IR, *, strict: bool = False) -> tuple[Diagnostic, ...]:

@@ -109,6 +109,10 @@ class Schema:
         return next((a for a in self.arguments if a.name == name), None)
 
 
+KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
+"""The namespaces of which every operator is known."""
+
+
 def lookup(op_type: str) -> Schema | None:
     """Look up the schema of an exact overload such as ``aten.add.Tensor``; None if unknown."""
     text = _table().get(op_type)

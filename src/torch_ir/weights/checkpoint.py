@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExportError, SerializationError, WeightLoadError
+from torch_ir.errors import ExportError, SerializationError, WeightLoadError, raised_as
 from torch_ir.torch_api import constant_tensor
 
 
@@ -22,14 +22,14 @@ def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:
         WeightLoadError: The file is damaged, needs more than plain tensors, or is not a dict of
             tensors.
     """
-    try:
-        with warnings.catch_warnings():  # torch warns of what the error below says
-            warnings.simplefilter("ignore")
-            content = torch.load(
-                file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
-            )
-    except Exception as error:  # noqa: BLE001 - a damaged pickle raises anything at all
-        raise _refused(file, error) from None
+    with (
+        raised_as(lambda error: _refused(file, error)),
+        warnings.catch_warnings(),  # torch warns of what the error says
+    ):
+        warnings.simplefilter("ignore")
+        content = torch.load(
+            file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
+        )
     return _state_dict(file, content)
 
 

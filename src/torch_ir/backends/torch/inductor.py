@@ -21,6 +21,7 @@ from torch_ir.errors import (
     OptionalDependencyError,
     did_you_mean,
     first_line,
+    raised_as,
 )
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.functionalization import without_writes
@@ -120,16 +121,16 @@ class _Lazy:
     def _compile(self, tensors: list[torch.Tensor]) -> Callable[..., Any]:
         from torch._inductor import compile as compile_module
 
-        try:
-            with torch.no_grad():
-                given: list[Any] = list(tensors)
-                made: Any = compile_module(self._module, given, options=self._options)
-                return made
-        except Exception as error:  # a compiler raises anything
-            raise BackendError(
+        failed = raised_as(
+            lambda error: BackendError(
                 f"inductor fails to compile a subgraph: {first_line(error):.200}",
                 remedy="Use the executor 'aten', or report it to torch.",
-            ) from error
+            )
+        )
+        with failed, torch.no_grad():
+            given: list[Any] = list(tensors)
+            made: Any = compile_module(self._module, given, options=self._options)
+            return made
 
 
 def _require_compiler() -> None:

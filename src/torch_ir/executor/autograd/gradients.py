@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
+from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean, raised_as
 from torch_ir.executor.autograd.derivatives import forward_level
 from torch_ir.executor.autograd.differentiable import is_differentiable, require_gradients
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
@@ -89,13 +89,9 @@ def _gradients(
     if not ends or not starts:
         return [torch.zeros_like(start) for start in starts]
     found: tuple[Any, ...]
-    try:
-        with torch.inference_mode(False):
-            found = torch.autograd.grad(
-                ends, starts, cotangents, retain_graph=True, allow_unused=True
-            )
-    except Exception as error:  # formulas raise anything; it is the cause
-        raise ExecutionError(f"the gradient cannot be taken: {error}") from error
+    failed = raised_as(lambda error: ExecutionError(f"the gradient cannot be taken: {error}"))
+    with failed, torch.inference_mode(False):
+        found = torch.autograd.grad(ends, starts, cotangents, retain_graph=True, allow_unused=True)
     pairs = zip(found, starts, strict=True)
     return [torch.zeros_like(start) if grad is None else grad for grad, start in pairs]
 

@@ -20,9 +20,9 @@ from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import Proof, Type
 from torch_ir.infer.slots import Slots
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
-from torch_ir.ir.check import KNOWN_NAMESPACES
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.tensor import type_text
+from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from torch_ir.errors import ParseError, counted
+from torch_ir.errors import ParseError, counted, did_you_mean
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.lexer import Line, is_word, parse_int, read_word, spell_int, word
 from torch_ir.ir.text.values import read_value, spell_value
 from torch_ir.ir.values import Attribute
-from torch_ir.ops.schema import Argument, Slots, lookup
+from torch_ir.ops.schema import KNOWN_NAMESPACES, Argument, Slots, known_operators, lookup
 
 
 @lru_cache(maxsize=4096)
@@ -250,6 +250,11 @@ def _read_arguments(
 def _name_at(line: Line, op_type: str, position: int) -> str:
     arguments = _arguments(op_type)
     if lookup(op_type) is None:
+        if op_type.partition(".")[0] in KNOWN_NAMESPACES:
+            raise line.error(
+                f"there is no operator {op_type}",
+                remedy=did_you_mean(op_type, known_operators()) or None,
+            )
         raise line.error(
             f"the arguments of {op_type} are not known, so they cannot be given by position",
             remedy="Write name=value, or *[%x, %y] for tensors alone.",
