@@ -232,3 +232,15 @@ def test_comments_may_hold_anything():
     start = time.process_time()
     assert parse(graph(X, f"%y: f32[2] = aten.relu.default(%x)  {comment}")).nodes
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("call", ["aten.rleu.default(%x)", "aten.rleu.default(%x, 3)"])
+def test_a_misspelled_operator_is_refused_by_its_name(call):
+    with pytest.raises(ParseError, match=r"there is no operator aten\.rleu\.default") as caught:
+        parse(f"ir {{\n  input %x: f32[2]\n  %a: f32[2] = {call}\n  return %a\n}}")
+    assert "Did you mean aten.relu.default" in str(caught.value)
+
+
+def test_operators_of_unknown_libraries_need_named_arguments():
+    with pytest.raises(ParseError, match=r"the arguments of my\.op are not known"):
+        parse("ir {\n  input %x: f32[2]\n  %a: f32[2] = my.op(%x)\n  return %a\n}")

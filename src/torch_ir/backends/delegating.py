@@ -83,6 +83,9 @@ class DelegatingExecutor:
             register_executor(op_type)(kernel)
         weakref.finalize(self, _forget, tuple(kernels))
 
+    def __repr__(self) -> str:
+        return f"DelegatingExecutor({self.ir!r})"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 

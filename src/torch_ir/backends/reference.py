@@ -48,6 +48,9 @@ class ReferenceExecutor:
         require_denotations(self.ir)
         self._turn = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"ReferenceExecutor({self.ir!r})"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 

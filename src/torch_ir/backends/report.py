@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from torch_ir.backends.partition import Partitioner, Supporting
@@ -64,7 +64,7 @@ class SupportReport:
     model: str
     backend: str
     subgraphs: tuple[int, ...]
-    operators: tuple[OperatorSupport, ...]
+    operators: tuple[OperatorSupport, ...] = field(repr=False)
 
     @property
     def supported_nodes(self) -> int:

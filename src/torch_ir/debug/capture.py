@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
 
@@ -29,9 +29,9 @@ class Captured:
     """
 
     model_name: str
-    outputs: tuple[torch.Tensor, ...]
-    values: Mapping[str, torch.Tensor]
-    operators: Mapping[str, str]
+    outputs: tuple[torch.Tensor, ...] = field(repr=False)
+    values: Mapping[str, torch.Tensor] = field(repr=False)
+    operators: Mapping[str, str] = field(repr=False)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the values to a safetensors file.

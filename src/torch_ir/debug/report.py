@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
@@ -79,7 +79,7 @@ class Profile:
     """
 
     model_name: str
-    nodes: tuple[NodeProfile, ...]
+    nodes: tuple[NodeProfile, ...] = field(repr=False)
     repeat: int
     threads: int
     device: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
@@ -91,10 +91,10 @@ class ValidationReport:
     nodes: int
     compared: Mapping[str, int]
     decomposed: int
-    random: tuple[str, ...]
-    undenoted: Mapping[str, str]
-    errors: tuple[NodeError, ...]
-    divergences: tuple[Divergence, ...]
+    random: tuple[str, ...] = field(repr=False)
+    undenoted: Mapping[str, str] = field(repr=False)
+    errors: tuple[NodeError, ...] = field(repr=False)
+    divergences: tuple[Divergence, ...] = field(repr=False)
 
     @property
     def is_valid(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -38,9 +38,9 @@ class VerificationReport:
     max_diff: float = 0.0
     mean_diff: float = 0.0
     num_outputs: int = 0
-    output_details: tuple[dict[str, Any], ...] = ()
+    output_details: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     error_message: str | None = None
-    nodes: NodeReport | None = None
+    nodes: NodeReport | None = field(default=None, repr=False)
 
     @property
     def first_difference(self) -> NodeDifference | None:

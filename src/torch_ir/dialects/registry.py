@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from torch_ir.dialects.rules import GraphRule, NodeRule
@@ -27,8 +27,8 @@ class Dialect:
 
     name: str
     summary: str
-    node_rules: tuple[NodeRule, ...] = ()
-    graph_rules: tuple[GraphRule, ...] = ()
+    node_rules: tuple[NodeRule, ...] = field(default=(), repr=False)
+    graph_rules: tuple[GraphRule, ...] = field(default=(), repr=False)
 
     def verify(
         self, ir: IR, *, allow: Iterable[str] = (), types: bool = True

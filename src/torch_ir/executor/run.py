@@ -76,6 +76,9 @@ class IRExecutor:
         if weights is not None:
             self.load_weights_from_state_dict(weights)
 
+    def __repr__(self) -> str:
+        return f"IRExecutor({self.ir!r}, grad={self.grad})"
+
     @property
     def weights(self) -> Mapping[str, torch.Tensor] | None:
         """The weights as they were given, or None."""

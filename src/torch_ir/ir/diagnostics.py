@@ -115,6 +115,9 @@ class Diagnostics:
     def __init__(self, diagnostics: Iterable[Diagnostic] = ()):
         self._found = [*diagnostics]
 
+    def __repr__(self) -> str:
+        return f"Diagnostics({counted(len(self), 'diagnostic')})"
+
     def __len__(self) -> int:
         return len(self._found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -41,7 +41,7 @@ class FoldedProgram:
     """
 
     ir: IR
-    weights: Mapping[str, torch.Tensor]
+    weights: Mapping[str, torch.Tensor] = field(repr=False)
     folded: tuple[str, ...]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_ir.errors import counted
@@ -41,9 +41,9 @@ class ExecutorReport:
     """
 
     title: str
-    nodes: tuple[NodeReport, ...]
+    nodes: tuple[NodeReport, ...] = field(repr=False)
     subgraphs: Mapping[str, int]
-    refused: Mapping[str, str]
+    refused: Mapping[str, str] = field(repr=False)
 
     def nodes_of(self, executor: str) -> tuple[str, ...]:
         """Return the names of the nodes that an executor runs."""

@@ -37,6 +37,11 @@ class Gradients:
     inputs: Tangents
     weights: dict[str, torch.Tensor]
 
+    def __repr__(self) -> str:
+        inputs = [tensor if tensor is None else type_text(tensor) for tensor in self.inputs]
+        weights = {key: type_text(tensor) for key, tensor in self.weights.items()}
+        return f"Gradients(inputs={inputs}, weights={weights})"
+
 
 class Pullback:
     """Gives gradients for cotangents of the outputs; it may be called many times.
@@ -51,6 +56,9 @@ class Pullback:
         self._outputs = outputs
         self._inputs = inputs
         self._weights: dict[str, torch.Tensor] = weights
+
+    def __repr__(self) -> str:
+        return f"Pullback({self._ir!r}, weights={[*self._weights]})"
 
     def __call__(self, cotangents: Sequence[torch.Tensor | None]) -> Tangents:
         """The gradient of each input; None for one that can have none, as integers.

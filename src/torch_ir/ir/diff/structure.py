@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
+from torch_ir.errors import counted
 from torch_ir.frozen import identical
 from torch_ir.ir.diff.alignment import Keys, align
 from torch_ir.ir.graph import IR, SymbolRange
@@ -76,6 +77,9 @@ class Diff:
     """Every difference between two IRs; false if there is none. ``print`` shows the report."""
 
     changes: tuple[Change, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Diff({counted(len(self.changes), 'change')})"
 
     def __bool__(self) -> bool:
         return bool(self.changes)

@@ -80,11 +80,11 @@ class MemoryPlan:
     """
 
     ir: IR
-    allocations: tuple[Allocation, ...]
+    allocations: tuple[Allocation, ...] = field(repr=False)
     size: int
     lower_bound: int
     alignment: int
-    live: tuple[int, ...]
+    live: tuple[int, ...] = field(repr=False)
 
     @property
     def peak(self) -> OpNode | None:
