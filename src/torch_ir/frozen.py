@@ -50,6 +50,30 @@ class FrozenDict(dict[K, V]):
         return type(self), (dict(self),)
 
 
+def plain_text(value: object) -> Any:
+    """Return text of a subclass (an enumeration, torch.__version__) as a plain str.
+
+    Its characters count, not its ``__str__``; everything else is returned as it is.
+    """
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def set_plain_text(value: object, *names: str) -> None:
+    """Replace text of a subclass in fields of a frozen value by plain text."""
+    for name in names:
+        given = getattr(value, name)
+        if type(given) is not str:
+            object.__setattr__(value, name, plain_text(given))
+
+
+def frozen_mapping(mapping: Mapping[str, V]) -> FrozenDict[str, V]:
+    """Freeze a mapping from text, with plain text as keys and values."""
+    types = {*map(type, mapping), *map(type, mapping.values())} - {str}
+    if any(issubclass(kind, str) for kind in types):
+        mapping = {plain_text(key): plain_text(item) for key, item in mapping.items()}
+    return FrozenDict(mapping)
+
+
 def identical(left: object, right: object) -> bool:
     """Return whether two values are equal and of the same type; containers by element.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 import torch_ir
 from strategies import well_formed_irs
 from torch_ir import IR, Constant, OpNode, TensorMeta
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, TorchIRError
 from torch_ir.ir import (
     Container,
     FunctionRef,
@@ -371,3 +372,17 @@ def test_a_constant_may_be_used_under_its_key():
     assert ir.replace(constants={"table": Constant.from_list([1.0], "float32")}).check() == ()
     signature = Signature(Container("tuple"), TensorLeaf("y"))
     assert [f.code for f in ir.replace(signature=signature).check()] == ["undefined-value"]
+
+
+@pytest.mark.parametrize("slots", [-2, -1, 1, 10**9, (-1,), (-5, 0), (3,), (None, -7)], ids=str)
+@pytest.mark.parametrize("op", ["relu_.default", "relu.default", "reshape.default", "cat.default"])
+def test_an_index_that_is_out_of_bounds_is_found_and_refused(op, slots):
+    x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "n", 0)
+    name = "tensors" if op == "cat.default" else "self"
+    ir = IR([OpNode("n", f"aten.{op}", [x], [y], {}, {name: slots})], [x], [y], [])
+    assert "bad-operand" in [finding.code for finding in ir.check()]
+    assert str(ir)
+    with pytest.raises(TorchIRError):
+        torch_ir.compile_graph(ir)
+    with contextlib.suppress(TorchIRError):  # what it does not touch it may keep
+        torch_ir.decompose(ir)

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  # a case of a table is one line
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -166,3 +167,15 @@ def test_bad_ones_are_refused_at_their_place(fields, message):
     with pytest.raises(SerializationError) as caught:
         loads(json.dumps({**document([]), **fields}))
     assert str(caught.value).startswith(f"<string>: at {message}")
+
+
+@pytest.mark.parametrize("sizes", [[10**8], [2**31], [1, 2**63 - 1]])
+def test_a_count_is_compared_with_the_inputs_before_anything_is_made(sizes):
+    cat = node("cat", "aten.cat.default", [tensor("x")], [tensor("cat")], _tensor_list_sizes=sizes)
+    tracemalloc.start()
+    try:
+        assert loaded([cat], [made("cat", "cat")]).nodes[0].operands == {"tensors": (0,)}
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10**7

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import FrozenDict
+from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
 from torch_ir.ir import queries
 from torch_ir.ir.forms import Forms
 from torch_ir.ir.node import OpNode
@@ -58,6 +58,9 @@ class Mutation:
 
     target: str
     value: TensorMeta
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "target")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,16 +130,15 @@ class IR(Forms):
         for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations", "guards"):
             set_field(self, name, tuple(getattr(self, name)))
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
-            set_field(self, name, FrozenDict(getattr(self, name)))
+            set_field(self, name, frozen_mapping(getattr(self, name)))
+        set_plain_text(self, "model_name", "pytorch_version", "dialect")
         for op_type, text in self.operators.items():
             if parse_schema(text).op_type != op_type:
                 raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
-        set_field(
-            self, "constants", FrozenDict({k: as_constant(v) for k, v in self.constants.items()})
-        )
-        set_field(
-            self, "metadata", FrozenDict({k: as_attribute(v) for k, v in self.metadata.items()})
-        )
+        constants = {key: as_constant(value) for key, value in self.constants.items()}
+        set_field(self, "constants", frozen_mapping(constants))
+        metadata = {key: as_attribute(value) for key, value in self.metadata.items()}
+        set_field(self, "metadata", frozen_mapping(metadata))
 
     # -- views ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import FrozenDict
+from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import PLAIN, Attribute, FunctionRef, as_attribute, attribute_leaves
@@ -36,6 +36,9 @@ class Location:
     code: str = ""
     module: str = ""
     module_type: str = ""
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "file", "code", "module", "module_type")
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else ""
@@ -85,6 +88,7 @@ class OpNode:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
+        set_plain_text(self, "name", "op_type")
         set_field(self, "inputs", tuple(self.inputs))
         set_field(self, "outputs", tuple(self.outputs))
         if type(self.attrs) is not FrozenDict:
@@ -234,7 +238,7 @@ def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str
             raise InvalidIRError(
                 f"attribute {name!r} of node {node!r}: {error.message}", remedy=error.remedy
             ) from None
-    return FrozenDict(frozen)
+    return frozen_mapping(frozen)
 
 
 def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[str, Slots]:
@@ -245,7 +249,7 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
             frozen[name] = tuple([_slot(node, name, item) for item in items])
         else:
             frozen[name] = _slot(node, name, slots)
-    return FrozenDict(frozen)
+    return frozen_mapping(frozen)
 
 
 def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int]:
@@ -255,7 +259,7 @@ def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int
                 f"the symbol {symbol!r} of node {node!r} is bound to a result's index, "
                 f"got {index!r:.60}"
             )
-    return FrozenDict(cast(Mapping[str, int], binds))
+    return frozen_mapping(cast(Mapping[str, int], binds))
 
 
 def _slot(node: str, name: str, slot: object) -> int | None:

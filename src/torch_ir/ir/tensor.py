@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from torch_ir.errors import InvalidIRError, counted
+from torch_ir.frozen import set_plain_text
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import dtype_name
@@ -61,6 +62,7 @@ class TensorMeta:
             if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise InvalidIRError(f"a shape is a list of dimensions, got {self.shape!r:.80}")
             object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))
+        set_plain_text(self, "name", "dtype", "producer_node")
         if self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
@@ -153,6 +155,7 @@ class ConstantView:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strides", tuple(self.strides))
+        set_plain_text(self, "base")
         for number in (*self.strides, self.offset):
             if type(number) is not int or number < 0:
                 what = f"strides {list(self.strides)} and offset {self.offset}"
@@ -216,6 +219,7 @@ class Constant:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
         object.__setattr__(self, "shape", tuple(self.shape))
+        set_plain_text(self, "sha256")
         if any(type(d) is not int or d < 0 for d in self.shape):
             raise InvalidIRError(f"a constant cannot have the shape {list(self.shape)}")
         if self.view is not None:

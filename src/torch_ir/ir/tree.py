@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import identical
+from torch_ir.frozen import identical, set_plain_text
 from torch_ir.ir.values import Attribute, as_attribute
 
 BUILTIN_CONTAINERS: dict[str, type[Any]] = {
@@ -29,6 +29,9 @@ class TensorLeaf:
     """A leaf that is a tensor: the value of that name in the graph."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +70,7 @@ class Container:
     def __post_init__(self) -> None:
         object.__setattr__(self, "children", tuple(self.children))
         object.__setattr__(self, "keys", as_attribute(self.keys))
+        set_plain_text(self, "type", "context")
         if len(self.keys) != (len(self.children) if self.type in ("dict", "OrderedDict") else 0):
             raise InvalidIRError(
                 f"a {self.type} of {len(self.children)} children has {len(self.keys)} keys"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import FrozenDict
+from torch_ir.frozen import FrozenDict, frozen_mapping, plain_text, set_plain_text
 from torch_ir.ir.dtypes import ALIASES, DTYPES
 from torch_ir.ir.symbols import SymExpr
 
@@ -59,6 +59,7 @@ class Layout:
     name: str
 
     def __post_init__(self) -> None:
+        set_plain_text(self, "name")
         _require_known("layout", self.name, LAYOUTS)
 
     def __str__(self) -> str:
@@ -72,6 +73,7 @@ class MemoryFormat:
     name: str
 
     def __post_init__(self) -> None:
+        set_plain_text(self, "name")
         _require_known("memory format", self.name, MEMORY_FORMATS)
 
     def __str__(self) -> str:
@@ -92,6 +94,9 @@ class Device:
 
     name: str = RUN_DEVICE
 
+    def __post_init__(self) -> None:
+        set_plain_text(self, "name")
+
     def __str__(self) -> str:
         return f'device("{self.name}")'
 
@@ -101,6 +106,9 @@ class FunctionRef:
     """The name of an entry of ``IR.functions``, as an argument of a higher-order operator."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "name")
 
     def __str__(self) -> str:
         return f"&{self.name}"
@@ -116,6 +124,9 @@ class OperatorRef:
     """
 
     name: str
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "name")
 
     def __str__(self) -> str:
         return f'operator("{self.name}")'
@@ -189,7 +200,7 @@ def dtype_name(value: object, *, strict: bool = True) -> str:
     Raises:
         InvalidIRError: The name is not an element type.
     """
-    name = str(value).removeprefix("torch.")
+    name = str(plain_text(value)).removeprefix("torch.")
     name = ALIASES.get(name, name)
     if strict and name not in DTYPES:
         raise InvalidIRError(
@@ -278,7 +289,7 @@ def _widen(value: object) -> Attribute:
         case complex():
             return complex(value)
         case str():
-            return str.__str__(value)
+            return plain_text(value)
         case _:
             pass
     raise InvalidIRError(f"an attribute cannot hold a {type(value).__name__}")
@@ -288,10 +299,10 @@ def _as_mapping(value: Mapping[object, object], depth: int) -> FrozenDict[str, A
     if depth == MAX_DEPTH:
         raise InvalidIRError(f"an attribute cannot be nested more than {MAX_DEPTH} deep")
     for key in value:
-        if type(key) is not str:
+        if not isinstance(key, str):
             raise InvalidIRError(f"the keys of an attribute are strings, got {key!r:.60}")
     items = cast(Mapping[str, object], value).items()
-    return FrozenDict({key: _as_attribute(item, depth + 1) for key, item in items})
+    return frozen_mapping({key: _as_attribute(item, depth + 1) for key, item in items})
 
 
 def _from_torch(value: object) -> Attribute:

@@ -196,6 +196,8 @@ def _operands(node: ForeignNode, attrs: Mapping[str, Any]) -> dict[str, Any] | N
     sizes, masks = _integers(node.attrs.get(LIST_SIZES)), _masks(node.attrs.get(NONE_MASKS))
     if not sizes:
         return bind_in_order(schema, len(node.inputs), attrs)
+    if sum(sizes) > len(node.inputs):
+        return None
     operands: dict[str, Slots] = {}
     used = 0
     for argument in schema.arguments:

@@ -121,7 +121,7 @@ class Algebra(Generic[T]):
     constant: Callable[[Number], T]
     symbol: Callable[[str], T]
     operations: Mapping[str, Callable[..., T]] = field(default_factory=dict[str, Callable[..., T]])
-    other: Callable[[Step, Sequence[T]], T] = field(default_factory=lambda: _refuse)
+    other: Callable[[Step, Sequence[T]], T] = field(default_factory=lambda: refuse)
 
 
 def fold(text: str, algebra: Algebra[T], *, max_length: int = MAX_LENGTH) -> T:
@@ -209,7 +209,8 @@ def _operation(node: ast.expr) -> tuple[str, list[ast.expr]]:
             return "", [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
 
 
-def _refuse(step: Step, parts: Sequence[object]) -> Any:
+def refuse(step: Step, parts: Sequence[object]) -> Any:
+    """Raise InvalidIRError for a part that is not of the language."""
     if not step.operation.isidentifier() or not isinstance(step.node, ast.Call):
         raise InvalidIRError(f"{step.text!r:.80} is not an integer expression")
     raise InvalidIRError(

@@ -5,6 +5,7 @@ Integer sums and products become a polynomial. What rounds keeps the order in wh
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -21,6 +22,7 @@ from torch_ir.ir.expressions.language import (
     Number,
     fold,
     refusals,
+    refuse,
     steps,
 )
 from torch_ir.ir.expressions.polynomials import (
@@ -104,6 +106,9 @@ def normal_form(text: str) -> Normal:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
     with refusals(lambda: f"{text!r:.80} has no value"):
+        for step in reversed(steps(text)):  # what is around a fault is named before it
+            if isinstance(step.node, ast.Call) and step.operation not in FUNCTIONS:
+                refuse(step, ())
         return fold(text, NORMAL)
 
 

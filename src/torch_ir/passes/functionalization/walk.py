@@ -294,6 +294,8 @@ class _Walk:
             slots = node.slots[name]
             for position, slot in enumerate(slots if isinstance(slots, tuple) else (slots,)):
                 if slot is not None:
+                    if not 0 <= slot < len(node.inputs):
+                        raise CannotFollowError(f"argument {name!r} takes no input of the node")
                     view = views[name, position] = self._view_of(node.inputs[slot])
                     if view.storage.blocked:
                         raise CannotFollowError(view.storage.blocked)

@@ -134,6 +134,8 @@ def _plain(raw: bytes) -> Any:
         # numbers are all that can be wrong without types; Python's reader gives infinity for them
         place = first_place(_python_json(raw), lambda value: value in (math.inf, -math.inf))
         raise Fault(place, "a number is out of range") from None
+    except msgspec.DecodeError as error:  # behind a value that is no document
+        raise Fault("", str(error), _hint(raw)) from None
 
 
 def _python_json(raw: bytes) -> Any:
