@@ -15,12 +15,11 @@ from torch_ir.dialects import verify
 from torch_ir.errors import PassError
 from torch_ir.infer.fake import arguments
 from torch_ir.ir import DType, Mutation
-from torch_ir.ir.effects import written_arguments, written_values
 from torch_ir.torch_api import overload
 
 
 def writes(ir):
-    return [n.name for n in ir.nodes if written_arguments(ir, n)] + [
+    return [n.name for n in ir.nodes if ir.effects(n).writes] + [
         name for body in ir.functions.values() for name in writes(body)
     ]
 
@@ -358,7 +357,7 @@ def programs(draw):
     names = draw(st.lists(st.sampled_from(sorted(metas)), min_size=1, max_size=4))
     weights = [b]
     ir = IR(nodes, [x], [metas[name] for name in names], weights, model_name="Random")
-    return ir.replace(mutations=[Mutation(n, metas[n]) for n in sorted(written_values(ir))])
+    return ir.replace(mutations=[Mutation(n, metas[n]) for n in sorted(ir.aliases.written)])
 
 
 def _run(node, tensors):

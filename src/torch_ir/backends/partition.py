@@ -17,7 +17,6 @@ from typing import Protocol
 from torch_ir.backends.protocol import Support
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode, SymExpr
-from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.requirements import require_functional
 
 
@@ -138,8 +137,11 @@ class Partitioner:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
         if any(_symbol_makers(ir).get(symbol) == node.name for symbol in node.symbols):
             return "data decides the size of its result"
-        if draws(ir, node):
+        effects = ir.effects(node)
+        if effects.draws:
             return "it draws random numbers"
+        if effects.checks:
+            return "it checks something"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
         return self.backend.supports(node, ir).reason
@@ -162,15 +164,6 @@ def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
             if symbol not in given:
                 makers.setdefault(symbol, node.name)
     return makers
-
-
-def draws(ir: IR, node: OpNode) -> bool:
-    """Return whether a node draws random numbers; dropout that is turned off draws none."""
-    if "random" not in tagged_traits(node.op_type) or node.attrs.get("train") is False:
-        return False
-    schema = ir.schema_of(node.op_type)
-    names = [] if schema is None else [argument.name for argument in schema.arguments]
-    return "dropout_p" not in names or node.attrs.get("dropout_p", 0.0) != 0.0
 
 
 # -- order ----------------------------------------------------------------------------------------
@@ -199,10 +192,8 @@ def _dependencies(ir: IR) -> list[list[int]]:
 
 def _is_ordered(ir: IR, node: OpNode) -> bool:
     """Whether a node keeps its place among others of the kind: it draws numbers, or checks."""
-    if not node.outputs or draws(ir, node):
-        return True
-    bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
-    return any(_is_ordered(body, inner) for body in bodies for inner in body.nodes)
+    effects = ir.effects(node)
+    return not node.outputs or effects.draws or effects.checks
 
 
 def _levels(before: Sequence[Sequence[int]], supported: Sequence[bool]) -> list[int]:

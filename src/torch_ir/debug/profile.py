@@ -15,7 +15,6 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
-from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import flops
 
@@ -172,7 +171,7 @@ def _bytes_moved(
 ) -> tuple[int, int]:
     """Bytes read and written; a result that shares the storage of an input is a view of it."""
     given = {_storage(tensor) for tensor in inputs}
-    is_written = bool(written_arguments(ir, node))
+    is_written = bool(ir.effects(node).writes)
     made = [tensor for tensor in outputs if is_written or _storage(tensor) not in given]
     if outputs and not made:
         return 0, 0

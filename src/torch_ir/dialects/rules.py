@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from torch_ir.dialects.memory import copy_of, shown_memory
 from torch_ir.dialects.scope import Scope
 from torch_ir.ir import MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ops.spec import OpSpec
+from torch_ir.ops.variants import copy_of
 
 NodeRule: TypeAlias = Callable[[Scope, OpNode], Iterator[Diagnostic]]
 GraphRule: TypeAlias = Callable[[Scope], Iterator[Diagnostic]]
@@ -84,15 +84,15 @@ def own_results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
     Inside a graph that writes nothing, a view and a copy have the same effect.
     """
     spec = scope.spec(node)
-    if spec is None or "view" not in spec.traits:
+    if spec is None:
+        return
+    if "writes" in spec.traits or ("view" in spec.traits and is_custom(node.op_type)):
         yield from functional(scope, node)
-    elif is_custom(node.op_type):
-        yield _aliasing(scope, node, spec)
-    else:
-        for meta in node.outputs:
-            other = shown_memory(scope.ir).get(meta.name)
-            if other is not None:
-                yield _shown(scope, node, meta, other)
+        return
+    for meta in node.outputs:
+        other = scope.ir.aliases.shared_results.get(meta.name)
+        if other is not None:
+            yield _shown(scope, node, meta, other)
 
 
 def _aliasing(scope: Scope, node: OpNode, spec: OpSpec) -> Diagnostic:

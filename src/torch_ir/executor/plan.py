@@ -13,7 +13,7 @@ from torch_ir.infer.bindings import Binding
 from torch_ir.infer.meta import Binding as PythonBinding
 from torch_ir.infer.meta import Proof
 from torch_ir.ir import IR
-from torch_ir.ir.effects import written_arguments
+from torch_ir.ops.aliases import Sharing, sharing
 
 Roots: TypeAlias = frozenset[str]
 """The values whose storage a value may have: itself, if it is fresh."""
@@ -201,27 +201,26 @@ def _shared(
     if index >= len(proof.results):
         return None
     result = proof.results[index]
-    if result is not None and not (result.shares or call.schema.has_aliases):
+    declared = sharing(call.schema)
+    shared = declared[min(index, len(declared) - 1)] if declared else {}
+    if result is not None and not (result.shares or shared):
         return NOTHING
     seen = [] if result is None else [taken[position] for position in result.shares]
-    position = min(index, len(call.schema.returns) - 1)
-    alias = call.schema.returns[position].alias
-    marked = _marked(call, roots, alias) if alias else []
-    return frozenset[str]().union(*seen, *marked)
-
-
-def _marked(call: Call, roots: Mapping[str, Roots], alias: str) -> list[Roots]:
-    """The storage of the arguments that carry an alias mark; ``*`` carries every one."""
-    arguments = () if call.schema is None else call.schema.arguments
-    names = [a.name for a in arguments if alias == "*" or a.alias in (alias, "*")]
-    return [roots[meta.name] for argument in names for meta in call.node.tensors(argument)]
+    is_seen = result is not None
+    stated = [
+        roots[meta.name]
+        for argument, kind in shared.items()
+        if not (is_seen and kind is Sharing.BY_VALUE)  # what was seen decides
+        for meta in call.node.tensors(argument)
+    ]
+    return frozenset[str]().union(*seen, *stated)
 
 
 def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
-    names = written_arguments(ir, call.node)
+    names = ir.effects(call.node).writes
     if not names:
         return NOTHING
     written = [roots[meta.name] for argument in names for meta in call.node.tensors(argument)]

@@ -41,7 +41,6 @@ from torch_ir.ir import (
     Tree,
     ValueLeaf,
 )
-from torch_ir.ir.effects import written_values
 from torch_ir.torch_api import FakeTensor, guards_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
@@ -155,7 +154,7 @@ class _Program:
 
     def _with_constants(self, ir: IR) -> IR:
         """The program with the values that it keeps, and all that it writes."""
-        written = written_values(ir)
+        written = ir.aliases.written
         try:
             self._require_own_memory({self.mapping.get(name, name) for name in written})
             known = with_constants(ir, self.known, written)
@@ -164,7 +163,7 @@ class _Program:
             self._raise_refusals()
             raise
         if len(known.nodes) > len(ir.nodes):
-            written = written_values(known)
+            written = known.aliases.written
         return known.replace(mutations=(*known.mutations, *_in_place(known, written)))
 
     def _require_own_memory(self, written: set[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
-from torch_ir.ir.effects import written_values
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -299,7 +298,7 @@ def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic
         elif value != defined[value.name]:
             yield _wrong_metadata(value, defined[value.name])
     declared = {mutation.target for mutation in ir.mutations}
-    for name in sorted(written_values(ir) - declared):
+    for name in sorted(ir.aliases.written - declared):
         if name in ir.external_values():
             message = f"%{name} is written in place, and no mutation says so"
             yield Diagnostic("undeclared-mutation", message)

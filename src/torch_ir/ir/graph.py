@@ -9,12 +9,14 @@ from typing import Any, Self, TypeVar, cast
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
 from torch_ir.ir import queries
+from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.forms import Forms
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
 from torch_ir.ir.tree import Signature
 from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ops.effects import Effects
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 
 T = TypeVar("T")
@@ -177,6 +179,24 @@ class IR(Forms):
         """Look up the schema of an operator that the program calls, or None if it is unknown."""
         text = self.operators.get(op_type)
         return lookup(op_type) if text is None else parse_schema(text)
+
+    def effects(self, node: OpNode) -> Effects:
+        """Return what a node does beside giving its results.
+
+        Of a call of functions, it is what they do. An argument that is not given is not written.
+
+        Example:
+            >>> x, y = TensorMeta("x", (4,), "float32"), TensorMeta("y", (4,), "float32", "y")
+            >>> node = OpNode("y", "aten.relu_.default", [x], [y])
+            >>> IR([node], [x], [], []).effects(node).writes
+            ('self',)
+        """
+        return queries.effects(self, node)
+
+    @property
+    def aliases(self) -> Aliases:
+        """Which values may share storage, and which of it is written."""
+        return self.view("aliases", lambda: Aliases(self))
 
     def node(self, name: str) -> OpNode:
         """Return the node of that name.

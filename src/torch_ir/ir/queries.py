@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch_ir.frozen import FrozenDict
@@ -10,6 +11,8 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Tree, ValueLeaf, leaves
+from torch_ir.ops.effects import Effects
+from torch_ir.ops.effects import effects as effects_of
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
@@ -71,3 +74,24 @@ def walk(ir: IR, path: str = "") -> Iterator[tuple[str, IR, OpNode]]:
         yield path, ir, node
     for name, body in ir.functions.items():
         yield from walk(body, f"{path}{name}/")
+
+
+def effects(ir: IR, node: OpNode) -> Effects:
+    """Return what a node does beside giving its results; of a call of functions, what they do."""
+    if node.op_type.startswith("higher_order."):
+        return _effects_of_functions(ir, node)
+    found = effects_of(ir.schema_of(node.op_type), node.attrs)
+    if not found.writes:
+        return found
+    return replace(found, writes=tuple([name for name in found.writes if name in node.slots]))
+
+
+def _effects_of_functions(ir: IR, node: OpNode) -> Effects:
+    bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
+    inner = [body.effects(called) for body in bodies for called in body.nodes]
+    writes = any(body.aliases.written for body in bodies)  # which arguments, no schema says
+    return Effects(
+        draws=any(found.draws for found in inner),
+        checks=any(found.checks for found in inner),
+        is_known=not writes and all(found.is_known for found in inner),
+    )

@@ -10,8 +10,9 @@ import torch
 
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Names, with_inputs
-from torch_ir.passes.memory import Memory, rewired
+from torch_ir.passes.memory import rewired
 
 _LAYERS = {
     "aten.conv1d.default": ("input", "weight", "bias"),
@@ -76,7 +77,7 @@ class _Folder:
         self.ir = ir
         self.weights = dict(weights)
         self.external = ir.external_values()
-        self.memory = Memory(ir)
+        self.memory = StorageGroups(ir)
         self.names = Names.of(ir)
         self.metas = {meta.name: meta for meta in ir.weights}
         self.mapping = dict(ir.weight_name_mapping)

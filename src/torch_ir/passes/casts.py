@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
-from torch_ir.passes.memory import Memory, in_functions
+from torch_ir.passes.memory import in_functions
 from torch_ir.passes.no_ops import remove_no_ops
 
 CASTS = frozenset({"aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default"})
@@ -73,7 +74,7 @@ def clean_casts(ir: IR) -> IR:
 
 
 def _shortened(ir: IR) -> IR:
-    memory = Memory(ir)
+    memory = StorageGroups(ir)
     producers = dict(ir.producers)
     nodes: list[OpNode] = []
     changed = False
@@ -88,7 +89,9 @@ def _shortened(ir: IR) -> IR:
     return ir.replace(nodes=nodes) if changed else ir
 
 
-def _passed_over(node: OpNode, producers: dict[str, OpNode], memory: Memory) -> TensorMeta | None:
+def _passed_over(
+    node: OpNode, producers: dict[str, OpNode], memory: StorageGroups
+) -> TensorMeta | None:
     """Return the source of an inner cast that the outer cast makes redundant, or None."""
     if not _is_plain(node):
         return None

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import with_inputs
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import Memory, in_functions, is_pure, rewired
+from torch_ir.passes.memory import in_functions, rewired
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,13 @@ def common_subexpressions(ir: IR) -> IR:
         }
     """
     ir = in_functions(ir, common_subexpressions)
-    memory = Memory(ir)
+    memory = StorageGroups(ir)
     first: dict[Hashable, OpNode] = {}
     values: dict[str, TensorMeta] = {}
     kept: list[OpNode] = []
     for node in ir.nodes:
         node = with_inputs(node, values)
-        if not is_pure(ir, node) or _is_written(memory, node):
+        if not is_repeatable(ir, node) or _is_written(memory, node):
             kept.append(node)
             continue
         earlier = first.setdefault(_key(node), node)
@@ -69,6 +70,21 @@ def common_subexpressions(ir: IR) -> IR:
     return rewired(ir, kept, values) if values else ir
 
 
+LIBRARIES = frozenset(
+    {"aten", "prims", "quantized_decomposed", "dim_order_ops", "executorch_prims"}
+)
+"""Libraries whose pure operators give the same results for the same arguments."""
+
+
+def is_repeatable(ir: IR, node: OpNode) -> bool:
+    """Return whether the same arguments give the same tensors, and nothing else happens.
+
+    Of operators of other libraries nobody says so.
+    """
+    is_known = node.op_type.partition(".")[0] in LIBRARIES
+    return is_known and bool(node.outputs) and not node.binds and ir.effects(node).is_pure
+
+
 def _key(node: OpNode) -> Hashable:
     inputs = tuple([meta.name for meta in node.inputs])
     results = tuple([(o.producer_output_idx, o.shape, o.dtype) for o in node.outputs])
@@ -77,11 +93,11 @@ def _key(node: OpNode) -> Hashable:
     return node.op_type, inputs, attributes, repr(sorted(node.slots.items())), results
 
 
-def _is_written(memory: Memory, node: OpNode) -> bool:
+def _is_written(memory: StorageGroups, node: OpNode) -> bool:
     return any(memory.is_written(meta.name) for meta in (*node.inputs, *node.outputs))
 
 
-def _joined(memory: Memory, node: OpNode, earlier: OpNode) -> bool:
+def _joined(memory: StorageGroups, node: OpNode, earlier: OpNode) -> bool:
     pairs = [(a.name, b.name) for a, b in zip(node.outputs, earlier.outputs, strict=True)]
     if any(memory.is_seen(a) and memory.is_seen(b) for a, b in pairs):
         return False

@@ -21,12 +21,13 @@ from torch_ir.ir import (
     SymExpr,
     TensorMeta,
 )
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.tree import tensor_names
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import Memory, is_pure
+from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.torch_api import constant_tensors, pytree
 from torch_ir.weights.tensor_registry import registered_kernel
 
@@ -98,7 +99,7 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
 
 def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
     """The value of each result that depends on constants alone."""
-    memory = Memory(ir)
+    memory = StorageGroups(ir)
     keys = {
         name: key
         for name, (key, value) in ir.external_values().items()
@@ -114,7 +115,7 @@ def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in known.items() if name not in constants}
 
 
-def _is_known(ir: IR, node: OpNode, memory: Memory) -> bool:
+def _is_known(ir: IR, node: OpNode, memory: StorageGroups) -> bool:
     """Whether a node may be computed ahead, once its inputs are known."""
     touched = any(memory.is_written(m.name) for m in (*node.inputs, *node.outputs))
     constants = ir.constants.keys() | ir.weight_name_mapping.keys()
@@ -125,7 +126,7 @@ def _is_known(ir: IR, node: OpNode, memory: Memory) -> bool:
         for meta in node.outputs
     )
     return (
-        is_pure(ir, node)
+        is_repeatable(ir, node)
         and registered_kernel(node.op_type) is None
         and not touched
         and not returned

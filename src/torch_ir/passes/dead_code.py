@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, OpNode, SymExpr
-from torch_ir.ir.effects import written_arguments
-from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.base import Pass, PassResult
-
-_ASSERTIONS = ("aten._assert", "aten.sym_constrain_range", "aten._functional_assert")
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,6 @@ def eliminate_dead_code(ir: IR) -> IR:
         IR(model_name='', nodes=0, inputs=1, outputs=1, weights=0)
     """
     functions = {name: eliminate_dead_code(body) for name, body in ir.functions.items()}
-    impure = {name for name, body in functions.items() if _is_impure(body)}
     needed = set(ir.output_names)
     needed |= {mutation.value.name for mutation in ir.mutations}
     known = ir.given_symbols
@@ -51,7 +46,8 @@ def eliminate_dead_code(ir: IR) -> IR:
     for node in reversed(ir.nodes):
         used = any(meta.name in needed for meta in node.outputs)
         binds = {symbol for symbol in _made_symbols(node) if symbol not in known}
-        if used or not binds.isdisjoint(symbols) or _has_effect(ir, node, impure):
+        is_needed = used or not binds.isdisjoint(symbols) or not node.outputs
+        if is_needed or not ir.effects(node).is_pure:
             kept.append(node)
             needed.update(meta.name for meta in node.inputs)
             symbols.update(node.symbols)
@@ -68,18 +64,3 @@ def _made_symbols(node: OpNode) -> Iterator[str]:
     yield from node.binds
     for meta in node.outputs:
         yield from (dim.text for dim in meta.shape if isinstance(dim, SymExpr) and dim.is_symbol)
-
-
-def _has_effect(ir: IR, node: OpNode, impure: set[str]) -> bool:
-    if ir.schema_of(node.op_type) is None:
-        is_call = node.op_type.startswith("higher_order.")
-        return not is_call or not impure.isdisjoint(node.functions)
-    checks = node.op_type.startswith(_ASSERTIONS)
-    draws = "random" in tagged_traits(node.op_type)
-    return checks or draws or bool(written_arguments(ir, node)) or not node.outputs
-
-
-def _is_impure(body: IR) -> bool:
-    """Whether a call of a function does more than to give its results."""
-    impure = {name for name, inner in body.functions.items() if _is_impure(inner)}
-    return any(_has_effect(body, node, impure) for node in body.nodes)

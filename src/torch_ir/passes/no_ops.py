@@ -8,9 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import with_inputs
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import Memory, in_functions, rewired
+from torch_ir.passes.memory import in_functions, rewired
 
 if TYPE_CHECKING:
     from torch_ir.infer.fake import Layout
@@ -57,7 +58,7 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
         }
     """
     ir = in_functions(ir, lambda body: remove_no_ops(body, op_types))
-    memory = Memory(ir)
+    memory = StorageGroups(ir)
 
     @cache
     def layouts() -> Mapping[str, Layout]:
@@ -77,7 +78,10 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
 
 
 def _is_removable(
-    node: OpNode, source: TensorMeta, memory: Memory, layouts: Callable[[], Mapping[str, Layout]]
+    node: OpNode,
+    source: TensorMeta,
+    memory: StorageGroups,
+    layouts: Callable[[], Mapping[str, Layout]],
 ) -> bool:
     result = node.outputs[0]
     if memory.is_written(source.name) or memory.is_written(result.name):

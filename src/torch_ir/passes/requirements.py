@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostic, about, at, listed
-from torch_ir.ir.effects import written_arguments
 
 SHOWN = 10
 
@@ -43,7 +42,7 @@ def is_functional(ir: IR) -> bool:
 
 def _writing(ir: IR, path: str) -> Iterator[Diagnostic]:
     for node in ir.nodes:
-        if written_arguments(ir, node):
+        if ir.effects(node).writes:
             yield about(Diagnostic("not-functional", "it writes to memory"), node, path)
     for name, body in ir.functions.items():
         yield from _writing(body, f"{path}{name}/")

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import torch
 
-from torch_ir.backends.partition import draws
 from torch_ir.errors import ExecutionError, TraceError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.fake import contiguous
@@ -62,8 +61,12 @@ class Functional:
     @property
     def draws(self) -> OpNode | None:
         """The first node that draws random numbers, if any does."""
-        nodes = [(graph, node) for graph in _graphs(self.ir) for node in graph.nodes]
-        return next((node for graph, node in nodes if draws(graph, node)), None)
+        drawing = (
+            node
+            for _, graph, node in self.ir.walk()
+            if not node.functions and graph.effects(node).draws
+        )
+        return next(drawing, None)
 
 
 def functional_of(program: Program, dialect: str) -> Functional:

@@ -32,7 +32,6 @@ from torch_ir.ir import (
     Tree,
     ValueLeaf,
 )
-from torch_ir.ir.effects import written_values
 from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import FakeTensor, pytree
 from torch_ir.traced.capture import Leaf, Trace, constants_of
@@ -150,8 +149,8 @@ class _Builder:
             guards=self._guards(),
         )
         if self.known:
-            ir = with_constants(ir, self.known, written_values(ir))
-        written = sorted(written_values(ir))
+            ir = with_constants(ir, self.known, ir.aliases.written)
+        written = sorted(ir.aliases.written)
         metas = {meta.name: meta for meta in self.inputs}
         metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
         given, made = self._inputs_tree(arguments, positions), self._outputs_tree(found, outputs)

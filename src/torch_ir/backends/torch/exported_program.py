@@ -23,7 +23,6 @@ from torch.export.graph_signature import (
 from torch.fx import Node as FxNode
 
 from torch_ir.backends.torch.fx import FxGraph, value_of
-from torch_ir.dialects.memory import shown_memory
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
 from torch_ir.infer.fake import Fakes, Layout, external_layouts
@@ -215,7 +214,9 @@ class _Exported:
         """The values to write that no other output and no view is: others are copied before."""
         values = [mutation.value.name for mutation in self.ir.mutations]
         outputs = [*values, *(meta.name for meta in self.ir.graph_outputs)]
-        views = shown_memory(self.ir.replace(graph_outputs=[m.value for m in self.ir.mutations]))
+        views = self.ir.replace(
+            graph_outputs=[m.value for m in self.ir.mutations]
+        ).aliases.shared_results
         return frozenset(
             name
             for name in values

@@ -18,7 +18,6 @@ from torch_ir.debug.reference.tolerance_check import (
 )
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
-from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
@@ -70,7 +69,7 @@ def alone(ir: IR, node: OpNode) -> IR:
 
 def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
     """Return the inputs to which a node writes, as its operator's schema says."""
-    return [meta for name in written_arguments(ir, node) for meta in node.tensors(name)]
+    return [meta for name in ir.effects(node).writes for meta in node.tensors(name)]
 
 
 def _reachable(functions: Mapping[str, IR], nodes: Sequence[OpNode]) -> dict[str, IR]:

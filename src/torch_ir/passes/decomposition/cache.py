@@ -16,7 +16,6 @@ from torch_ir.errors import InvalidIRError, PassError, first_line
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.edge.memory_formats import channels_order, permuted_copy
 from torch_ir.passes.functionalization import without_writes
@@ -234,7 +233,7 @@ def _functional(fragment: Fragment, node: OpNode) -> Fragment:
     ]
     outputs = [meta for meta in fragment.results if meta is not None]
     ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
-    if not any(written_arguments(ir, item) for item in ir.nodes):
+    if not any(ir.effects(item).writes for item in ir.nodes):
         return fragment
     done = without_writes(ir)
     if done.mutations:

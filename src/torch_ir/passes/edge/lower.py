@@ -12,7 +12,6 @@ from typing import Any
 
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, DIM_ORDER_SCHEMAS, dim_order_of
 from torch_ir.dialects.edge.rules import kind_of_number
-from torch_ir.dialects.memory import copy_of
 from torch_ir.dialects.scope import Scope
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, Signature, SymExpr, TensorMeta
@@ -20,6 +19,7 @@ from torch_ir.ir.builder import Names, with_inputs, with_leaves
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ops.schema import Slots, lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
+from torch_ir.ops.variants import copy_of
 from torch_ir.passes.edge.promotion import (
     COMPUTES_WIDE,
     HALVES,

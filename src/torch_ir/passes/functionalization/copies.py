@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch_ir.dialects.memory import copy_of, shown_memory
 from torch_ir.ir import IR, OpNode, Signature, TensorMeta
 from torch_ir.ir.builder import Names, with_leaves
 from torch_ir.ops.spec import spec_of
+from torch_ir.ops.variants import copy_of
 
 
 def with_own_results(ir: IR) -> IR:
@@ -31,7 +31,7 @@ def with_own_results(ir: IR) -> IR:
     functions = {name: with_own_results(function) for name, function in ir.functions.items()}
     if any(function is not ir.functions[name] for name, function in functions.items()):
         ir = ir.replace(functions=functions)
-    shown = shown_memory(ir)
+    shown = ir.aliases.shared_results
     if not shown:
         return ir
     nodes = list(ir.nodes)

@@ -11,32 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.errors import PassError, counted
+from torch_ir.infer.storage import decided_aliases
 from torch_ir.ir import IR, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
-from torch_ir.ir.effects import written_arguments
 from torch_ir.ir.tree import Container, Tree, leaves
 from torch_ir.ops.schema import Schema
 from torch_ir.ops.spec import tagged_traits
-from torch_ir.passes.aliasing import (
-    marked_inputs,
-    may_share,
-    possible_inputs,
-    shared_inputs,
-    undecided,
-)
+from torch_ir.ops.variants import IN_PLACE_VIEWS, Variant, functional_variant
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.scatter import RULES, Write
 from torch_ir.passes.functionalization.storages import Storage, View
-from torch_ir.passes.functionalization.variants import (
-    IN_PLACE_VIEWS,
-    Twin,
-    fresh_results,
-    functional_call,
-    twin_of,
-)
+from torch_ir.passes.functionalization.variants import fresh_results, functional_call
 from torch_ir.passes.inline import inline_scopes
 
 if TYPE_CHECKING:
@@ -143,9 +131,8 @@ class _Walk:
         self.keys = {name: key for name, (key, _) in ir.external_values().items()}
         self.inputs = {meta.name for meta in ir.graph_inputs}
         self.external: dict[str, View] = {}
-        self.writes = any(written.values()) or any(written_arguments(ir, n) for n in ir.nodes)
-        open_nodes = undecided(ir) if self.writes else frozenset[str]()
-        self.decided = shared_inputs(ir, open_nodes) if open_nodes else {}
+        self.writes = any(written.values()) or any(ir.effects(n).writes for n in ir.nodes)
+        self.aliases = decided_aliases(ir) if self.writes else ir.aliases
         self.dtypes: dict[object, tuple[str, ...]] = {}
         self.fakes: Fakes | None = None
 
@@ -158,7 +145,7 @@ class _Walk:
                 self.nodes.append(self._mapped(node))
 
     def _step(self, node: OpNode) -> None:
-        written = written_arguments(self.ir, node)
+        written = self.ir.effects(node).writes
         if node.op_type.startswith("higher_order."):
             self._call(node)
         elif node.op_type in IN_PLACE_VIEWS:
@@ -167,7 +154,7 @@ class _Walk:
             self._fill_diagonal(node)
         elif written:
             self._write(node, written)
-        elif self.writes and (shared := self._shared(node)):
+        elif self.writes and (shared := self.aliases.sources(node)):
             self._view(node, shared)
         else:
             self.nodes.append(self._mapped(node))
@@ -224,17 +211,6 @@ class _Walk:
 
     # -- views ------------------------------------------------------------------------------------
 
-    def _shared(self, node: OpNode) -> tuple[TensorMeta, ...]:
-        """The inputs whose memory the results show."""
-        schema = self.ir.schema_of(node.op_type)
-        possible = possible_inputs(schema, node)
-        if not possible:
-            return ()
-        if node.name in self.decided:
-            names = self.decided[node.name]
-            return tuple([meta for meta in possible if meta.name in names])
-        return marked_inputs(schema, node)
-
     def _view(self, node: OpNode, shared: Sequence[TensorMeta]) -> None:
         made = self._mapped(node)
         self.nodes.append(made)
@@ -277,12 +253,14 @@ class _Walk:
 
     def _write(self, node: OpNode, written: tuple[str, ...]) -> None:
         schema = self.ir.schema_of(node.op_type)
-        twin = twin_of(self.ir, node, written)
-        target = None if twin is None else self.ir.schema_of(twin.op_type)
-        if schema is None or twin is None or target is None:
+        variant = (
+            None if schema is None else functional_variant(schema, written, self.ir.operators)
+        )
+        target = None if variant is None else self.ir.schema_of(variant.op_type)
+        if schema is None or variant is None or target is None:
             raise CannotFollowError("there is no operator that computes what it writes")
         views = self._written_views(node, written)
-        made, new = self._twin_call(node, twin, schema, target, views)
+        made, new = self._variant_call(node, variant, schema, target, views)
         self._assign_results(node, schema, made, new, views)
 
     def _written_views(
@@ -301,10 +279,10 @@ class _Walk:
                         raise CannotFollowError(view.storage.blocked)
         return views
 
-    def _twin_call(
+    def _variant_call(
         self,
         node: OpNode,
-        twin: Twin,
+        variant: Variant,
         schema: Schema,
         target: Schema,
         views: Mapping[tuple[str, int], View],
@@ -314,10 +292,10 @@ class _Walk:
         Returns its results by position, and what each written tensor holds afterwards.
         """
         call = functional_call(
-            self._mapped(node), twin, schema, target, next(iter(views.values())).meta
+            self._mapped(node), variant, schema, target, next(iter(views.values())).meta
         )
         types = {key: self._new_type(node, schema, key, view) for key, view in views.items()}
-        places = {key: twin.results[key[0]] + key[1] for key in views}
+        places = {key: variant.results[key[0]] + key[1] for key in views}
         fresh = dict(zip(fresh_results(schema), range(len(target.returns)), strict=False))
         outputs: dict[int, TensorMeta] = {
             fresh[meta.producer_output_idx]: meta
@@ -325,7 +303,7 @@ class _Walk:
             if meta.producer_output_idx in fresh
         }
         outputs |= {places[key]: meta for key, meta in types.items()}
-        dtypes = self._result_dtypes(node, call, twin, target, places, types)
+        dtypes = self._result_dtypes(node, call, variant, target, places, types)
         cast_needed = [key for key in views if dtypes[key] != types[key].dtype]
         is_single = len(target.returns) == 1 and not target.returns[0].type.endswith("]")
         name = self.names.fresh(f"{node.name}_wide") if is_single and cast_needed else node.name
@@ -366,7 +344,7 @@ class _Walk:
         self,
         node: OpNode,
         call: OpNode,
-        twin: Twin,
+        variant: Variant,
         target: Schema,
         places: Mapping[tuple[str, int], int],
         types: Mapping[tuple[str, int], TensorMeta],
@@ -377,8 +355,8 @@ class _Walk:
         """
         dtypes = {meta.dtype for meta in (*call.inputs, *types.values())}
         packet = node.op_type.split(".")[1]
-        promotes = "pointwise" in tagged_traits(twin.op_type) and len(dtypes) > 1
-        if not (promotes or twin.dropped or packet.startswith(_COMPARISONS)):
+        promotes = "pointwise" in tagged_traits(variant.op_type) and len(dtypes) > 1
+        if not (promotes or variant.dropped or packet.startswith(_COMPARISONS)):
             return {key: meta.dtype for key, meta in types.items()}
         signature = (call.op_type, str(call.attrs), tuple(m.replace(name="") for m in call.inputs))
         if signature not in self.dtypes:
@@ -472,7 +450,7 @@ class _Walk:
         names = node.functions
         written = [(name, value) for name in names for value in self.written_by[name]]
         is_scope = "wrapped_func" in node.attrs
-        if self.writes and is_scope and may_share(self.ir.functions[names[0]]):
+        if self.writes and is_scope and _may_share(self.ir.functions[names[0]]):
             self._block(node, [*node.inputs, *node.outputs])
         call = self._mapped(node)
         if not written:
@@ -582,6 +560,11 @@ class _Emitter:
             OpNode(name, op_type, tuple(operands.values()), (made,), attrs, slots, location)
         )
         return made
+
+
+def _may_share(body: IR) -> bool:
+    """Return whether results of a function may share storage with its inputs or each other."""
+    return not body.aliases.are_apart((*body.input_names, *body.output_names))
 
 
 def _count_results(body: IR) -> int:

@@ -12,25 +12,11 @@ from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ops.aliases import KEEP_ORDER, Sharing, sharing
 from torch_ir.ops.spec import tagged_traits
-from torch_ir.passes.aliasing import marked_inputs
 from torch_ir.passes.memory_plan.bounds import upper_bound
 from torch_ir.passes.memory_plan.offsets import Offsets, Piece, arena_size, overlapping, place
 from torch_ir.passes.requirements import require_functional
-
-_KEEP_ORDER = frozenset(
-    f"aten.{name}"
-    for name in (
-        *("alias", "detach", "lift_fresh", "view", "view_as", "reshape", "reshape_as"),
-        *("flatten", "unflatten", "ravel", "contiguous", "to", "squeeze", "unsqueeze"),
-    )
-)
-"""Operators whose result has all elements of what they are given, in the same order."""
-
-_COPY_UNLESS_DENSE = frozenset(
-    f"aten.{name}" for name in ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "to")
-)
-"""Those of them that copy where the elements do not lie one after the other."""
 
 _NEVER_IN_PLACE = frozenset({"aten.clone.default"})
 
@@ -310,11 +296,10 @@ class _Storages:
                 ) from None
 
     def _define(self, node: OpNode, meta: TensorMeta, step: int) -> None:
-        operator = node.op_type.rpartition(".")[0]
-        shown = self._shown(node, meta, operator)
+        shown = self._shown(node, meta)
         if shown is not None:
             storage = self.of[shown.name]
-            if shown.name in self.dense and operator in _KEEP_ORDER:
+            if shown.name in self.dense and node.op_type in KEEP_ORDER:
                 self.dense.add(meta.name)
         else:
             storage = self._in_place(node, meta, step) or self._new(meta, node.name, step)
@@ -328,22 +313,24 @@ class _Storages:
             storage.values.append(value)
             storage.death = max(storage.death, step, self.last_use.get(value, step))
 
-    def _shown(self, node: OpNode, meta: TensorMeta, operator: str) -> TensorMeta | None:
+    def _shown(self, node: OpNode, meta: TensorMeta) -> TensorMeta | None:
         """The input whose memory a result shows; None if it has its own.
 
-        Complex numbers have none: views of them may be conjugated when they are read.
+        What only a call can decide is planned as a copy. Complex numbers show none: views of them
+        may be conjugated when they are read.
         """
         schema = self.ir.schema_of(node.op_type)
-        inputs = {m.name: m for m in marked_inputs(schema, node)}
+        declared = () if schema is None else sharing(schema)
+        shared = declared[min(meta.producer_output_idx, len(declared) - 1)] if declared else {}
+        inputs = {m.name: (m, kind) for name, kind in shared.items() for m in node.tensors(name)}
         if len(inputs) != 1:
             return None
-        (shown,) = inputs.values()
-        if "complex" in f"{shown.dtype} {meta.dtype}":
+        ((shown, kind),) = inputs.values()
+        if kind is Sharing.BY_VALUE or "complex" in f"{shown.dtype} {meta.dtype}":
             return None
-        if operator in _COPY_UNLESS_DENSE:
-            fits = shown.name in self.dense and shown.dtype == meta.dtype
-            return shown if fits else None
-        return shown
+        if kind is Sharing.ALWAYS:
+            return shown
+        return shown if shown.name in self.dense and shown.dtype == meta.dtype else None
 
     def _in_place(self, node: OpNode, meta: TensorMeta, step: int) -> _Storage | None:
         """The memory of an operand that a result may take the place of.

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from torch_ir.errors import PassError
 from torch_ir.infer.fake import Fakes, contiguous
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.symbols import as_dim
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import Memory, in_functions, rewired
+from torch_ir.passes.memory import in_functions, rewired
 from torch_ir.passes.patterns.elements import Match
 from torch_ir.passes.patterns.matcher import Matcher
 from torch_ir.passes.patterns.rewrite import Rewrite
@@ -131,7 +132,7 @@ class _Rewriter:
         self.wanted, self.pattern = template.ir, template.pattern()
         self.operators: dict[str, str] = {}
         self.names = Names.of(ir)
-        self.memory = Memory(self.ir)
+        self.memory = StorageGroups(self.ir)
         self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
         self.values: dict[str, TensorMeta] = {}
         self.added: dict[int, list[OpNode]] = {}

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ops.schema import Schema, default_of, typed
-from torch_ir.passes.memory import Memory
 from torch_ir.passes.patterns.elements import (
     Call,
     Either,
@@ -53,9 +53,9 @@ class Matcher:
         explains: Whether to keep why nodes did not fit.
     """
 
-    def __init__(self, ir: IR, memory: Memory | None = None, *, explains: bool = False):
+    def __init__(self, ir: IR, memory: StorageGroups | None = None, *, explains: bool = False):
         self.ir = ir
-        self.memory = Memory(ir) if memory is None else memory
+        self.memory = StorageGroups(ir) if memory is None else memory
         self.returned = {meta.name for meta in ir.graph_outputs}
         self.returned |= {mutation.value.name for mutation in ir.mutations}
         self.explains = explains

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Names, renamed
 from torch_ir.ops.schema import lookup
-from torch_ir.passes.memory import Memory
 
 LIBRARY = "quantized_decomposed"
 QUANTIZE = f"{LIBRARY}.quantize_per_tensor.default"
@@ -205,7 +205,7 @@ class Codes:
     def __init__(self, ir: IR, *, is_edge: bool):
         self.ir = ir
         self.is_edge = is_edge
-        self.memory = Memory(ir)
+        self.memory = StorageGroups(ir)
         self.names = Names.of(ir)
         self.known: dict[str, Known] = {}  # by the name of the numbers
         self.bounds: dict[str, tuple[int, int]] = {}  # by the name of the codes

@@ -1,0 +1,311 @@
+"""The alias analysis of a graph: which values may share storage, and which storage is written.
+
+It asks the tables of :mod:`torch_ir.ops` alone. Where they leave open whether a call copies, the
+answer is that it may share; :meth:`Aliases.decided` takes a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from torch_ir.ir.node import OpNode
+from torch_ir.ir.tensor import TensorMeta
+from torch_ir.ir.values import FunctionRef
+from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.effects import effects
+
+if TYPE_CHECKING:
+    from torch_ir.ir.graph import IR
+
+Roots: TypeAlias = frozenset[str]
+"""The values whose storage a value may have: graph inputs, weights and fresh results."""
+
+_NOTHING: Roots = frozenset()
+
+
+class Aliases:
+    """Which values of a graph may share storage, and which of it is written.
+
+    Attributes:
+        written: The graph inputs and external values whose storage a node writes, itself or
+            through what shares it. A node whose operator nobody knows is left out.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> aliases = parse('''
+        ... ir "View" {
+        ...   input %x: f32[4]
+        ...   %v: f32[2, 2] = aten.view.default(%x, [2, 2])
+        ...   %y: f32[2, 2] = aten.relu_.default(%v)
+        ...   %z: f32[2, 2] = aten.neg.default(%y)
+        ...   return %v, %z
+        ... }
+        ... ''').aliases
+        >>> aliases.written, aliases.roots("y"), dict(aliases.shared_results)
+        (frozenset({'x'}), frozenset({'x'}), {'v': 'x'})
+        >>> aliases.may_share("x", "y"), aliases.may_share("x", "z")
+        (True, False)
+    """
+
+    def __init__(self, ir: IR, shares: Mapping[str, frozenset[str]] | None = None):
+        self._ir = ir
+        self._shares = shares or {}
+        self._roots: dict[str, Roots] = {}
+        self._sources: dict[str, dict[str, TensorMeta]] = {}
+        self._writes: list[tuple[int, Roots]] = []
+        self._unknown: list[tuple[int, Roots]] = []
+        for position, node in enumerate(ir.nodes):
+            self._add(position, node)
+        given = {*ir.input_names, *ir.external_values()}
+        self.written = frozenset(root for _, roots in self._writes for root in roots & given)
+
+    def _add(self, position: int, node: OpNode) -> None:
+        """Note what a node writes, and what its results may share."""
+        written = written_tensors(self._ir, node)
+        if written is None:
+            self._unknown.append((position, self._union(node.inputs)))
+        elif written:
+            self._writes.append((position, self._union(written)))
+        for output in node.outputs:
+            if output.name in self._shares:
+                given = {meta.name: meta for meta in node.inputs}
+                names = self._shares[output.name]
+                shared, is_sure = [given[name] for name in names if name in given], True
+            else:
+                shared, is_sure = possible_sources(self._ir, node, output)
+            if shared:
+                sources = self._sources.setdefault(node.name, {})
+                sources.update({meta.name: meta for meta in shared})
+                own = _NOTHING if is_sure else frozenset({output.name})
+                self._roots[output.name] = self._union(shared) | own
+
+    def _union(self, metas: Iterable[TensorMeta]) -> Roots:
+        return frozenset[str]().union(*[self.roots(meta.name) for meta in metas])
+
+    def roots(self, value: str) -> Roots:
+        """Return the values whose storage a value may have; itself, if it may be fresh."""
+        found = self._roots.get(value)
+        return frozenset({value}) if found is None else found
+
+    def sources(self, node: OpNode) -> tuple[TensorMeta, ...]:
+        """Return the inputs of a node whose storage its results may have."""
+        return tuple(self._sources.get(node.name, {}).values())
+
+    def may_share(self, a: str, b: str) -> bool:
+        """Return whether two values may share storage."""
+        return not self.roots(a).isdisjoint(self.roots(b))
+
+    def are_apart(self, values: Iterable[str]) -> bool:
+        """Return whether no two of the values may share storage; one named twice does."""
+        seen: set[str] = set()
+        for value in values:
+            roots = self.roots(value)
+            if not seen.isdisjoint(roots):
+                return False
+            seen |= roots
+        return True
+
+    @cached_property
+    def _touched(self) -> Roots:
+        return frozenset(root for _, roots in (*self._writes, *self._unknown) for root in roots)
+
+    def is_written(self, value: str) -> bool:
+        """Return whether any node may write the value's storage."""
+        return not self._touched.isdisjoint(self.roots(value))
+
+    def is_written_after(self, value: str, node: OpNode) -> bool:
+        """Return whether a later node may write the value's storage."""
+        return self._is_written_after(self.roots(value), self._positions[node.name])
+
+    def _is_written_after(self, own: Roots, place: int) -> bool:
+        later = (*self._writes, *self._unknown)
+        return any(position > place and not own.isdisjoint(roots) for position, roots in later)
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {node.name: position for position, node in enumerate(self._ir.nodes)}
+
+    @cached_property
+    def undecided(self) -> frozenset[str]:
+        """The nodes of which it matters, and no table says, whether their results are copies.
+
+        It matters if something writes to that storage after them.
+        """
+        found: set[str] = set()
+        for position, node in enumerate(self._ir.nodes if self._writes else ()):
+            for output in node.outputs:
+                own = self._roots.get(output.name, _NOTHING)
+                is_open = output.name in own and output.name not in self._shares
+                if is_open and self._is_written_after(own, position):
+                    found.add(node.name)
+        return frozenset(found)
+
+    @cached_property
+    def shared_results(self) -> Mapping[str, str]:
+        """The results that may show an input, a weight or another result, each with its name.
+
+        A result that is an input, as it is, is not among them.
+        """
+        ir = self._ir
+        results = list(dict.fromkeys(ir.output_names))
+        seen = {name: name for name in (*ir.input_names, *ir.external_values())}
+        seen |= {name: name for name in results if name not in self._roots}
+        shown: dict[str, str] = {}
+        for name in results:
+            roots = self._roots.get(name, _NOTHING)
+            found = sorted(root for root in roots if root in seen)
+            if found:
+                shown[name] = seen[found[0]]
+            else:
+                seen |= dict.fromkeys(roots, name)
+        return shown
+
+    def decided(self, shares: Mapping[str, frozenset[str]]) -> Aliases:
+        """Return the same analysis with what is known of single results.
+
+        Args:
+            shares: The inputs of its node whose storage a result has, by the result's name.
+        """
+        return Aliases(self._ir, {**self._shares, **shares}) if shares else self
+
+
+def possible_sources(
+    ir: IR, node: OpNode, output: TensorMeta
+) -> tuple[tuple[TensorMeta, ...], bool]:
+    """Return the inputs whose storage a result may have, and whether it surely has one's."""
+    if node.op_type.startswith("higher_order."):
+        return _sources_in_bodies(ir, node), False
+    schema = ir.schema_of(node.op_type)
+    if schema is None:
+        return tuple(node.inputs), False
+    declared = sharing(schema)
+    if not declared:
+        return (), False
+    shared = declared[min(output.producer_output_idx, len(declared) - 1)]
+    if not shared:
+        return (), False
+    found: list[TensorMeta] = []
+    is_sure = False
+    for name, kind in shared.items():
+        given = [m for m in node.tensors(name) if _may_show(ir, node, m, output, kind, name)]
+        is_sure |= bool(given) and kind is Sharing.ALWAYS
+        found += given
+    return tuple(found), is_sure
+
+
+def _may_show(
+    ir: IR, node: OpNode, given: TensorMeta, output: TensorMeta, kind: Sharing, argument: str
+) -> bool:
+    """Return whether a result may have the storage of one tensor, by what the node says.
+
+    What a flag makes draw gives new numbers; of a list, at most a tensor alone is given back.
+    """
+    if kind in (Sharing.ALWAYS, Sharing.BY_LAYOUT):
+        return True
+    if given.dtype != output.dtype:
+        return False
+    if kind is Sharing.BY_DTYPE:
+        return node.attrs.get("copy") is not True
+    return (
+        len(node.tensors(argument)) == 1
+        and not effects(ir.schema_of(node.op_type), node.attrs).draws
+    )
+
+
+def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
+    """Return the inputs of a call of functions whose storage its results may have."""
+    reference = node.attrs.get("wrapped_func")
+    if isinstance(reference, FunctionRef) and reference.name in ir.functions:
+        body = ir.functions[reference.name]
+        roots = frozenset[str]().union(*[body.aliases.roots(name) for name in body.output_names])
+        pairs = zip(body.graph_inputs, node.inputs, strict=False)
+        return tuple([given for taken, given in pairs if taken.name in roots])
+    bodies = [ir.functions.get(name) for name in node.functions]
+    is_apart = bool(bodies) and all(
+        body is not None and _gives_fresh_results(body) for body in bodies
+    )
+    return () if is_apart else tuple(node.inputs)
+
+
+def _gives_fresh_results(body: IR) -> bool:
+    given = {*body.input_names, *body.external_values()}
+    return all(given.isdisjoint(body.aliases.roots(name)) for name in body.output_names)
+
+
+def written_tensors(ir: IR, node: OpNode) -> tuple[TensorMeta, ...] | None:
+    """Return the inputs that a node writes; None where nothing says which.
+
+    Those of a scope are what its body writes.
+    """
+    reference = node.attrs.get("wrapped_func")
+    body = ir.functions.get(reference.name) if isinstance(reference, FunctionRef) else None
+    if body is not None:
+        pairs = zip(body.graph_inputs, node.inputs, strict=False)
+        return tuple([given for taken, given in pairs if taken.name in body.aliases.written])
+    effects_of_node = ir.effects(node)
+    if not effects_of_node.is_known:
+        return None
+    return tuple([meta for name in effects_of_node.writes for meta in node.tensors(name)])
+
+
+class StorageGroups:
+    """Groups of values that may share storage, which grow as values are put for one another.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> groups = StorageGroups(parse('''
+        ... ir "View" {
+        ...   input %x: f32[4]
+        ...   %a: f32[4] = aten.neg.default(%x)
+        ...   %b: f32[2, 2] = aten.view.default(%a, [2, 2])
+        ...   return %b
+        ... }
+        ... '''))
+        >>> groups.is_seen("a"), groups.is_written("a"), groups.join("a", "x")
+        (True, False, False)
+    """
+
+    def __init__(self, ir: IR):
+        self._groups: dict[str, str] = {}
+        aliases = ir.aliases
+        for node in ir.nodes:
+            for meta in node.outputs:
+                for root in aliases.roots(meta.name) - {meta.name}:
+                    self._groups[self._find(meta.name)] = self._find(root)
+        results = (*ir.output_names, *(mutation.value.name for mutation in ir.mutations))
+        given = (*ir.input_names, *ir.external_values())
+        values = (*given, *(meta.name for node in ir.nodes for meta in node.outputs))
+        self._written = {self._find(name) for name in values if aliases.is_written(name)}
+        self._seen = {self._find(name) for name in (*given, *results)}
+
+    def _find(self, name: str) -> str:
+        groups = self._groups
+        while (parent := groups.get(name, name)) != name:
+            groups[name] = groups.get(parent, parent)
+            name = parent
+        return name
+
+    def is_written(self, name: str) -> bool:
+        """Return whether something in the program may write the value's storage."""
+        return self._find(name) in self._written
+
+    def is_seen(self, name: str) -> bool:
+        """Return whether the value may alias a graph input, a weight or a result."""
+        return self._find(name) in self._seen
+
+    def join(self, copy: str, source: str) -> bool:
+        """Let one value stand for another of equal content, if no write or caller can tell.
+
+        Returns False, and changes nothing, where either is written or both are seen.
+        """
+        first, second = self._find(copy), self._find(source)
+        if first in self._written or second in self._written:
+            return False
+        if first != second and first in self._seen and second in self._seen:
+            return False
+        if first in self._seen:
+            self._seen.add(second)
+        self._groups[first] = second
+        return True

@@ -1,0 +1,160 @@
+"""Which arguments' storage the results of an operator share, and what decides it.
+
+The alias marks of the schemas say most of it. What they leave out, and where they say more than
+always holds, stands in two tables here. ``tests/ops/test_aliases.py`` compares it with torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cache, lru_cache
+from typing import TypeAlias
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ops.schema import Schema, lookup, parse_schema
+
+
+class Sharing(Enum):
+    """When a result shares the storage of an argument."""
+
+    ALWAYS = "always"
+    BY_LAYOUT = "by layout"
+    """The strides decide, as for ``reshape`` and ``contiguous``."""
+    BY_DTYPE = "by dtype"
+    """It is a copy where its dtype or device is another one, as for ``to`` and ``type_as``."""
+    BY_VALUE = "by value"
+    """Flags, sizes or data decide, as for ``dropout`` and ``sum_to_size``."""
+
+
+Shared: TypeAlias = Mapping[str, Sharing]
+"""The arguments whose storage one result shares."""
+
+_MARKED: Mapping[Sharing, str] = {
+    Sharing.BY_LAYOUT: """
+        aten.contiguous.default aten.flatten.using_ints aten.ravel.default
+        aten.reshape.default aten.reshape_as.default
+    """,
+    Sharing.BY_DTYPE: """
+        aten._autocast_to_full_precision.default aten._autocast_to_reduced_precision.default
+        aten.pin_memory.default aten.to.device aten.to.dtype aten.to.dtype_layout aten.to.other
+        aten.to.prim_dtype aten.to.prim_device aten.to.prim_other
+    """,
+    Sharing.BY_VALUE: "aten.resolve_conj.default aten.resolve_neg.default",
+}
+"""What decides where a schema marks a result that is a copy at times."""
+
+_UNMARKED: Mapping[Sharing, str] = {
+    Sharing.ALWAYS: """
+        aten._foobar.default/self aten._remove_batch_dim.default/self
+        aten._saturate_weight_to_fp16.default/weight
+        aten._test_optional_filled_intlist.default/values
+        aten._test_parallel_materialize.default/self aten._test_string_default.default/dummy
+        aten._unsafe_view.default/self aten.atleast_1d.Sequence/tensors
+        aten.atleast_1d.default/self aten.atleast_2d.Sequence/tensors
+        aten.atleast_2d.default/self aten.atleast_3d.Sequence/tensors
+        aten.atleast_3d.default/self aten.broadcast_tensors.default/tensors
+        aten.data.default/self aten.lift.default/self aten.meshgrid.default/tensors
+        aten.meshgrid.indexing/tensors aten.set_.source_Tensor/source
+        aten.set_.source_Tensor_storage_offset/source aten.unsafe_chunk.default/self
+        aten.unsafe_split.Tensor/self aten.unsafe_split_with_sizes.default/self
+    """,
+    Sharing.BY_LAYOUT: """
+        aten._reshape_from_tensor.default/self aten.to_dense_backward.default/grad
+        aten.to_mkldnn_backward.default/grad
+    """,
+    Sharing.BY_DTYPE: """
+        aten._cast_Byte.default/self aten._cast_Char.default/self aten._cast_Double.default/self
+        aten._cast_Float.default/self aten._cast_Half.default/self aten._cast_Int.default/self
+        aten._cast_Long.default/self aten._cast_Short.default/self aten._to_cpu.default/tensors
+        aten.dequantize.self/self aten.to_dense.default/self aten.type_as.default/self
+        prims.device_put.default/a
+    """,
+    Sharing.BY_VALUE: """
+        aten._nested_compute_contiguous_strides_offsets.default/nested_size
+        aten._test_optional_floatlist.default/values aten._test_optional_intlist.default/values
+        aten.alpha_dropout.default/input aten.cartesian_prod.default/tensors
+        aten.channel_shuffle.default/self aten.conj_physical.default/self
+        aten.cummaxmin_backward.default/input aten.cumprod_backward.default/grad
+        aten.diff.default/self aten.dropout.default/input aten.einsum.default/tensors
+        aten.fake_quantize_per_channel_affine_cachemask_backward.default/grad
+        aten.fake_quantize_per_tensor_affine_cachemask_backward.default/grad
+        aten.feature_alpha_dropout.default/input aten.feature_dropout.default/input
+        aten.flatten_dense_tensors.default/tensors aten.native_channel_shuffle.default/self
+        aten.native_dropout.default/input aten.set.source_Tensor/source
+        aten.sum_to_size.default/self aten.to_sparse.default/self
+        aten.unflatten_dense_tensors.default/flat
+    """,
+}
+"""Arguments whose storage the first result may share although no schema says so."""
+
+
+KEEP_ORDER = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_unsafe_view.default", "alias.default", "contiguous.default", "detach.default"),
+        *("flatten.using_ints", "lift_fresh.default", "ravel.default", "reshape.default"),
+        *("reshape_as.default", "squeeze.default", "squeeze.dim", "squeeze.dims"),
+        *("to.device", "to.dtype", "to.dtype_layout", "to.other", "unflatten.int"),
+        *("unsqueeze.default", "view.default", "view.dtype", "view_as.default"),
+    )
+)
+"""Operators whose result has all elements of the storage that it shares, in the same order."""
+
+
+@cache
+def _rows() -> tuple[Mapping[str, Sharing], Mapping[str, Shared]]:
+    """Return what the two tables say of an operator."""
+    marked = {name: kind for kind, names in _MARKED.items() for name in names.split()}
+    unmarked: dict[str, dict[str, Sharing]] = {}
+    for kind, names in _UNMARKED.items():
+        for name in names.split():
+            op_type, _, argument = name.partition("/")
+            unmarked.setdefault(op_type, {})[argument] = kind
+    for op_type, row in unmarked.items():
+        schema = lookup(op_type)
+        if schema is None:
+            continue
+        repeated = row.keys() & dict(_marks(schema)).get(0, set())
+        if repeated or not row.keys() <= schema.names:
+            raise InvalidIRError(f"the aliases of {op_type} repeat its schema or contradict it")
+    return marked, unmarked
+
+
+def sharing(schema: Schema) -> tuple[Shared, ...]:
+    """Return, for each declared result, the arguments whose storage it shares.
+
+    An argument that a call does not give is never shared. A list of tensors is one result.
+
+    Example:
+        >>> [dict(shared) for shared in sharing(lookup("aten.view.default"))]
+        [{'self': <Sharing.ALWAYS: 'always'>}]
+        >>> sharing(lookup("aten.dropout.default"))[0]["input"].name
+        'BY_VALUE'
+    """
+    return _sharing(schema.text)
+
+
+@lru_cache(maxsize=4096)
+def _sharing(text: str) -> tuple[Shared, ...]:
+    schema = parse_schema(text)
+    decided, unmarked = _rows()
+    kind = decided.get(schema.op_type, Sharing.ALWAYS)
+    results = [dict.fromkeys(names, kind) for _, names in _marks(schema)]
+    if results:
+        results[0] |= unmarked.get(schema.op_type, {})
+    return tuple(results)
+
+
+def _marks(schema: Schema) -> Iterator[tuple[int, list[str]]]:
+    """Yield each result with the arguments of its alias set; ``*`` is every set."""
+    for position, result in enumerate(schema.returns):
+        sets = (result.alias, "*")
+        yield (
+            position,
+            [
+                a.name
+                for a in schema.arguments
+                if result.alias and a.alias and (a.alias in sets or result.alias == "*")
+            ],
+        )

@@ -1,0 +1,104 @@
+"""What a call does beside giving its results: it writes, draws random numbers, or checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch_ir.ops.schema import Schema
+from torch_ir.ops.spec import tagged_traits
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The effects of one call.
+
+    Attributes:
+        writes: The arguments that it writes.
+        draws: Whether it draws random numbers.
+        checks: Whether it is called for what it refuses, prints or registers.
+        is_known: Whether its schema is known; what is not known may do anything.
+    """
+
+    writes: tuple[str, ...] = ()
+    draws: bool = False
+    checks: bool = False
+    is_known: bool = True
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether nothing is lost with the call if nothing uses its results."""
+        return self.is_known and not (self.writes or self.draws or self.checks)
+
+
+_STATISTICS = ("running_mean", "running_var")
+_UNMARKED_WRITES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "aten.batch_norm.default": (_STATISTICS, "training"),
+    "aten.instance_norm.default": (_STATISTICS, "use_input_stats"),
+    "aten.native_batch_norm.default": (_STATISTICS, "training"),
+    "aten.cudnn_batch_norm.default": (_STATISTICS, "training"),
+    "aten._batch_norm_impl_index.default": (_STATISTICS, "training"),
+}
+"""Arguments that are written although no schema says so, if the named flag is true."""
+
+_CHECKS = frozenset(
+    {
+        "aten._assert_async.default",
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten._functional_assert_async.msg",
+        "aten._functional_assert_scalar.default",
+        "aten._functional_sym_constrain_range.default",
+        "aten._functional_sym_constrain_range_for_size.default",
+        "aten._linalg_check_errors.default",
+        "aten._print.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+
+_SWITCHES = ("train", "training")
+_PURE, _UNKNOWN = Effects(), Effects(is_known=False)
+
+
+def effects(schema: Schema | None, attrs: Mapping[str, object]) -> Effects:
+    """Return what a call with these attributes does beside giving its results.
+
+    Args:
+        schema: The operator's; None if nobody recorded it.
+        attrs: The arguments of the call that are no tensors.
+
+    Example:
+        >>> from torch_ir.ops.schema import lookup
+        >>> effects(lookup("aten.add_.Tensor"), {}).writes
+        ('self',)
+        >>> dropout = lookup("aten.dropout.default")
+        >>> [effects(dropout, {"p": 0.5, "train": train}).is_pure for train in (True, False)]
+        [False, True]
+    """
+    if schema is None:
+        return _UNKNOWN
+    op_type = schema.op_type
+    is_random = "random" in tagged_traits(op_type)
+    is_plain = not (schema.has_aliases or is_random or not schema.returns)
+    if is_plain and op_type not in _UNMARKED_WRITES and op_type not in _CHECKS:
+        return _PURE
+    writes = [a.name for a in schema.arguments if a.is_written]
+    unmarked, flag = _UNMARKED_WRITES.get(op_type, ((), ""))
+    writes += unmarked if attrs.get(flag) is True else ()
+    checks = op_type in _CHECKS or not (schema.returns or writes)
+    return Effects(tuple(writes), is_random and _draws(schema, attrs), checks)
+
+
+def _draws(schema: Schema, attrs: Mapping[str, object]) -> bool:
+    """Return whether its flags leave a random operator random."""
+    names = schema.names
+    for argument in schema.arguments:
+        name = argument.name
+        if name in _SWITCHES and attrs.get(name, argument.default == "True") is False:
+            return False
+        is_rate = name == "dropout_p" or (name in ("p", "dropout") and "train" in names)
+        if is_rate and attrs.get(name, 0.0) == 0.0:
+            return False
+    return True
