@@ -399,9 +399,10 @@ def _at_node(node: OpNode, error: Exception) -> ExecutionError:
 
 
 def _first_state(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A copy of each buffer that is written; a tied one has one, under each of its names."""
-    external = ir.external_values()
+    """A copy of each buffer that is or may be written; a tied one has one, under all its names."""
+    external, aliases = ir.external_values(), ir.aliases
     keys = {external[m.target][0] for m in ir.mutations if m.target in external}
+    keys |= {key for name, (key, _) in external.items() if aliases.is_written(name)}
     copies = {
         # a program may show parts of a constant that it writes, by their places in row-major order
         key: payload[name]

@@ -36,6 +36,7 @@ _MARKED: Mapping[Sharing, str] = {
         aten.reshape.default aten.reshape_as.default
     """,
     Sharing.BY_DTYPE: """
+        aten._add_relu.out aten._add_relu_.Tensor
         aten._autocast_to_full_precision.default aten._autocast_to_reduced_precision.default
         aten.pin_memory.default aten.to.device aten.to.dtype aten.to.dtype_layout aten.to.other
         aten.to.prim_dtype aten.to.prim_device aten.to.prim_other

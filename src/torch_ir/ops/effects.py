@@ -33,13 +33,17 @@ class Effects:
 
 _STATISTICS = ("running_mean", "running_var")
 _UNMARKED_WRITES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "aten.set.source_Tensor": (("source",), ""),
+    "aten.set.source_Tensor_out": (("source",), ""),
+    "aten.set_.source_Tensor": (("source",), ""),
+    "aten.set_.source_Tensor_storage_offset": (("source",), ""),
     "aten.batch_norm.default": (_STATISTICS, "training"),
     "aten.instance_norm.default": (_STATISTICS, "use_input_stats"),
     "aten.native_batch_norm.default": (_STATISTICS, "training"),
     "aten.cudnn_batch_norm.default": (_STATISTICS, "training"),
     "aten._batch_norm_impl_index.default": (_STATISTICS, "training"),
 }
-"""Arguments that are written although no schema says so, if the named flag is true."""
+"""Arguments that are written although no schema says so, if the named flag, if any, is true."""
 
 _CHECKS = frozenset(
     {
@@ -86,19 +90,20 @@ def effects(schema: Schema | None, attrs: Mapping[str, object]) -> Effects:
         return _PURE
     writes = [a.name for a in schema.arguments if a.is_written]
     unmarked, flag = _UNMARKED_WRITES.get(op_type, ((), ""))
-    writes += unmarked if attrs.get(flag) is True else ()
+    writes += unmarked if not flag or attrs.get(flag) is True else ()
     checks = op_type in _CHECKS or not (schema.returns or writes)
     return Effects(tuple(writes), is_random and _draws(schema, attrs), checks)
 
 
 def _draws(schema: Schema, attrs: Mapping[str, object]) -> bool:
     """Return whether its flags leave a random operator random."""
-    names = schema.names
+    rates = {"dropout_p"}
+    if any(a.name == "train" and a.type == "bool" for a in schema.arguments):
+        rates |= {"p", "dropout"}
     for argument in schema.arguments:
         name = argument.name
         if name in _SWITCHES and attrs.get(name, argument.default == "True") is False:
             return False
-        is_rate = name == "dropout_p" or (name in ("p", "dropout") and "train" in names)
-        if is_rate and attrs.get(name, 0.0) == 0.0:
+        if name in rates and attrs.get(name, 0.0) == 0.0:
             return False
     return True

@@ -264,6 +264,7 @@ def _adjoint(write: Write) -> TensorMeta:
 
 _RESHAPES = (
     "view.default",
+    "_unsafe_view.default",
     "reshape.default",
     "reshape_as.default",
     "view_as.default",
@@ -285,6 +286,7 @@ _IDENTITIES = (
     "lift_fresh.default",
     "lift.default",
     "positive.default",
+    "conj_physical.default",
     "contiguous.default",
     "resolve_conj.default",
     "resolve_neg.default",
@@ -337,7 +339,10 @@ RULES: Mapping[str, Rule] = {
     "aten.split.Tensor": _split,
     "aten.split.sizes": _split_with_sizes,
     "aten.split_with_sizes.default": _split_with_sizes,
+    "aten.unsafe_split.Tensor": _split,
+    "aten.unsafe_split_with_sizes.default": _split_with_sizes,
     "aten.chunk.default": _chunk,
+    "aten.unsafe_chunk.default": _chunk,
     "aten.tensor_split.sections": _tensor_split,
     "aten.tensor_split.indices": _tensor_split_at,
     "aten.hsplit.int": _other_split(1),

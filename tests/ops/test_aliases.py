@@ -1,0 +1,57 @@
+"""What the tables say of sharing, writing and drawing is what torch does, overload by overload."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from ops.calls import SKIPPED, sweep
+from torch_ir.errors import InvalidIRError
+from torch_ir.ops import aliases
+from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.schema import known_operators, lookup, parse_schema
+
+ATTEMPTS = int(os.environ.get("TORCH_IR_ATTEMPTS", "40"))
+UNCALLED = 1020
+"""Overloads that take none of the arguments that are made up for them; may only get fewer."""
+
+WRITES_AT_TIMES = {"writes self: aten.cov.default"}
+"""A fault of torch: weighted covariance of one observation subtracts the mean in place."""
+
+
+def test_the_tables_say_what_torch_does(tmp_path):
+    found = sweep(ATTEMPTS, tmp_path)
+    assert found.keys() == set(known_operators()) - SKIPPED
+    faults = [m for _, messages in found.values() for m in messages]
+    faults = [m for m in faults if m.partition("(")[0] not in WRITES_AT_TIMES]
+    assert not faults, "\n".join(sorted(faults)[:50])
+    uncalled = [name for name, (taken, _) in found.items() if not taken]
+    sys.stdout.write(f"{len(uncalled)} of {len(found)} overloads were not called:\n")
+    sys.stdout.write("\n".join(sorted(uncalled)))
+    assert len(uncalled) <= UNCALLED
+
+
+def test_a_mark_is_shared_always_and_a_star_is_every_mark():
+    schema = parse_schema(
+        "my::op(Tensor(a) x, Tensor(b) y, Tensor z) -> (Tensor(a), Tensor(*), Tensor)"
+    )
+    assert [dict(shared) for shared in sharing(schema)] == [
+        {"x": Sharing.ALWAYS},
+        {"x": Sharing.ALWAYS, "y": Sharing.ALWAYS},
+        {},
+    ]
+    chunks = sharing(lookup("aten.chunk.default"))
+    assert [dict(shared) for shared in chunks] == [{"self": Sharing.ALWAYS}]
+
+
+@pytest.mark.parametrize("row", ["aten.view.default/self", "aten.mm.default/other"])
+def test_a_row_that_repeats_or_contradicts_a_schema_is_refused(row, monkeypatch):
+    monkeypatch.setattr(aliases, "_UNMARKED", {Sharing.BY_VALUE: row})
+    aliases._rows.cache_clear()
+    try:
+        with pytest.raises(InvalidIRError, match="repeat its schema or contradict it"):
+            aliases._rows()
+    finally:
+        aliases._rows.cache_clear()
