@@ -1,4 +1,4 @@
-"""Which inputs a result shares storage with, where the tables leave it open."""
+"""The exact storage that results share, where the tables leave it open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arguments' storage the results of an operator share, and what decides it.
+"""The table of which arguments share storage with the results of an operator.
 
 The alias marks of the schemas say most of it. What they leave out, and where they say more than
 always holds, stands in two tables here. ``tests/ops/test_aliases.py`` compares it with torch.

@@ -1,4 +1,4 @@
-"""What a call does beside giving its results: it writes, draws random numbers, or checks."""
+"""The effects of a call beside its results: it writes, draws random numbers, or checks."""
 
 from __future__ import annotations
 
