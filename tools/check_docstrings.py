@@ -36,15 +36,15 @@ _VERBS = """
     Detect Determine Differentiate Disable Discard Dispatch Divide Draw Drop Eliminate Embed
     Emit Enable Encode Enforce Ensure Enter Enumerate Erase Escape Establish Estimate Evaluate
     Exclude Execute Expand Explain Extend Extract Fail Fetch Fill Filter Find Finish Flatten
-    Fold Forget Format Functionalize Fuse Gather Generate Get Give Group Handle Hash Hide Hold
-    Identify Ignore Import Include Increase Increment Infer Initialize Inline Insert Inspect
-    Install Instantiate Interpret Invert Invoke Iterate Join Keep Lay Leave Let Lift List Load
-    Locate Look Lower Make Map Match Materialize Measure Merge Multiply Name Normalize Note
-    Observe Open Pack Pad Parse Pass Permute Pick Plan Predict Prepare Preserve Print Produce
-    Promote Propagate Prove Pull Put Quantize Quote Raise Read Rebuild Receive Recognize Record
-    Reduce Refer Refuse Register Reject Relax Remember Remove Rename Render Replace Report
-    Represent Require Reshape Resolve Restore Restrict Retrace Return Reuse Rewrite Round Run
-    Save Say Select Send Serialize Set Shorten Show Simplify Simulate Skip Solve Spell Split
+    Fold Forget Format Freeze Functionalize Fuse Gather Generate Get Give Group Handle Hash Hide
+    Hold Identify Ignore Import Include Increase Increment Infer Initialize Inline Insert
+    Inspect Install Instantiate Interpret Invert Invoke Iterate Join Keep Lay Leave Let Lift
+    List Load Locate Look Lower Make Map Match Materialize Measure Merge Multiply Name Normalize
+    Note Observe Open Pack Pad Parse Pass Permute Pick Plan Predict Prepare Preserve Print
+    Produce Promote Propagate Prove Pull Put Quantize Quote Raise Read Rebuild Receive Recognize
+    Record Reduce Refer Refuse Register Reject Relax Remember Remove Rename Render Replace
+    Report Represent Require Reshape Resolve Restore Restrict Retrace Return Reuse Rewrite Round
+    Run Save Say Select Send Serialize Set Shorten Show Simplify Simulate Skip Solve Spell Split
     Store Strip Substitute Take Tell Trace Translate Traverse Truncate Turn Unflatten Unify
     Unpack Unregister Unroll Unwrap Update Upgrade Validate Vary Verify Warn Withdraw Wrap Write
     Yield

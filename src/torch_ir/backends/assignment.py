@@ -40,7 +40,7 @@ class Assignment:
 
 
 def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
-    """Let each backend in turn take what it can of what is left.
+    """Let each backend in turn take the nodes that it can of those left.
 
     Args:
         ir: A functional program.

@@ -210,7 +210,7 @@ def _levels(before: Sequence[Sequence[int]], supported: Sequence[bool]) -> list[
 def _move_to_use(
     ir: IR, before: Sequence[Sequence[int]], supported: Sequence[bool], levels: list[int]
 ) -> None:
-    """Raise the levels of what weights alone decide to those of its uses, in place.
+    """Raise the levels of nodes that depend on weights alone to those of their uses, in place.
 
     Otherwise the first subgraph would prepare the weights of all others.
     """

@@ -74,7 +74,7 @@ class DelegateBackend(ABC):
         """Return whether the backend runs a node, by what is known before the program runs.
 
         Args:
-            node: The call, with the shapes and element types of what it takes and makes.
+            node: The call, with the shapes and element types of its inputs and outputs.
             ir: The program that it is part of.
         """
 

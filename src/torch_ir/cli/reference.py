@@ -83,7 +83,7 @@ def run_reference(
         weights: A file with weights, or None.
         constants: A file with values that no state dict has, or None.
         random_weights: Whether to draw the weights.
-        seed: The seed of what is random.
+        seed: The seed of random inputs and weights.
         symbols: Sizes of symbolic dimensions, for random inputs.
 
     Raises:

@@ -32,7 +32,7 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:
-    """The length of what two lists begin with."""
+    """Return the length of the common prefix of two lists."""
     same = [a == b for a, b in zip(left, right, strict=False)]
     return same.index(False) if False in same else len(same)
 

@@ -54,7 +54,7 @@ class Write:
     """A value that is written to an input or buffer when the program ends.
 
     Attributes:
-        target: The name of what is written.
+        target: The name of the written value.
         value: The name of the value.
         is_copied_first: Whether the value may change as other targets are written.
     """

@@ -194,7 +194,7 @@ def with_constants(ir: IR, tensors: Mapping[str, torch.Tensor], written: Collect
         ir: A program with weights alone. Its mutations are those that a functional program does
             when it ends.
         tensors: Values of weights, by key.
-        written: The names of what in-place operators of the program write.
+        written: The names of the values that in-place operators of the program write.
 
     Raises:
         InvalidIRError: As :func:`stored_constants`, or a functional program leaves a value in one

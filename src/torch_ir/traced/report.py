@@ -17,7 +17,7 @@ class NodeReport:
     Attributes:
         name: The node.
         operator: Its exact overload.
-        executor: The name of what runs it.
+        executor: The name of the executor that runs it.
         refused: Why each executor that was preferred does not, by name.
         location: Where it is written.
     """

@@ -1,4 +1,4 @@
-"""Operators that say the layout of what they return by the order of its dimensions.
+"""Operators that say the layout of their results by the order of dimensions.
 
 ``dim_order=[0, 2, 3, 1]`` lays out an image with its channels innermost, as ``channels_last``
 does. Without it the result is laid out as the argument is.

@@ -29,7 +29,7 @@ _OUTSIDE = re.compile(r"[() *]")
 
 
 def operand(text: str) -> str:
-    """The text in brackets unless it reads as one thing."""
+    """Put the text in brackets unless it reads as one thing."""
     if text.isidentifier() or text.isdecimal():
         return text
     depth = 0
@@ -98,7 +98,7 @@ def _bounded(total: Polynomial) -> Polynomial:
 
 
 def constant_of(polynomial: Polynomial) -> int | None:
-    """The constant that a polynomial is, or None."""
+    """Return the constant that a polynomial is, or None."""
     return polynomial.get((), 0) if not polynomial.keys() - {()} else None
 
 
@@ -118,7 +118,7 @@ def divide(sign: str, left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def spell(polynomial: Polynomial) -> str:
-    """Highest degree first, then by name, the constant last."""
+    """Spell a polynomial: highest degree first, then by name, the constant last."""
     if not polynomial:
         return "0"
     ordered = sorted(polynomial.items(), key=lambda item: (-_degree(item[0]), item[0]))

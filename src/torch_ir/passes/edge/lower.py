@@ -171,7 +171,7 @@ class _Lowering:
         return self.orders.get(meta.name, tuple(range(len(meta.shape))))
 
     def _order_after(self, node: OpNode) -> tuple[int, ...]:
-        """The order of the dimensions of what a call gives, as eager lays it out."""
+        """Return the order of dimensions of a call's result, as eager lays it out."""
         (result,) = node.outputs
         rows = tuple(range(len(result.shape)))
         if node.op_type == "aten.permute_copy.default":

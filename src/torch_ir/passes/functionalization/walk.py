@@ -349,7 +349,7 @@ class _Walk:
         places: Mapping[tuple[str, int], int],
         types: Mapping[tuple[str, int], TensorMeta],
     ) -> dict[tuple[str, int], str]:
-        """The dtype of what the functional operator gives for each written tensor.
+        """Return the dtype of the functional operator's result for each written tensor.
 
         An in-place operator converts its result to the type of what it writes.
         """

@@ -159,7 +159,7 @@ class _Fuser:
         return first == result.name or self.codes.memory.join(result.name, first)
 
     def _fuse(self, node: OpNode) -> bool:
-        """Put a quantized operator in the place of what is quantized."""
+        """Fuse an operator whose result is quantized; return whether that was possible."""
         wanted = self._wanted(node)
         if wanted is None:
             return False

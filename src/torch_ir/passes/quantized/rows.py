@@ -1,4 +1,4 @@
-"""What stands between dequantizing and quantizing, as patterns of the operators of codes."""
+"""Operators between dequantizing and quantizing, as patterns of the operators of codes."""
 
 from __future__ import annotations
 
