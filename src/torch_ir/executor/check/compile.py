@@ -14,6 +14,7 @@ from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.plan import Plan, make_plan
+from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.bind import Call, resolve
 from torch_ir.infer.bindings import Bindings
 from torch_ir.infer.hints import samplings
@@ -98,7 +99,7 @@ def _compile(
     if grad is not False:
         wanted = _leaves(ir, values) if grad is True else grad
         require_gradients(plan, values, wanted, collect=collect)
-    return ExecGraph(plan, module, values, run_device, grad=recorded)
+    return ExecGraph(CompiledProgram(plan, module, values, run_device, grad=recorded))
 
 
 def _key(finding: Diagnostic) -> tuple[str, str]:

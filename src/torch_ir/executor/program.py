@@ -1,0 +1,211 @@
+"""A compiled program with its weights and state: calls it, and explains what it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from torch_ir.errors import ExecutionError, TorchIRError
+from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
+from torch_ir.executor.codegen.run_time import NoTensorError
+from torch_ir.executor.codegen.source import write_source
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.listeners import ListenerError, StopError
+from torch_ir.executor.plan import Plan
+from torch_ir.executor.state import State
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.diagnostics import error_at
+from torch_ir.torch_api import BelowAutograd, BelowViewTracking
+
+
+class CompiledProgram:
+    """Generated code, bound to the tensors that it runs with.
+
+    Args:
+        plan: The plan of the program.
+        module: Its code.
+        payload: The tensors that it is given, by the names that nodes use; never changed.
+        device: Where it runs.
+        grad: Whether a run records gradients.
+
+    Attributes:
+        plan: The plan.
+        payload: The tensors that it runs with: those given, and the buffers of the state.
+        state: The buffers that it writes.
+        module: Its code, bound to the payload.
+        device: Where it runs.
+        grad: Whether a run records gradients.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        module: CompiledModule,
+        payload: Mapping[str, torch.Tensor],
+        device: torch.device,
+        *,
+        grad: bool,
+    ):
+        self.plan = plan
+        self.state = State(plan.ir, payload)
+        self.payload: dict[str, torch.Tensor] = {**payload, **self.state.tensors}
+        self.module = module.bind(self.payload)
+        self._turn = self.state.turn
+        self.device = device
+        self.grad = grad
+        self._below = _level(plan, self.payload)
+        self._observed: dict[bool, Compiled] = {}
+
+    def observed(self, *, reuse: bool) -> Compiled:
+        """Return the same code, telling of every node.
+
+        Args:
+            reuse: Whether results take the place of dead values.
+        """
+        if reuse not in self._observed:
+            written = write_source(self.plan, self.device, observed=True, reuse=reuse)
+            module = compile_source(written, self.plan.ir.model_name)
+            self._observed[reuse] = module.bind(self.payload)
+        return self._observed[reuse]
+
+    def execute(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
+    ) -> tuple[Any, ...]:
+        """Call a function of generated code, when it is its turn.
+
+        Args:
+            run: The function.
+            args: What it takes.
+            module: The code that it is part of; None for :attr:`module`.
+
+        Raises:
+            ExecutionError: A kernel fails, or the state is half written.
+        """
+        if torch.is_autocast_enabled(self.device.type):
+            with torch.autocast(self.device.type, enabled=False):  # the IR says every type itself
+                return self.execute(run, args, module)
+        if self._turn is not None:
+            with self._turn:
+                self.state.require_whole()
+                return self._call(run, args, module or self.module)
+        return self._call(run, args, module or self.module)
+
+    def record(self, module: Compiled, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Run code of this program above autograd.
+
+        Args:
+            module: The code.
+            inputs: One tensor for each of ``ir.graph_inputs``.
+
+        Returns:
+            One tensor for each of ``ir.graph_outputs``.
+
+        Raises:
+            InputError: An input does not fit.
+            ExecutionError: As :meth:`execute`.
+        """
+        ir = self.plan.ir
+        symbols = check_inputs(ir, inputs, self.device, {})
+        values = [symbols[name] for name in module.symbols]
+        with self.state.in_turn(), torch.autocast(self.device.type, enabled=False):
+            self.state.require_whole()
+            results = self._call_recording(module.run, (*inputs, *values), module)
+        return results[: len(ir.graph_outputs)]
+
+    def _call(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
+    ) -> tuple[Any, ...]:
+        if self.grad:
+            return self._call_recording(run, args, module)
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
+        below = self._below
+        if below is BelowAutograd and any(map(_is_sparse, args)):
+            below = BelowViewTracking
+        try:
+            with below():
+                return run(*args)
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+            raise self._explained(error, module) from _cause(error)
+        finally:
+            torch._C._set_grad_enabled(before)  # pyright: ignore[reportPrivateUsage]  # as above
+
+    def _call_recording(
+        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
+    ) -> tuple[Any, ...]:
+        try:
+            return run(*args)
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+            raise self._explained(error, module) from _cause(error)
+        finally:
+            self.state.detach()
+
+    def _explained(self, error: Exception, module: Compiled) -> Exception:
+        """What a node raised, with the node."""
+        nodes = list(module.nodes_of(error.__traceback__))
+        if self.state.tensors and nodes and self.plan.first_state_write is not None:
+            position = next((i for i, n in enumerate(self.plan.ir.nodes) if n is nodes[0]), 0)
+            if position >= self.plan.first_state_write:
+                self.state.tear()
+        if isinstance(error, ListenerError):
+            cause = error.__cause__
+            return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
+        if not nodes or (isinstance(error, TorchIRError) and error.node):
+            return error
+        return _at_node(nodes[-1], error)
+
+
+def _cause(error: Exception) -> BaseException | None:
+    if isinstance(error, TorchIRError | ListenerError):
+        return error.__cause__
+    return error
+
+
+def _at_node(node: OpNode, error: Exception) -> ExecutionError:
+    """An error that shows the node and where it came from."""
+    remedy = None
+    message = f"{node.op_type} failed: {error}"
+    if isinstance(error, TorchIRError):
+        message, remedy = error.message, error.remedy
+        if isinstance(error, NoTensorError):
+            message = f"{node.op_type} {message}"
+    return error_at(node, message, remedy=remedy)
+
+
+def _makes_sparse(ir: IR) -> bool:
+    """Whether a program may make sparse tensors, whose kernels resize views of their values.
+
+    Where views know what they are views of, the tensor does not see that: its values stay empty.
+    """
+    return any("sparse" in node.op_type for node in ir.nodes) or any(
+        map(_makes_sparse, ir.functions.values())
+    )
+
+
+def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]:
+    """The context in which a run calls kernels: below autograd, which costs less.
+
+    Conjugation is a mark on complex tensors that some kernels take into account. Composite
+    operators have to come apart before torch sees to the mark, and do so at autograd's level.
+    """
+    ir = plan.ir
+    if ir.view("has_complex", lambda: _has_complex(ir)):
+        return nullcontext
+    makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
+    is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))
+    return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
+
+
+def _has_complex(ir: IR) -> bool:
+    values = [*ir.graph_inputs, *(value for _, value in ir.external_values().values())]
+    values += [meta for node in ir.nodes for meta in node.outputs]
+    return any(value.dtype.startswith("complex") for value in values) or any(
+        _has_complex(function) for function in ir.functions.values()
+    )
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided

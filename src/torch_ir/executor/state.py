@@ -1,0 +1,96 @@
+"""The buffers that a program writes: their values, and whose turn it is to change them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from torch_ir.errors import ExecutionError
+from torch_ir.ir import IR
+
+
+class State:
+    """Holds the buffers that a program writes, from one run to the next.
+
+    Runs of a program that has some take turns. Where the last run failed between two writes, the
+    buffers are half written, and no other run begins before they are reset.
+
+    Args:
+        ir: The program.
+        payload: The tensors that it is given, by the names that nodes use; never changed.
+
+    Attributes:
+        tensors: The buffers, by the names that nodes use; tied ones are one tensor.
+        turn: The lock that a run holds; None where there are no buffers.
+    """
+
+    def __init__(self, ir: IR, payload: Mapping[str, torch.Tensor]):
+        self.tensors = _first_values(ir, payload)
+        self.turn = threading.RLock() if self.tensors else None
+        self._first = payload
+        self._is_torn = False
+
+    @contextmanager
+    def in_turn(self) -> Generator[None]:
+        """Wait for the runs that have begun before."""
+        if self.turn is None:
+            yield
+        else:
+            with self.turn:
+                yield
+
+    def copies(self) -> dict[str, torch.Tensor]:
+        """Return a copy of every buffer as it is now, by the names that nodes use."""
+        with self.in_turn():
+            return {name: tensor.clone() for name, tensor in self.tensors.items()}
+
+    def reset(self) -> None:
+        """Give every buffer its first value again."""
+        with self.in_turn():
+            with torch.no_grad():
+                for name, tensor in self.tensors.items():
+                    tensor.copy_(self._first[name])
+            self._is_torn = False
+
+    def tear(self) -> None:
+        """Note that a run has failed between two writes."""
+        self._is_torn = True
+
+    def require_whole(self) -> None:
+        """Check that the last run has not failed between two writes.
+
+        Raises:
+            ExecutionError: It has.
+        """
+        if self._is_torn:
+            raise ExecutionError(
+                "the buffers are half written: the last call failed between two writes",
+                remedy="Call reset() to start again with their first values.",
+            )
+
+    def detach(self) -> None:
+        """Cut every buffer from what it was computed by: gradients are those of one call."""
+        for tensor in self.tensors.values():
+            if tensor.requires_grad:
+                tensor.detach_()
+
+
+def _first_values(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copy each buffer that is or may be written; a tied one once, under all its names."""
+    external, aliases = ir.external_values(), ir.aliases
+    keys = {external[m.target][0] for m in ir.mutations if m.target in external}
+    keys |= {key for name, (key, _) in external.items() if aliases.is_written(name)}
+    copies = {
+        # a program may show parts of a constant that it writes, by their places in row-major order
+        key: payload[name]
+        .detach()
+        .clone(
+            memory_format=torch.contiguous_format if key in ir.constants else torch.preserve_format
+        )
+        for name, (key, _) in external.items()
+        if key in keys
+    }
+    return {name: copies[key] for name, (key, _) in external.items() if key in keys}
