@@ -12,7 +12,7 @@ import torch
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
 from torch_ir.executor.inputs import check_inputs
-from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table, guarded
+from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.bindings import Symbols
@@ -167,10 +167,7 @@ class ExecGraph:
         if listener is None:
             results = self._execute(self._run, (*inputs, *values))
         else:
-            module = self._program.observed(reuse=reuse)
-            will = guarded(self.ir.nodes, listener.will_run)
-            did = guarded(self.ir.nodes, listener.did_run)
-            results = self._execute(module.run, (*inputs, *values, will, did), module)
+            results = self._program.execute_for(listener, (*inputs, *values), reuse=reuse)
         known = dict(zip(self._module.symbols, values, strict=True))
         if len(results) > self._outputs:
             made = results[self._outputs :]
@@ -193,9 +190,8 @@ class ExecGraph:
         """
         if stop_at is not None:
             self.ir.node(stop_at)
-        table = Table(
-            None, stop_at, copy=self._program.plan.writes_inside or bool(self._program.plan.writes)
-        )
+        plan = self._program.plan
+        table = Table(None, stop_at, copy=plan.writes_inside or bool(plan.writes))
         named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=False)}
         _fill(self, table, inputs)
         return {**named, **table.values}

@@ -13,7 +13,7 @@ from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_s
 from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.inputs import check_inputs
-from torch_ir.executor.listeners import ListenerError, StopError
+from torch_ir.executor.listeners import Listener, ListenerError, StopError, guarded
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.state import State
 from torch_ir.ir import IR, OpNode
@@ -59,18 +59,6 @@ class CompiledProgram:
         self._below = _level(plan, self.payload)
         self._observed: dict[bool, Compiled] = {}
 
-    def observed(self, *, reuse: bool) -> Compiled:
-        """Return the same code, telling of every node.
-
-        Args:
-            reuse: Whether results take the place of dead values.
-        """
-        if reuse not in self._observed:
-            written = write_source(self.plan, self.device, observed=True, reuse=reuse)
-            module = compile_source(written, self.plan.ir.model_name)
-            self._observed[reuse] = module.bind(self.payload)
-        return self._observed[reuse]
-
     def execute(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
     ) -> tuple[Any, ...]:
@@ -92,6 +80,27 @@ class CompiledProgram:
                 self.state.require_whole()
                 return self._call(run, args, module or self.module)
         return self._call(run, args, module or self.module)
+
+    def execute_for(
+        self, listener: Listener, args: tuple[Any, ...], *, reuse: bool
+    ) -> tuple[Any, ...]:
+        """Run the program, telling a listener of every node.
+
+        Args:
+            listener: Is told.
+            args: The tensors and symbols that the program takes.
+            reuse: Whether results take the place of dead values.
+
+        Raises:
+            ExecutionError: As :meth:`execute`.
+        """
+        if reuse not in self._observed:
+            written = write_source(self.plan, self.device, observed=True, reuse=reuse)
+            compiled = compile_source(written, self.plan.ir.model_name)
+            self._observed[reuse] = compiled.bind(self.payload)
+        module, nodes = self._observed[reuse], self.plan.ir.nodes
+        tell = guarded(nodes, listener.will_run), guarded(nodes, listener.did_run)
+        return self.execute(module.run, (*args, *tell), module)
 
     def record(self, module: Compiled, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run code of this program above autograd.
