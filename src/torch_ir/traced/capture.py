@@ -35,7 +35,7 @@ from torch_ir.torch_api import (
 )
 from torch_ir.traced.arguments import Flat, value_token
 from torch_ir.traced.closure_lifting import BelowAutogradNeeded, Lift, user_line, without_saving
-from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.closure import Closure
 
 _TURN = threading.RLock()
 """Tracing changes state that threads share."""
@@ -54,7 +54,7 @@ class Trace:
 
     Attributes:
         module: The graph. Its placeholders are the tensors of the call, then the closed-over ones.
-        lifted: The positions among the environment's tensors of the closed-over ones.
+        lifted: The positions among the closure's tensors of the closed-over ones.
         spec: The structure of the result.
         leaves: Each leaf of the result: a :class:`Leaf`, or None for the next output of the graph.
         shape_env: torch's symbols.
@@ -80,7 +80,7 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     flat: Flat,
-    environment: Environment,
+    closure: Closure,
     *,
     dynamic: bool,
 ) -> Trace:
@@ -90,7 +90,7 @@ def trace(
         TraceError: It does what cannot be traced; the message says what and where.
     """
     with _TURN:
-        attempt = _Attempt(function, args, kwargs, flat, environment, dynamic)
+        attempt = _Attempt(function, args, kwargs, flat, closure, dynamic)
         try:
             return attempt.run(below_autograd=False)
         except BelowAutogradNeeded:
@@ -103,7 +103,7 @@ class _Attempt:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     flat: Flat
-    environment: Environment
+    closure: Closure
     dynamic: bool
     spec: Any = None
     leaves: list[Leaf | None] = field(default_factory=list[Leaf | None])
@@ -113,7 +113,7 @@ class _Attempt:
         shape_env = ShapeEnv()
         mode = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
         lifted = self._lifted()
-        closed = [self.environment.tensors[position] for position in lifted]
+        closed = [self.closure.tensors[position] for position in lifted]
         fakes = [self._fake(mode, i, tensor) for i, tensor in enumerate(self.flat.tensors)]
         others = [mode.from_tensor(t, static_shapes=True) for t in closed]
         real = (*self.flat.tensors, *closed)
@@ -169,7 +169,7 @@ class _Attempt:
         return tuple(
             [
                 position
-                for position, tensor in enumerate(self.environment.tensors)
+                for position, tensor in enumerate(self.closure.tensors)
                 if id(tensor) not in self.flat.positions and tensor.layout is torch.strided
             ]
         )
@@ -198,7 +198,7 @@ class _Attempt:
         return outputs
 
     def _known_generators(self) -> tuple[torch.Generator, ...]:
-        return (*self.flat.generators, *self.environment.generators, torch.default_generator)
+        return (*self.flat.generators, *self.closure.generators, torch.default_generator)
 
     def _generators(self, module: GraphModule) -> Iterator[tuple[str, torch.Generator]]:
         """The generators that the graph holds, as the caller knows them."""
@@ -244,11 +244,11 @@ class _Attempt:
     @contextmanager
     def _closures_kept(self) -> Generator[None]:
         """Refuse to leave traced tensors in what the function closes over."""
-        copy = self.environment.copy()
+        copy = self.closure.guard.contents()
         try:
             yield
         finally:
-            paths = self.environment.traced_tensors()
+            paths = self.closure.traced_tensors()
             if paths:
                 copy.restore()
         if paths:

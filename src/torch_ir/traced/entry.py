@@ -13,7 +13,7 @@ import torch
 from torch_ir.errors import InputError
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.traced.arguments import Flat
-from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.explain import Description
 from torch_ir.traced.program import Program
 from torch_ir.traced.report import ExecutorReport
@@ -22,11 +22,11 @@ from torch_ir.traced.run.runners import MakeRunner
 
 
 class Entry:
-    """A program with the environment that it was traced in.
+    """A program with the closure that it was traced in.
 
     Args:
         program: The program.
-        environment: What the function closed over.
+        closure: What the function closed over.
         flat: The call that it was traced for.
         runner: Makes what runs it.
         description: The call in words.
@@ -39,7 +39,7 @@ class Entry:
     def __init__(
         self,
         program: Program,
-        environment: Environment,
+        closure: Closure,
         flat: Flat,
         runner: MakeRunner,
         description: Description,
@@ -48,11 +48,11 @@ class Entry:
     ):
         self.description = description
         self.program = program
-        self.environment = environment
+        self.closure = closure
         self._make = runner
-        self._overlap = _overlap(flat.tensors, environment)
-        self._closed = frozenset(map(id, environment.tensors))
-        closed = {k: environment.tensors[i] for k, i in program.closed.items()}
+        self._overlap = _overlap(flat.tensors, closure)
+        self._closed = frozenset(map(id, closure.tensors))
+        closed = {k: closure.tensors[i] for k, i in program.closed.items()}
         self.choice = runner(program, closed, flat.tensors)
         self._run = self.choice.run
         self._assemble = assembler(program)
@@ -75,16 +75,16 @@ class Entry:
     def fits(self, flat: Flat) -> bool:
         """Return whether the tensors of a call have sizes that the program is for.
 
-        They must also be shared with the environment as they were.
+        They must also be shared with the closure as they were.
         """
         tensors = flat.tensors
         if self._is_dynamic and not self._has_sizes(tensors):
             return False
-        if flat.generators and not is_apart(flat, self.environment):
+        if flat.generators and not is_apart(flat, self.closure):
             return False
         if not self._overlap and self._closed.isdisjoint(map(id, tensors)):
             return True
-        return _overlap(tensors, self.environment) == self._overlap
+        return _overlap(tensors, self.closure) == self._overlap
 
     def run(self, flat: Flat) -> Any:
         """Run the program; return the function's result."""
@@ -107,16 +107,16 @@ class Entry:
                 for theirs, ours in zip(given, self.choice.generators, strict=True):
                     theirs.set_state(ours.get_state())
 
-    def moved(self, environment: Environment, flat: Flat) -> Entry:
+    def moved(self, closure: Closure, flat: Flat) -> Entry:
         """Return an entry of the same program for other objects with equal values and types."""
-        tensors = environment.tensors
-        if all(map(is_, tensors, self.environment.tensors)):
+        tensors = closure.tensors
+        if all(map(is_, tensors, self.closure.tensors)):
             entry = copy.copy(self)
-            entry.environment = environment
+            entry.closure = closure
             return entry
         return Entry(
             self.program,
-            environment,
+            closure,
             flat,
             self._make,
             self.description,
@@ -137,9 +137,9 @@ class Entry:
         return True
 
 
-def is_apart(flat: Flat, environment: Environment) -> bool:
+def is_apart(flat: Flat, closure: Closure) -> bool:
     """Return whether a call gives no generator that the function closes over."""
-    return not any(given is known for given in flat.generators for known in environment.generators)
+    return not any(given is known for given in flat.generators for known in closure.generators)
 
 
 def _position(generator: torch.Generator, flat: Flat) -> int | None:
@@ -147,6 +147,6 @@ def _position(generator: torch.Generator, flat: Flat) -> int | None:
     return next((i for i, given in enumerate(flat.generators) if given is generator), None)
 
 
-def _overlap(tensors: Sequence[torch.Tensor], environment: Environment) -> dict[int, int]:
-    found = {i: environment.position_of(tensor) for i, tensor in enumerate(tensors)}
+def _overlap(tensors: Sequence[torch.Tensor], closure: Closure) -> dict[int, int]:
+    found = {i: closure.position_of(tensor) for i, tensor in enumerate(tensors)}
     return {i: position for i, position in found.items() if position is not None}

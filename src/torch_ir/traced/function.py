@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -17,11 +14,12 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import InputError, TraceError
 from torch_ir.ir import IR
 from torch_ir.traced.arguments import Flat, flatten, is_foreign
+from torch_ir.traced.cache import CacheInfo, ProgramCache
 from torch_ir.traced.capture import trace
 from torch_ir.traced.dialects import in_dialect, require_dialect
 from torch_ir.traced.entry import Entry, is_apart
-from torch_ir.traced.guards.closure import Environment
-from torch_ir.traced.guards.explain import Description, Given, describe, differences, leaves_of
+from torch_ir.traced.guards.closure import Closure
+from torch_ir.traced.guards.explain import Description, Given, describe, leaves_of
 from torch_ir.traced.modes import is_observed, modes
 from torch_ir.traced.program import Program, program_of
 from torch_ir.traced.report import ExecutorReport
@@ -39,20 +37,26 @@ class TraceWarning(UserWarning):
     """A function is traced again and again."""
 
 
-class CacheInfo(NamedTuple):
-    """How often a traced function found a program for a call.
+class _Choice:
+    """The executors of a function, and those that one call asks for instead."""
 
-    Attributes:
-        hits: Calls that ran a program which was there.
-        misses: Calls that were traced.
-        maxsize: How many programs are kept.
-        currsize: How many there are.
-    """
+    def __init__(self, asked: Chosen, parameters: frozenset[str]):
+        self.executors = executors_of(asked)
+        self._asked = asked
+        self._given = [n for n in ("executor", "executor_parameters") if n not in parameters]
+        self._known: dict[str, tuple[Executor, ...]] = {}
 
-    hits: int
-    misses: int
-    maxsize: int
-    currsize: int
+    def of(self, kwargs: dict[str, Any]) -> tuple[Executor, ...]:
+        """Return what a call asks for, whose arguments then are the function's own alone."""
+        asked = {name: kwargs.pop(name) for name in self._given if name in kwargs}
+        chosen, parameters = asked.get("executor"), asked.get("executor_parameters")
+        if chosen is None and not parameters:
+            return self.executors
+        if type(chosen) is str and not parameters:  # looked up once: installed packages are slow
+            if chosen not in self._known:
+                self._known[chosen] = executors_of(chosen)
+            return self._known[chosen]
+        return executors_of(self._asked if chosen is None else chosen, parameters)
 
 
 class Traced:
@@ -73,19 +77,14 @@ class Traced:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._function = function
-        self._asked = executor
-        self._executors = executors_of(executor)
+        self._choice = _Choice(executor, _parameters(function))
+        self._executors = self._choice.executors
         self._strict = strict
-        self._chosen: dict[Any, tuple[Executor, ...]] = {}
         self._dialect = dialect
         self._dynamic = dynamic
-        self._maxsize = cache
         self._title = getattr(function, "__name__", type(function).__name__)
-        self._takes = _parameters(function)
-        self._entries: OrderedDict[Any, list[Entry]] = OrderedDict()
-        self._turn = threading.RLock()
-        self._hits = 0
-        self._misses = 0
+        self._cache = ProgramCache(cache)
+        self._find = self._cache.find
 
     def __repr__(self) -> str:
         return f"Traced({self._title}, executor={', '.join(map(_name, self._executors))})"
@@ -104,15 +103,15 @@ class Traced:
         """
         executors = self._executors
         if "executor" in kwargs or "executor_parameters" in kwargs:
-            executors = self._executors_for(kwargs)
+            executors = self._choice.of(kwargs)
         if torch.compiler.is_compiling() or is_observed():
             return self._function(*args, **kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
         key = (executors, modes(), *flat.tokens)
-        entry = self._hit(key, flat)
+        entry = self._find(key, flat)
         if entry is None:
             if any(map(is_foreign, flat.tensors)):
-                self._require_torch(executors, flat)
+                _require_torch(self._title, executors, flat)
                 return self._function(*args, **kwargs)
             entry = self._missed(key, flat, (args, kwargs))
         return entry.run(flat)
@@ -120,132 +119,67 @@ class Traced:
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def _executors_for(self, kwargs: dict[str, Any]) -> tuple[Executor, ...]:
-        """What a call asks for, whose arguments then are the function's own alone."""
-        given = [n for n in ("executor", "executor_parameters") if n not in self._takes]
-        asked = {name: kwargs.pop(name) for name in given if name in kwargs}
-        chosen, parameters = asked.get("executor"), asked.get("executor_parameters")
-        if chosen is None and not parameters:
-            return self._executors
-        if type(chosen) is str and not parameters:  # looked up once: installed packages are slow
-            if chosen not in self._chosen:
-                self._chosen[chosen] = executors_of(chosen)
-            return self._chosen[chosen]
-        return executors_of(self._asked if chosen is None else chosen, parameters)
-
-    def _require_torch(self, executors: Sequence[Executor], flat: Flat) -> None:
-        """Refuse to call the function itself where something else was asked to run it."""
-        if not any(executor.is_torch for executor in executors):
-            kinds = [type(t).__name__ for t in flat.tensors if is_foreign(t)]
-            raise TraceError(
-                f"{self._title} is given a tensor that no program describes ({kinds[0]}: sparse, "
-                "quantized, without data, or of a class of its own), and the executor "
-                f"{executors[0].name!r} runs programs alone",
-                remedy="Add 'aten' to the executors: the function itself is called then.",
-            )
-
     # -- tracing ----------------------------------------------------------------------------------
-
-    def _hit(self, key: Any, flat: Flat) -> Entry | None:
-        """Return the entry whose guards all hold for a call."""
-        for entry in self._entries.get(key, ()):
-            if entry.environment.is_unchanged() and entry.fits(flat):
-                self._hits += 1
-                with contextlib.suppress(KeyError):  # another thread may have forgotten it
-                    self._entries.move_to_end(key)
-                return entry
-        return None
 
     def _missed(self, key: Any, flat: Flat, given: Given) -> Entry:
         """Return the entry that matches a call by value, or trace the function anew."""
-        with self._turn:
-            environment = self._environment(flat)
-            entry = self._moved(key, flat, environment)
+        with self._cache.turn:
+            closure = self._closure_of(flat)
+            entry = self._cache.move(key, flat, closure)
             if entry is not None:
                 return entry
-            self._misses += 1
-            call = self._described(key, given, environment)
+            self._cache.misses += 1
+            call = self._described(key, given, closure)
             self._warn(call)
-            entry = self._traced(key[0], flat, environment, given, call)
-            self._keep(key, entry)
+            entry = self._traced(key[0], flat, closure, given, call)
+            self._cache.keep(key, entry)
             return entry
 
     def _traced(
         self,
         executors: tuple[Executor, ...],
         flat: Flat,
-        environment: Environment,
+        closure: Closure,
         given: Given,
         call: Description,
     ) -> Entry:
         """The program of a call, ready to run."""
-        if not is_apart(flat, environment):
+        if not is_apart(flat, closure):
             raise TraceError(
                 f"{self._title} is given a generator of random numbers that it closes over too",
                 remedy="Give it as an argument alone.",
             )
         make = Preference(executors, self._dialect, self._strict)
         for dynamic in (True, False) if self._dynamic else (False,):
-            program = self._program(flat, environment, given, dynamic=dynamic)
-            entry = Entry(program, environment, flat, make, call, dynamic=self._dynamic)
+            program = self._program(flat, closure, given, dynamic=dynamic)
+            entry = Entry(program, closure, flat, make, call, dynamic=self._dynamic)
             if entry.fits(flat):
                 return entry
         raise TraceError(f"the program of {self._title} does not fit the call it was traced for")
 
-    def _moved(self, key: Any, flat: Flat, environment: Environment) -> Entry | None:
-        """Return a cache entry whose guards match by value though the guarded objects changed."""
-        entries = self._entries.get(key, [])
-        for position, entry in enumerate(entries):
-            if entry.environment.is_alike(environment):
-                moved = entry.moved(environment, flat)
-                if moved.fits(flat):
-                    entries[position] = moved
-                    self._hits += 1
-                    return moved
-        return None
-
     def _warn(self, call: Description) -> None:
         """Say once that a function is traced again and again, and why."""
-        if self._misses == _MANY:
+        if self._cache.misses == _MANY:
+            reason = self._cache.difference(call)[0]
             warnings.warn(
-                f"{self._title} has been traced {_MANY} times; the last time because "
-                f"{self._difference(call)[0]}. Values that differ at each call are cheaper as "
-                "tensors.",
+                f"{self._title} has been traced {_MANY} times; the last time because {reason}. "
+                "Values that differ at each call are cheaper as tensors.",
                 TraceWarning,
                 stacklevel=4,
             )
 
-    def _difference(self, call: Description) -> list[str]:
-        """What tells a call from the program that comes closest to it."""
-        known = [entry.description for entries in self._entries.values() for entry in entries]
-        if not known:
-            return ["no call has been traced"]
-        found = [differences(description, call) for description in reversed(known)]
-        return min(found, key=len) or ["an object is another one"]
-
-    def _keep(self, key: Any, entry: Entry) -> None:
-        """Put an entry first, and forget those that have not been used for longest."""
-        self._entries[key] = [entry, *self._entries.get(key, ())][: max(self._maxsize, 1)]
-        self._entries.move_to_end(key)
-        while len(self._entries) > 1 and self._size() > self._maxsize:
-            self._entries.popitem(last=False)
-        if self._maxsize == 0:
-            self._entries.clear()
-
-    def _environment(self, flat: Flat) -> Environment:
+    def _closure_of(self, flat: Flat) -> Closure:
         objects = [(f"argument {i}", o) for i, o in enumerate(flat.objects)]
-        return Environment([(self._title, self._function), *objects])
+        return Closure([(self._title, self._function), *objects])
 
-    def _described(self, key: Any, given: Given, environment: Environment) -> Description:
+    def _described(self, key: Any, given: Given, closure: Closure) -> Description:
         names = [executor.name for executor in key[0]]
-        return describe(self._function, given, key[1], names, environment)
+        return describe(self._function, given, key[1], names, closure)
 
-    def _program(
-        self, flat: Flat, environment: Environment, given: Given, *, dynamic: bool
-    ) -> Program:
-        traced = trace(self._function, *given, flat, environment, dynamic=dynamic)
+    def _program(self, flat: Flat, closure: Closure, given: Given, *, dynamic: bool) -> Program:
+        traced = trace(self._function, *given, flat, closure, dynamic=dynamic)
         names = names_of(self._function, given, flat.positions)
-        return program_of(traced, names, environment.paths, given, flat.positions, self._title)
+        return program_of(traced, names, closure.paths, given, flat.positions, self._title)
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -260,7 +194,7 @@ class Traced:
         """
         flat = flatten(args, kwargs, dynamic=self._dynamic)
         given = (args, kwargs)
-        program = self._program(flat, self._environment(flat), given, dynamic=self._dynamic)
+        program = self._program(flat, self._closure_of(flat), given, dynamic=self._dynamic)
         return in_dialect(program.ir, self._dialect)
 
     def explain_miss(self, *args: Any, **kwargs: Any) -> str:
@@ -274,17 +208,16 @@ class Traced:
             >>> print(traced.explain_miss(torch.ones(4), 3))
             x was f32[2], and is f32[4]
         """
-        executors = self._executors_for(kwargs)
+        executors = self._choice.of(kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
         key = (executors, modes(), *flat.tokens)
-        with self._turn:
-            environment = self._environment(flat)
-            for entry in self._entries.get(key, ()):
-                if entry.environment.is_alike(environment) and entry.fits(flat):
-                    return "there is a program for this call"
+        with self._cache.turn:
+            closure = self._closure_of(flat)
+            if self._cache.peek(key, flat, closure) is not None:
+                return "there is a program for this call"
             given = (args, kwargs)
-            call = self._described(key, given, environment)
-            return "\n".join(self._difference(call))
+            call = self._described(key, given, closure)
+            return "\n".join(self._cache.difference(call))
 
     def report(self, *args: Any, **kwargs: Any) -> ExecutorReport:
         """Report which executor runs which node of a call, and why the preferred ones do not.
@@ -302,31 +235,36 @@ class Traced:
             <lambda>(x: f32[2]): reference 1 of 1 node
               reference  %exp: aten.exp.default
         """
-        executors = self._executors_for(kwargs)
+        executors = self._choice.of(kwargs)
         flat = flatten(args, kwargs, dynamic=self._dynamic)
         key = (executors, modes(), *flat.tokens)
         given = (args, kwargs)
-        with self._turn:
-            environment = self._environment(flat)
-            for entry in self._entries.get(key, ()):
-                if entry.environment.is_alike(environment) and entry.fits(flat):
-                    return entry.report
-            call = self._described(key, given, environment)
-            return self._traced(executors, flat, environment, given, call).report
-
-    def _size(self) -> int:
-        return sum(map(len, self._entries.values()))
+        with self._cache.turn:
+            closure = self._closure_of(flat)
+            if (entry := self._cache.peek(key, flat, closure)) is not None:
+                return entry.report
+            call = self._described(key, given, closure)
+            return self._traced(executors, flat, closure, given, call).report
 
     def cache_info(self) -> CacheInfo:
         """Return how often a program was found."""
-        with self._turn:
-            return CacheInfo(self._hits, self._misses, self._maxsize, self._size())
+        return self._cache.info()
 
     def cache_clear(self) -> None:
         """Forget every program."""
-        with self._turn:
-            self._entries.clear()
-            self._hits = self._misses = 0
+        self._cache.clear()
+
+
+def _require_torch(title: str, executors: Sequence[Executor], flat: Flat) -> None:
+    """Refuse to call the function itself where something else was asked to run it."""
+    if not any(executor.is_torch for executor in executors):
+        kinds = [type(t).__name__ for t in flat.tensors if is_foreign(t)]
+        raise TraceError(
+            f"{title} is given a tensor that no program describes ({kinds[0]}: sparse, "
+            "quantized, without data, or of a class of its own), and the executor "
+            f"{executors[0].name!r} runs programs alone",
+            remedy="Add 'aten' to the executors: the function itself is called then.",
+        )
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

@@ -46,7 +46,7 @@ class Program:
     Attributes:
         ir: The program in the dialect ``export``; closed-over tensors are its weights.
         closed: The key of each closed-over tensor that it uses, to its position among those of
-            the environment.
+            the closure.
         spec: torch's specification of the result.
         leaves: Each leaf of the result: a number or expression, or None for the next output.
         needs_grad: Whether gradients pass through it.
@@ -78,7 +78,7 @@ def program_of(
     Args:
         trace: The trace.
         names: A name for each tensor of the call.
-        paths: Where each tensor of the environment was found.
+        paths: Where each tensor of the closure was found.
         arguments: The arguments of the call.
         positions: The position of each tensor of the call, by identity.
         title: A name for the program.

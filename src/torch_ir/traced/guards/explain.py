@@ -12,7 +12,7 @@ import torch
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import pytree
 from torch_ir.traced.arguments import Same, Token, value_token
-from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.modes import NAMES
 
 Description = Mapping[str, str]
@@ -26,7 +26,7 @@ def describe(
     given: Given,
     state: Sequence[Any],
     executors: Sequence[str],
-    environment: Environment,
+    closure: Closure,
 ) -> Description:
     """Describe a call in words.
 
@@ -35,7 +35,7 @@ def describe(
         given: Its arguments.
         state: The value of each of torch's modes.
         executors: What runs it.
-        environment: What the function closes over.
+        closure: What the function closes over.
     """
     found: dict[str, str] = {"executor": ", ".join(executors)}
     found |= {name: str(value) for name, value in zip(NAMES, state, strict=True)}
@@ -44,12 +44,12 @@ def describe(
         if isinstance(leaf, torch.Tensor):
             first = names.setdefault(id(leaf), path)
             found[path] = _tensor(leaf) if first == path else f"the same tensor as {first}"
-            if (position := environment.position_of(leaf)) is not None:
-                found[path] += f", which is {environment.paths[position]}"
+            if (position := closure.position_of(leaf)) is not None:
+                found[path] += f", which is {closure.paths[position]}"
         else:
             known = value_token(leaf) is not None
             found[path] = repr(leaf) if known else repr(Same(leaf))
-    for path, token in environment.tokens:
+    for path, token in closure.tokens:
         key = f"{path} (closed over)"
         found[key] = f"{found[key]}; {_token(token)}" if key in found else _token(token)
     return found

@@ -17,7 +17,7 @@ from torch_ir.executor import compile_graph
 from torch_ir.traced.arguments import flatten
 from torch_ir.traced.capture import trace
 from torch_ir.traced.functional import Compute, Functional, with_inputs
-from torch_ir.traced.guards.closure import Environment
+from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.modes import modes
 from torch_ir.traced.program import Program, program_of
 from torch_ir.traced.results import assembler
@@ -143,12 +143,12 @@ class _Gradient:
 
     def _entry(self, given: Any, flat: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         constants = list(self._graph.payload.values())
-        environment = Environment([("constants", constants)])
-        traced = trace(self._pulled_back, given, {}, flat, environment, dynamic=False)
+        closure = Closure([("constants", constants)])
+        traced = trace(self._pulled_back, given, {}, flat, closure, dynamic=False)
         names = [f"x{position}" for position in range(len(flat.tensors))]
         title = f"gradient of {self._title}"
-        program = program_of(traced, names, environment.paths, (given, {}), flat.positions, title)
-        closed = {key: environment.tensors[index] for key, index in program.closed.items()}
+        program = program_of(traced, names, closure.paths, (given, {}), flat.positions, title)
+        closed = {key: closure.tensors[index] for key, index in program.closed.items()}
         return self._runner(program, closed, flat.tensors).run, assembler(program)
 
     def _pulled_back(self, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,194 @@
+"""The guard of a closure: whether every container still holds the very same objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from operator import attrgetter, is_, methodcaller
+from types import CellType, FunctionType
+from typing import Any, cast
+
+import torch
+
+from torch_ir.torch_api import dict_versions, tensor_guard
+
+MISSING = object()
+"""What a name or slot holds that is not bound."""
+
+_values = methodcaller("values")
+_contents = attrgetter("cell_contents")
+_parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+
+
+class ClosureGuard:
+    """Checks at each call that what a function closes over has not changed.
+
+    Containers are added while the closure is collected; :meth:`seal` then records what they hold.
+    A list or dictionary that a program may change is copied with :meth:`contents`.
+    """
+
+    def __init__(self) -> None:
+        self._mappings: list[Mapping[Any, Any]] = []
+        self._dicts: list[dict[Any, Any]] = []
+        self._versions: list[int] = []
+        self._empty: list[Sized] = []
+        self._lists: list[list[Any]] = []
+        self._tables: list[Mapping[Any, Any]] = []
+        self._sequences: list[Any] = []
+        self._cells: list[CellType] = []
+        self._functions: list[FunctionType] = []
+        self._instances: list[Any] = []
+        self._names: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
+        self._arrays: list[tuple[Any, bytes]] = []
+        self._types: list[type[Any]] = []
+        self._looks: list[Callable[[], Iterable[Any]]] = []
+        self._found: list[Any] = []
+        self._fits: Callable[[], bool] = bool
+
+    # -- adding -----------------------------------------------------------------------------------
+
+    def add(self, container: Any) -> None:
+        """Add a mapping or sequence, to be looked at in the way that costs least."""
+        if isinstance(container, Mapping):
+            self._mappings.append(cast(Any, container))
+        elif isinstance(container, list):
+            self._lists.append(cast(Any, container))
+        if len(container) == 0:
+            self._empty.append(container)
+        elif type(container) is dict:
+            self._dicts.append(cast(Any, container))
+            self._versions += dict_versions([container])
+        elif isinstance(container, Mapping):
+            self._tables.append(cast(Any, container))
+        else:
+            self._sequences.append(container)
+
+    def add_cell(self, cell: CellType) -> None:
+        """Add a cell that is bound."""
+        self._cells.append(cell)
+
+    def add_function(self, function: FunctionType) -> None:
+        """Add a function: its code, defaults and closure."""
+        self._functions.append(function)
+
+    def add_instance(self, value: Any) -> None:
+        """Add an object whose class may be another one later."""
+        self._instances.append(value)
+
+    def add_array(self, value: Any, content: bytes) -> None:
+        """Add a NumPy array with its bytes."""
+        self._arrays.append((value, content))
+
+    def add_slot(self, value: Any, name: str) -> None:
+        """Add a slot of an object."""
+        self._sequences.append(_Slot(value, name))
+
+    def add_name(self, namespace: Mapping[str, Any], name: str) -> Any:
+        """Add a name of a namespace, and return what it is bound to, or :data:`MISSING`."""
+        names = self._names.setdefault(id(namespace), (namespace, []))[1]
+        if name not in names:
+            names.append(name)
+        return namespace.get(name, MISSING)
+
+    def seal(self, tensors: list[torch.Tensor]) -> None:
+        """Record what every container holds.
+
+        Args:
+            tensors: The tensors whose types must stay as they are.
+        """
+        self._types = list(map(type, self._instances))
+        self._looks = self._make_looks()
+        self._found = list(self._look())
+        self._fits = tensor_guard(tensors)
+
+    # -- checking ---------------------------------------------------------------------------------
+
+    def holds(self) -> bool:
+        """Return whether every container holds the very same objects, and tensors their types."""
+        expected = self._found
+        try:
+            found = list(self._look())
+        except (ValueError, RuntimeError):  # a cell is empty; a container changes as it is read
+            return False
+        return (
+            dict_versions(self._dicts) == self._versions
+            and not any(self._empty)
+            and len(found) == len(expected)
+            and all(map(is_, found, expected))
+            and (not self._instances or list(map(type, self._instances)) == self._types)
+            and self._fits()
+            and (not self._arrays or all(a.tobytes() == content for a, content in self._arrays))
+        )
+
+    def contents(self) -> Contents:
+        """Return what the containers hold now, to be put back."""
+        return Contents(
+            [(m, dict(m)) for m in (*self._mappings, *self._namespaces()) if isinstance(m, dict)],
+            [(s, list(s)) for s in self._lists],
+            [(cell, cell.cell_contents) for cell in self._cells],
+        )
+
+    def _namespaces(self) -> list[Mapping[str, Any]]:
+        return [namespace for namespace, _ in self._names.values() if namespace is not sys.modules]
+
+    def _look(self) -> Iterator[Any]:
+        """Every object that a container holds, and every key."""
+        return chain.from_iterable([look() for look in self._looks])
+
+    def _make_looks(self) -> list[Callable[[], Iterable[Any]]]:
+        """What :meth:`_look` looks at: the kinds of containers of which there are some."""
+        mappings, sequences, cells = self._tables, self._sequences, self._cells
+        functions = self._functions
+        looks: list[Callable[[], Iterable[Any]]] = []
+        if mappings:
+            looks.append(lambda: chain.from_iterable(mappings))
+            looks.append(lambda: chain.from_iterable(map(_values, mappings)))
+        if sequences:
+            looks.append(lambda: chain.from_iterable(sequences))
+            looks.append(lambda: map(len, sequences))
+        if cells:
+            looks.append(lambda: map(_contents, cells))
+        if functions:
+            looks.append(lambda: chain.from_iterable(map(_parts, functions)))
+        for namespace, names in self._names.values():
+            looks.append(partial(map, cast(Any, namespace.get), names, repeat(MISSING)))
+        return looks
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What dictionaries, lists and cells held."""
+
+    mappings: list[tuple[dict[Any, Any], dict[Any, Any]]]
+    lists: list[tuple[list[Any], list[Any]]]
+    cells: list[tuple[CellType, Any]]
+
+    def restore(self) -> None:
+        """Put it back, where it is not there any more."""
+        for mapping, held in self.mappings:
+            if len(mapping) != len(held) or not all(map(is_, mapping.values(), held.values())):
+                mapping.clear()
+                mapping.update(held)
+        for sequence, items in self.lists:
+            sequence[:] = items
+        for cell, content in self.cells:
+            cell.cell_contents = content
+
+
+class _Slot(Sequence[Any]):
+    """A slot of an object as a sequence of what it holds."""
+
+    def __init__(self, value: Any, name: str):
+        self._value = value
+        self._name = name
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if index != 0:
+            raise IndexError(index)
+        return getattr(self._value, self._name, MISSING)
