@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -10,8 +9,6 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
-    ConstantArgument,
-    CustomObjArgument,
     InputKind,
     InputSpec,
     OutputKind,
@@ -21,27 +18,23 @@ from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
 from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line, raised_as
-from torch_ir.frontend.attributes import tensor_meta
-from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.lifted_constants import overlap, with_constants
+from torch_ir.frontend.program_inputs import ProgramInputs
 from torch_ir.frontend.symbols.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbols.symbol_names import with_canonical_symbols
-from torch_ir.frontend.trees import tree_from_member, tree_from_spec
+from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
-    Constant,
     Container,
     Mutation,
     Signature,
     SymbolRange,
     SymExpr,
-    TensorLeaf,
     TensorMeta,
-    Tree,
     ValueLeaf,
 )
-from torch_ir.torch_api import FakeTensor, guards_of
+from torch_ir.torch_api import guards_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
 _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
@@ -108,13 +101,7 @@ class _Program:
         self.signature = exported.graph_signature
         self.context = Context(_main_device(exported))
         self.body = GraphTranslator(exported.graph_module, self.context)
-        self.weights: dict[str, TensorMeta] = {}
-        self.first_key: dict[int, str] = {}
-        self.mapping: dict[str, str] = {}
-        self.known: dict[str, torch.Tensor] = {}
-        self.graph_inputs: list[TensorMeta] = []
-        self.arguments: list[Tree] = []
-        self.given: list[object] = []
+        self.inputs = ProgramInputs(exported, self.context)
         self.gradients: dict[str, FxNode] = {}
 
     def translate(self, model_name: str) -> IR:
@@ -122,24 +109,24 @@ class _Program:
         placeholders = self.exported.graph.find_nodes(op="placeholder")
         for node, spec in zip(placeholders, self.signature.input_specs, strict=True):
             try:
-                self.body.values[node] = self._placeholder(node, spec)
+                self.body.values[node] = self.inputs.value(node, spec)
             except InvalidIRError as error:
                 self.context.refuse(node, error.message)
                 self.body.values[node] = None
                 if spec.kind is InputKind.USER_INPUT:
-                    self.arguments.append(ValueLeaf())
+                    self.inputs.arguments.append(ValueLeaf())
         self.body.run()
-        self._captured()
+        self.inputs.add_constants(self.body.captures.own)
         results, mutations = self._outputs()
         signature = self._signature(results)
         guards = () if signature is None else tuple(dict.fromkeys(self._guards()))
         self._raise_refusals()
         ir = IR(
             nodes=tuple(self.body.nodes),
-            graph_inputs=tuple(self.graph_inputs),
+            graph_inputs=tuple(self.inputs.graph_inputs),
             graph_outputs=tuple(self.body.tensors([*results, *self.gradients.values()])),
-            weights=tuple(self.weights.values()),
-            weight_name_mapping=self.mapping,
+            weights=tuple(self.inputs.weights.values()),
+            weight_name_mapping=self.inputs.mapping,
             model_name=model_name,
             pytorch_version=str(torch.__version__),
             symbols=self.context.symbols,
@@ -147,7 +134,7 @@ class _Program:
             operators=self.body.operators,
             guards=guards,
             signature=signature,
-            weight_aliases=_aliases(self.exported, self.weights),
+            weight_aliases=_aliases(self.exported, self.inputs.weights),
             mutations=mutations,
         )
         return with_canonical_symbols(self._with_constants(ir))
@@ -156,8 +143,8 @@ class _Program:
         """The program with the values that it keeps, and all that it writes."""
         written = ir.aliases.written
         try:
-            self._require_own_memory({self.mapping.get(name, name) for name in written})
-            known = with_constants(ir, self.known, written)
+            self._require_own_memory({self.inputs.mapping.get(name, name) for name in written})
+            known = with_constants(ir, self.inputs.known, written)
         except InvalidIRError as error:
             self.context.refuse(None, error.message)
             self._raise_refusals()
@@ -175,11 +162,11 @@ class _Program:
             InvalidIRError: One is.
         """
         values = {**self.exported.constants, **self.exported.state_dict}
-        keys = self.weights.keys() - self.known
+        keys = self.inputs.weights.keys() - self.inputs.known
         stored = {
             key: v for key, v in values.items() if isinstance(v, torch.Tensor) if key in keys
         }
-        tensors = {**self.known, **stored}
+        tensors = {**self.inputs.known, **stored}
         for key in sorted(written & tensors.keys()):
             for other in tensors.keys() - {key}:
                 is_of_both = key in stored or other in stored
@@ -205,76 +192,6 @@ class _Program:
                 continue  # a derived size: its range follows from that of its symbol
             lower, upper = _finite(bounds.lower), _finite(bounds.upper)
             self.context.symbols[str(symbol)] = SymbolRange(lower, upper)
-
-    def _placeholder(self, node: FxNode, spec: InputSpec) -> Any:
-        match spec.kind:
-            case InputKind.USER_INPUT:
-                return self._user_input(node, spec)
-            case InputKind.PARAMETER:
-                return self._external(node, spec, None)
-            case InputKind.BUFFER:
-                known = None if spec.persistent else self.exported.constants.get(str(spec.target))
-                return self._external(node, spec, known)
-            case InputKind.CONSTANT_TENSOR:
-                return self._external(node, spec, self.exported.constants.get(str(spec.target)))
-            case kind:
-                raise InvalidIRError(f"an input of kind {kind.name} is not translated yet")
-
-    def _user_input(self, node: FxNode, spec: InputSpec) -> Any:
-        if isinstance(spec.arg, ConstantArgument):
-            self.given.append(spec.arg.value)
-            leaf = ValueLeaf(self.context.attribute(spec.arg.value))
-            self.arguments.append(leaf)
-            return leaf.value
-        value = node.meta["val"]
-        if isinstance(spec.arg, CustomObjArgument) and isinstance(spec.arg.fake_val, enum.Enum):
-            self.given.append(spec.arg.fake_val)
-            self.arguments.append(tree_from_member(spec.arg.fake_val))
-            return None  # torch has traced the program for this member
-        self.given.append(value)
-        if isinstance(value, torch.Tensor):
-            meta = tensor_meta(node.name, value)
-            self.graph_inputs.append(meta)
-            self.arguments.append(TensorLeaf(node.name))
-            return meta
-        leaf = ValueLeaf(self.context.attribute(value))
-        self.arguments.append(leaf)
-        return leaf.value
-
-    def _external(self, node: FxNode, spec: InputSpec, known: object) -> TensorMeta:
-        """A parameter, buffer or constant.
-
-        It is a weight, unless its value is known and no state dict has it.
-        """
-        key = str(spec.target)
-        meta = tensor_meta(node.name, node.meta["val"])
-        is_stored = spec.kind is InputKind.PARAMETER or bool(spec.persistent)
-        if not is_stored and not node.users:
-            return meta  # nobody should have to supply what nothing uses
-        self.mapping[node.name] = key
-        if (
-            isinstance(known, torch.Tensor)
-            and not known.is_meta
-            and not isinstance(known, FakeTensor)
-        ):
-            if known.layout is not torch.strided or known.is_quantized:
-                Constant.from_torch(known)  # says why it cannot be one
-            self.known[key] = known
-            self.weights[key] = meta.replace(name=key)
-        else:
-            stored = self.exported.state_dict.get(key)
-            if stored is not None:  # a tied weight is one weight, under the key that comes first
-                key = self.mapping[node.name] = self.first_key.setdefault(id(stored), key)
-            self.weights.setdefault(key, meta.replace(name=key))
-        return meta
-
-    def _captured(self) -> None:
-        """Constants that bodies hold themselves."""
-        taken = {*self.mapping.values(), *self.exported.state_dict, *self.exported.constants}
-        for name, tensor in self.body.captures.own.items():
-            key = self.mapping[name] = new_name(name, taken)
-            self.known[key] = tensor
-            self.weights[key] = tensor_meta(key, tensor)
 
     # -- outputs ----------------------------------------------------------------------------------
 
@@ -314,9 +231,9 @@ class _Program:
             return
         call = cast(Any, self.exported.module_call_graph[0].signature)
         paths = argument_paths(
-            call.in_spec, self.given, self.arguments, call.forward_arg_names or ()
+            call.in_spec, self.inputs.given, self.inputs.arguments, call.forward_arg_names or ()
         )
-        reader = GuardReader(paths, {meta.name: meta for meta in self.graph_inputs})
+        reader = GuardReader(paths, {meta.name: meta for meta in self.inputs.graph_inputs})
         for text in texts:
             try:
                 guard = reader.read(text)
@@ -329,7 +246,7 @@ class _Program:
     def _signature(self, results: list[Any]) -> Signature | None:
         spec = cast(Any, self.exported.module_call_graph[0].signature)
         try:
-            inputs = tree_from_spec(spec.in_spec, iter(self.arguments))
+            inputs = tree_from_spec(spec.in_spec, iter(self.inputs.arguments))
             outputs = tree_from_spec(spec.out_spec, map(self.body.leaf, results))
             if self.gradients:
                 leaves = tuple(map(self.body.leaf, self.gradients.values()))

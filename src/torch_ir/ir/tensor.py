@@ -224,22 +224,7 @@ class Constant:
             raise InvalidIRError(f"a constant cannot have the shape {list(self.shape)}")
         if self.view is not None:
             _check_view(self.dtype, self.shape, self.view)
-        if self.data is None:
-            if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-                raise InvalidIRError(
-                    f"a constant {type_text(self)} needs its data or the SHA-256 of it"
-                )
-            return
-        got, itemsize = memoryview(self.data).nbytes, DTYPES[self.dtype].itemsize
-        if self.view is not None:
-            if self.view.end(self.shape) * itemsize > got or got % itemsize:
-                raise InvalidIRError(
-                    f"a view {type_text(self)} of {self.view.base!r} with {self.view} needs "
-                    f"{counted(self.view.end(self.shape), 'element')}, its base has "
-                    f"{got / itemsize:g}"
-                )
-        elif got != (expected := math.prod(self.shape) * itemsize):
-            raise InvalidIRError(f"a constant {type_text(self)} has {expected} bytes, got {got}")
+        _check_data(self)
 
     def __repr__(self) -> str:
         return f"Constant({type_text(self)})"
@@ -265,7 +250,7 @@ class Constant:
     def digest(self) -> str:
         """Return the SHA-256 of the data, in hexadecimal; that of a view is its base's."""
         if not self.sha256:
-            raw = memoryview(self._buffer()).cast("B")
+            raw = memoryview(_buffer(self)).cast("B")
             object.__setattr__(self, "sha256", hashlib.sha256(raw).hexdigest())
         return self.sha256
 
@@ -307,53 +292,9 @@ class Constant:
                 many times that they are more than 1 GiB.
         """
         if self.view is None:
-            return bytes(self._buffer())
-        self._require_bounded()
-        return self._elements(self._bytes_type()).tobytes()
-
-    def _bytes_type(self) -> Any:
-        """A NumPy type of the size of an element, for types that NumPy has not."""
-        import numpy as np
-
-        return np.dtype((np.void, DTYPES[self.dtype].itemsize))
-
-    def _require_bounded(self) -> None:
-        size = math.prod(self.shape) * DTYPES[self.dtype].itemsize
-        if size > max(MAX_EXPANDED_BYTES, memoryview(self._buffer()).nbytes):
-            raise InvalidIRError(
-                f"the values of a view {type_text(self)} are {size} bytes, more than are written "
-                "out",
-                remedy="Read it with numpy(), which copies nothing.",
-            )
-
-    def _elements(self, kind: Any) -> np.ndarray[Any, Any]:
-        """The values as a read-only array of NumPy's ``kind``, without a copy."""
-        import numpy as np
-
-        raw = self._buffer()
-        if self.view is None:
-            array = np.frombuffer(raw, dtype=kind).reshape(self.shape)
-        else:
-            strides = [step * kind.itemsize for step in self.view.strides]
-            offset = self.view.offset * kind.itemsize
-            try:
-                array = np.ndarray(self.shape, kind, raw, offset, strides)
-            except ValueError as error:
-                raise InvalidIRError(
-                    f"NumPy has no array of the shape of a view {type_text(self)}: {error}"
-                ) from None
-        array.flags.writeable = False
-        return array
-
-    def _buffer(self) -> bytes | memoryview:
-        if self.data is None:
-            raise InvalidIRError(
-                f"the values of this constant {type_text(self)} are not in the text that it was "
-                "parsed from",
-                remedy="Give them to parse(text, constants=...), or load the IR from JSON or an "
-                "archive.",
-            )
-        return self.data
+            return bytes(_buffer(self))
+        _require_bounded(self)
+        return _elements(self, _bytes_type(self)).tobytes()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the values as a read-only array without a copy; bfloat16, float8 as ml_dtypes.
@@ -361,25 +302,12 @@ class Constant:
         Raises:
             InvalidIRError: NumPy has no such element type; use :meth:`tobytes`.
         """
-        import numpy as np
-
-        name = DTYPES[self.dtype].numpy
-        if name is None:
-            raise InvalidIRError(
-                f"NumPy has no {self.dtype}", remedy="Read the bytes with tobytes()."
-            )
-        if not hasattr(np, name) and name != "bool":
-            import ml_dtypes
-
-            kind = np.dtype(getattr(ml_dtypes, name))
-        else:
-            kind = np.dtype(name)
-        return self._elements(kind)
+        return _elements(self, _numpy_type(self.dtype))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
         if dtype is not None or copy:
-            self._require_bounded()
+            _require_bounded(self)
         if dtype is not None:
             array = array.astype(dtype)
         return array.copy() if copy else array
@@ -390,7 +318,7 @@ class Constant:
         Raises:
             InvalidIRError: As :meth:`numpy` and :meth:`tobytes`.
         """
-        self._require_bounded()
+        _require_bounded(self)
         return self.numpy().tolist()
 
     @classmethod
@@ -436,16 +364,7 @@ class Constant:
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
-        torch = sys.modules["torch"]  # the caller has it: it made the tensor
-        if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
-            kind = (
-                "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else tensor.layout
-            )
-            raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
-        dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
-        raw = flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
-        return cls(str(tensor.dtype), tuple(tensor.shape), raw)
+        return cls(str(tensor.dtype), tuple(tensor.shape), _bytes_of(tensor))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -461,6 +380,98 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(size, 1)
     return tuple(reversed(strides))
+
+
+def _buffer(constant: Constant) -> bytes | memoryview:
+    if constant.data is None:
+        raise InvalidIRError(
+            f"the values of this constant {type_text(constant)} are not in the text that it was "
+            "parsed from",
+            remedy="Give them to parse(text, constants=...), or load the IR from JSON or an "
+            "archive.",
+        )
+    return constant.data
+
+
+def _require_bounded(constant: Constant) -> None:
+    size = math.prod(constant.shape) * DTYPES[constant.dtype].itemsize
+    if size > max(MAX_EXPANDED_BYTES, memoryview(_buffer(constant)).nbytes):
+        raise InvalidIRError(
+            f"the values of a view {type_text(constant)} are {size} bytes, more than are written "
+            "out",
+            remedy="Read it with numpy(), which copies nothing.",
+        )
+
+
+def _bytes_type(constant: Constant) -> Any:
+    """A NumPy type of the size of an element, for types that NumPy has not."""
+    import numpy as np
+
+    return np.dtype((np.void, DTYPES[constant.dtype].itemsize))
+
+
+def _numpy_type(dtype: str) -> Any:
+    """Return NumPy's or ml_dtypes' type of the elements of a dtype."""
+    import numpy as np
+
+    name = DTYPES[dtype].numpy
+    if name is None:
+        raise InvalidIRError(f"NumPy has no {dtype}", remedy="Read the bytes with tobytes().")
+    if not hasattr(np, name) and name != "bool":
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+def _elements(constant: Constant, kind: Any) -> np.ndarray[Any, Any]:
+    """The values as a read-only array of NumPy's ``kind``, without a copy."""
+    import numpy as np
+
+    raw = _buffer(constant)
+    if constant.view is None:
+        array = np.frombuffer(raw, dtype=kind).reshape(constant.shape)
+    else:
+        strides = [step * kind.itemsize for step in constant.view.strides]
+        offset = constant.view.offset * kind.itemsize
+        try:
+            array = np.ndarray(constant.shape, kind, raw, offset, strides)
+        except ValueError as error:
+            raise InvalidIRError(
+                f"NumPy has no array of the shape of a view {type_text(constant)}: {error}"
+            ) from None
+    array.flags.writeable = False
+    return array
+
+
+def _check_data(constant: Constant) -> None:
+    """Refuse data that is not that of the shape and dtype."""
+    if constant.data is None:
+        if not re.fullmatch("[0-9a-f]{64}", constant.sha256):
+            raise InvalidIRError(
+                f"a constant {type_text(constant)} needs its data or the SHA-256 of it"
+            )
+        return
+    got, itemsize = memoryview(constant.data).nbytes, DTYPES[constant.dtype].itemsize
+    if (view := constant.view) is not None:
+        if view.end(constant.shape) * itemsize > got or got % itemsize:
+            raise InvalidIRError(
+                f"a view {type_text(constant)} of {view.base!r} with {view} needs "
+                f"{counted(view.end(constant.shape), 'element')}, its base has {got / itemsize:g}"
+            )
+    elif got != (expected := math.prod(constant.shape) * itemsize):
+        raise InvalidIRError(f"a constant {type_text(constant)} has {expected} bytes, got {got}")
+
+
+def _bytes_of(tensor: Any) -> bytes:
+    """Return the values of a dense ``torch.Tensor`` in row-major order."""
+    torch = sys.modules["torch"]  # the caller has it: it made the tensor
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+        kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else tensor.layout
+        raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
+    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
+    return flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
 
 
 def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:

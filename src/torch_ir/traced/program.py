@@ -101,6 +101,34 @@ def _with_regions(module: GraphModule, needs_grad: bool) -> GraphModule:
     return module
 
 
+def _named_generators(trace: Trace, module: GraphModule) -> dict[str, torch.Generator]:
+    """Replace generators by names, the default one by None, and return those that are named.
+
+    Operators that take none draw from the default one.
+    """
+    named: dict[str, torch.Generator] = {}
+    for node in list(module.graph.find_nodes(op="get_attr")):
+        value = trace.generators.get(str(node.target))
+        if value is None:
+            continue
+        given = None if value is torch.default_generator else _name_of(value, named)
+        for user in list(node.users):
+            names = {node: given}
+            user.args = map_arg(user.args, lambda item, names=names: names.get(item, item))
+            user.kwargs = map_arg(user.kwargs, lambda item, names=names: names.get(item, item))
+        module.graph.erase_node(node)
+    return named
+
+
+def _name_of(generator: torch.Generator, named: dict[str, torch.Generator]) -> str:
+    for name, known in named.items():
+        if known is generator:
+            return name
+    name = f"generator_{len(named)}"
+    named[name] = generator
+    return name
+
+
 class _Builder:
     def __init__(
         self, trace: Trace, module: GraphModule, names: Sequence[str], paths: Sequence[str]
@@ -128,7 +156,7 @@ class _Builder:
         title: str,
     ) -> Program:
         self._constants()
-        self._generators()
+        self.generators = _named_generators(self.trace, self.module)
         self._placeholders()
         self.body.run()
         returned = self.module.graph.output_node().args[0]
@@ -256,27 +284,6 @@ class _Builder:
 
     def _known_metas(self) -> list[TensorMeta]:
         return [tensor_meta(key, tensor) for key, tensor in self.known.items()]
-
-    def _generators(self) -> None:
-        """Generators become names, the default one none: operators that take none draw from it."""
-        for node in list(self.module.graph.find_nodes(op="get_attr")):
-            value = self.trace.generators.get(str(node.target))
-            if value is None:
-                continue
-            name = None if value is torch.default_generator else self._generator(value)
-            for user in list(node.users):
-                named = {node: name}
-                user.args = map_arg(user.args, lambda item, named=named: named.get(item, item))
-                user.kwargs = map_arg(user.kwargs, lambda item, named=named: named.get(item, item))
-            self.module.graph.erase_node(node)
-
-    def _generator(self, generator: torch.Generator) -> str:
-        for name, known in self.generators.items():
-            if known is generator:
-                return name
-        name = f"generator_{len(self.generators)}"
-        self.generators[name] = generator
-        return name
 
     def _leaves(self, returned: Any) -> tuple[Any, ...]:
         """Each leaf of the result; an expression for a number that is not known yet."""

@@ -181,7 +181,7 @@ class _Exported:
         """The conditions on sizes, as assertions."""
         for guard in self.ir.guards:
             message = f"the program was extracted for {guard}"
-            condition = self.built.number(guard)
+            condition = self.built.numbers.node(guard)
             node = self.built.graph.call_function(
                 torch.ops.aten._assert_scalar.default, (condition, message)
             )

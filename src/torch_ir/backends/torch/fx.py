@@ -36,7 +36,7 @@ from torch_ir.ir.tree import Container, leaves, unflatten
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, pytree, unbacked_key
 
 
-class _Numbers(GraphAppendingTracer):
+class _NumberTracer(GraphAppendingTracer):
     """Records calls on symbolic numbers, each with its value."""
 
     def create_node(
@@ -61,6 +61,65 @@ def value_of(node: FxNode) -> Any:
 
 
 @dataclass(slots=True)
+class Numbers:
+    """The symbols of a graph, and the nodes that compute expressions over them."""
+
+    graph: Graph
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
+    origins: dict[str, tuple[FxNode, int]] = field(default_factory=dict[str, tuple[FxNode, int]])
+    derived: list[tuple[SymExpr, FxNode, int]] = field(
+        default_factory=list[tuple[SymExpr, FxNode, int]]
+    )
+
+    def sizes(self, node: FxNode, meta: TensorMeta) -> None:
+        """Note that the sizes of a placeholder give symbols their values."""
+        for axis, dim in enumerate(meta.shape):
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                self.origins.setdefault(dim.text, (node, axis))
+            elif isinstance(dim, SymExpr):
+                self.derived.append((dim, node, axis))
+
+    def node(self, value: SymExpr) -> Any:
+        """Return the node that computes an expression, or its value if it has no symbols.
+
+        Raises:
+            PassError: A symbol in it has no value here.
+        """
+        known = self.known.get(value.text)
+        if known is None:
+            symbols = {symbol: self._symbol(symbol) for symbol in value.symbols}
+            known = self.known[value.text] = symbolic(value, symbols)
+        return known.node if isinstance(known, Proxy) else known
+
+    def _symbol(self, symbol: str) -> Any:
+        if symbol in self.known:
+            return self.known[symbol]
+        if symbol in self.origins:
+            size = self._size(*self.origins[symbol])
+        else:
+            size = self._solved(symbol)
+        self.known[symbol] = size
+        return size
+
+    def _size(self, node: FxNode, axis: int) -> Any:
+        size = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        size.meta["val"] = value_of(node).shape[axis]
+        return self.proxy(size)
+
+    def _solved(self, symbol: str) -> Any:
+        """A symbol that only sizes such as ``2*s0 + 1`` tell."""
+        for dim, node, axis in self.derived:
+            first, second = [int(dim.evaluate(dict.fromkeys(dim.symbols, n))) for n in (0, 1)]
+            if dim.symbols == (symbol,) and solve_linear(dim.text, first) == (symbol, 0):
+                return (self._size(node, axis) - first) // (second - first)
+        raise PassError(f"no argument and no earlier result tells what {symbol!r} is")
+
+    def proxy(self, node: FxNode) -> Proxy:
+        """Return a node as a number to compute with."""
+        return Proxy(node, _NumberTracer(self.graph))
+
+
+@dataclass(slots=True)
 class FxGraph:
     """A graph as it is built.
 
@@ -70,6 +129,7 @@ class FxGraph:
         graph: The graph of torch.
         values: The node that gives each value.
         modules: The bodies that nodes call, by attribute name.
+        numbers: What computes expressions over its symbols.
     """
 
     ir: IR
@@ -78,11 +138,10 @@ class FxGraph:
     values: dict[str, FxNode] = field(default_factory=dict[str, FxNode])
     modules: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
     _slots: Slots = field(default_factory=Slots)
-    _numbers: dict[str, Any] = field(default_factory=dict[str, Any])
-    _origins: dict[str, tuple[FxNode, int]] = field(default_factory=dict[str, tuple[FxNode, int]])
-    _derived: list[tuple[SymExpr, FxNode, int]] = field(
-        default_factory=list[tuple[SymExpr, FxNode, int]]
-    )
+    numbers: Numbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbers = Numbers(self.graph)
 
     # -- what a graph takes -----------------------------------------------------------------------
 
@@ -94,11 +153,7 @@ class FxGraph:
             value = self.fakes.tensor(layout or contiguous(meta))
         node = self._placeholder(name or meta.name, value)
         self.gives(meta, node)
-        for axis, dim in enumerate(meta.shape):
-            if isinstance(dim, SymExpr) and dim.is_symbol:
-                self._origins.setdefault(dim.text, (node, axis))
-            elif isinstance(dim, SymExpr):
-                self._derived.append((dim, node, axis))
+        self.numbers.sizes(node, meta)
         return node
 
     def takes_value(self, value: Any, name: str) -> FxNode:
@@ -107,7 +162,7 @@ class FxGraph:
             return self._placeholder(name, value)
         node = self._placeholder(name, symbolic(value, self.fakes.symbols))
         if value.is_symbol:
-            self._numbers.setdefault(value.text, self._proxy(node))
+            self.numbers.known.setdefault(value.text, self.numbers.proxy(node))
         return node
 
     def gives(self, meta: TensorMeta, node: FxNode) -> None:
@@ -158,7 +213,7 @@ class FxGraph:
             case Literal(value=value):
                 return value
             case Expression(value=value):
-                return self.number(value)
+                return self.numbers.node(value)
             case Function(name=name):
                 return self._function(name)
             case Listed(parts=parts, is_tuple=is_tuple):
@@ -212,54 +267,17 @@ class FxGraph:
             symbol = self.fakes.symbols[binding.symbol]
             keys[symbol.node.expr] = unbacked_key(None if single else binding.result, binding.axis)
             if binding.axis is not None:
-                self._origins[binding.symbol] = self.values[outputs[binding.result]], binding.axis
+                self.numbers.origins[binding.symbol] = (
+                    self.values[outputs[binding.result]],
+                    binding.axis,
+                )
             elif single:
                 made.meta["val"] = symbol
-                self._numbers[binding.symbol] = self._proxy(made)
+                self.numbers.known[binding.symbol] = self.numbers.proxy(made)
             else:
                 raise PassError("it gives a number beside other results")
         if keys:
             made.meta["unbacked_bindings"] = keys
-
-    # -- numbers ----------------------------------------------------------------------------------
-
-    def number(self, value: SymExpr) -> Any:
-        """Return the node that computes an expression, or its value if it has no symbols.
-
-        Raises:
-            PassError: A symbol in it has no value here.
-        """
-        known = self._numbers.get(value.text)
-        if known is None:
-            symbols = {symbol: self._symbol(symbol) for symbol in value.symbols}
-            known = self._numbers[value.text] = symbolic(value, symbols)
-        return known.node if isinstance(known, Proxy) else known
-
-    def _symbol(self, symbol: str) -> Any:
-        if symbol in self._numbers:
-            return self._numbers[symbol]
-        if symbol in self._origins:
-            size = self._size(*self._origins[symbol])
-        else:
-            size = self._solved(symbol)
-        self._numbers[symbol] = size
-        return size
-
-    def _size(self, node: FxNode, axis: int) -> Any:
-        size = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
-        size.meta["val"] = value_of(node).shape[axis]
-        return self._proxy(size)
-
-    def _solved(self, symbol: str) -> Any:
-        """A symbol that only sizes such as ``2*s0 + 1`` tell."""
-        for dim, node, axis in self._derived:
-            first, second = [int(dim.evaluate(dict.fromkeys(dim.symbols, n))) for n in (0, 1)]
-            if dim.symbols == (symbol,) and solve_linear(dim.text, first) == (symbol, 0):
-                return (self._size(node, axis) - first) // (second - first)
-        raise PassError(f"no argument and no earlier result tells what {symbol!r} is")
-
-    def _proxy(self, node: FxNode) -> Proxy:
-        return Proxy(node, _Numbers(self.graph))
 
     # -- functions --------------------------------------------------------------------------------
 
@@ -274,7 +292,7 @@ class FxGraph:
         def leaf(item: TensorLeaf | ValueLeaf) -> Any:
             if isinstance(item, TensorLeaf):
                 return self.values[item.name]
-            return self.number(item.value) if isinstance(item.value, SymExpr) else item.value
+            return self.numbers.node(item.value) if isinstance(item.value, SymExpr) else item.value
 
         return unflatten(tree, leaf)
 

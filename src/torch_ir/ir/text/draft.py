@@ -1,0 +1,133 @@
+"""An IR in the making: what its statements say, until every name can be looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch_ir.errors import did_you_mean
+from torch_ir.frozen import FrozenDict
+from torch_ir.ir.graph import IR, Mutation, SymbolRange
+from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import Constant, TensorMeta
+from torch_ir.ir.text.calls import Call, Reference, bind_call
+from torch_ir.ir.text.lexer import Line
+from torch_ir.ir.text.scope import Scope
+from torch_ir.ir.text.views import WrittenView, with_views
+from torch_ir.ir.values import Attribute
+
+MAX_COMPARED = 200
+"""Names up to this length are compared when the closest one is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftNode:
+    """A node whose references are not looked up yet."""
+
+    name: str
+    call: Call
+    outputs: tuple[TensorMeta, ...]
+    location: Location | None
+    binds: dict[str, int]
+
+
+class Draft:
+    """A graph whose statements are being read."""
+
+    def __init__(self, opened: Line, model_name: str, name: str = ""):
+        self.opened = opened
+        self.name = name
+        self.fields: dict[str, Any] = {"model_name": model_name}
+        self.symbols: dict[str, SymbolRange] = {}
+        self.weights: list[TensorMeta] = []
+        self.constants: dict[str, Constant] = {}
+        self.views: dict[str, WrittenView] = {}
+        self.names: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        self.operators: dict[str, str] = {}
+        self.guards: list[SymExpr] = []
+        self.metadata: dict[str, Attribute] = {}
+        self.functions: dict[str, IR] = {}
+        self.inputs: list[TensorMeta] = []
+        self.mutations: list[tuple[Reference, Reference]] = []
+        self.nodes: list[DraftNode] = []
+        self.returned: list[Reference] | None = None
+
+    def build(self) -> IR:
+        """Return the IR, with every reference looked up."""
+        results = [meta for node in self.nodes for meta in node.outputs]
+        known = with_views(self.constants, self.views)
+        constants = {key: known[key] for key in sorted(known)}
+        scope = Scope([*self.inputs, *results], self.weights, constants, self.names)
+
+        def resolve(reference: Reference) -> TensorMeta:
+            if reference.meta is not None:
+                return reference.meta
+            return scope.find(reference.mark, reference.name) or _refuse(reference, scope)
+
+        def target(reference: Reference) -> str:
+            return resolve(reference).name if reference.mark == "@" else reference.name
+
+        nodes: list[OpNode] = []
+        for node in self.nodes:
+            call = node.call
+            inputs, operands, attrs = bind_call(call, resolve)
+            rest = (attrs, operands, node.location, FrozenDict(node.binds))
+            nodes.append(OpNode(node.name, call.op_type, inputs, node.outputs, *rest))
+        return IR(
+            nodes=tuple(nodes),
+            graph_inputs=tuple(self.inputs),
+            graph_outputs=tuple([resolve(reference) for reference in self.returned or ()]),
+            weights=tuple(self.weights),
+            weight_name_mapping=FrozenDict(self.names),
+            constants=FrozenDict(constants),
+            symbols=FrozenDict(self.symbols),
+            functions=FrozenDict(self.functions),
+            mutations=tuple(
+                [Mutation(target(to), resolve(value)) for to, value in self.mutations]
+            ),
+            weight_aliases=FrozenDict(self.aliases),
+            operators=FrozenDict(self.operators),
+            guards=tuple(self.guards),
+            metadata=FrozenDict(self.metadata),
+            **self.fields,
+        )
+
+
+def require_new(
+    line: Line, known: Mapping[str, object], name: str, what: str, at: int = 1
+) -> None:
+    """Check that a name has not been given before."""
+    if name in known:
+        raise line.error(f"{what} is given twice", at=at)
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Suggest the closest names; comparing very long ones would take too long."""
+    if len(name) > MAX_COMPARED:
+        return ""
+    return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])
+
+
+def _refuse(reference: Reference, scope: Scope) -> TensorMeta:
+    if reference.mark == "#":
+        raise reference.line.error(
+            "inputs by number need the list of inputs",
+            at=reference.at,
+            remedy="As in aten.add.Tensor(#0, #0) of [%x].",
+        )
+    name = f"{reference.mark}{reference.name}"
+    if reference.mark == "@":
+        raise reference.line.error(
+            f"there is no weight or constant {name}",
+            at=reference.at,
+            remedy=closest(reference.name, scope.keys),
+        )
+    raise reference.line.error(
+        f"{name} is not defined",
+        at=reference.at,
+        remedy=closest(reference.name, [*scope.values, *scope.external])
+        or f"A value without definition is written with its type, as in {name}: f32[2].",
+    )
