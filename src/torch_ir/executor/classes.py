@@ -15,7 +15,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InputError, InvalidIRError, raised_as
 from torch_ir.ir import Container
-from torch_ir.ir.contexts import (
+from torch_ir.ir.tree import (
     DEFAULT_DICT,
     ENUM_MEMBER,
     NAMED_TUPLE,

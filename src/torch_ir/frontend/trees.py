@@ -12,7 +12,8 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import Container, Tree
-from torch_ir.ir.contexts import (
+from torch_ir.ir.tree import (
+    BUILTIN_CONTAINERS,
     DEFAULT_DICT,
     ENUM_MEMBER,
     NAMED_TUPLE,
@@ -22,7 +23,6 @@ from torch_ir.ir.contexts import (
     context_value,
     imported_class,
 )
-from torch_ir.ir.tree import BUILTIN_CONTAINERS
 from torch_ir.ir.values import as_attribute
 from torch_ir.torch_api import pytree
 
