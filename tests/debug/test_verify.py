@@ -9,6 +9,7 @@ from torch import nn
 
 import torch_ir
 from small_models import CASES
+from torch_ir import debug
 from torch_ir.debug import verify
 from torch_ir.errors import ExecutionError, InputError
 
@@ -185,3 +186,8 @@ def test_a_model_that_fails_is_told_apart_from_a_program_that_fails():
         verify(ir, model, (x,))
     assert str(caught.value) == ("the model itself fails on these inputs: KeyError: 'not today'")
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_the_old_name_of_a_comparison_still_works_and_warns():
+    with pytest.warns(DeprecationWarning, match="NodeReport is called NodeComparison now"):
+        assert debug.NodeReport is debug.NodeComparison

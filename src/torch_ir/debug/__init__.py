@@ -2,7 +2,7 @@
 
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.compare import Difference, compare_tensors
-from torch_ir.debug.nodes import NodeDifference, NodeReport
+from torch_ir.debug.nodes import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
 from torch_ir.debug.validate import validate
@@ -13,16 +13,17 @@ from torch_ir.debug.verify import (
     verify_ir,
     verify_ir_with_state_dict,
 )
+from torch_ir.lazy import lazy_names
 
 __all__ = [
     "Captured",
     "Difference",
     "Divergence",
     "Group",
+    "NodeComparison",
     "NodeDifference",
     "NodeError",
     "NodeProfile",
-    "NodeReport",
     "Profile",
     "ValidationReport",
     "VerificationReport",
@@ -34,3 +35,5 @@ __all__ = [
     "verify_ir",
     "verify_ir_with_state_dict",
 ]
+
+__getattr__ = lazy_names(__name__, {}, renamed={"NodeReport": "NodeComparison"})

@@ -47,7 +47,7 @@ class NodeDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeComparison:
     """The nodes of a program against eager.
 
     Attributes:
@@ -117,7 +117,7 @@ class Comparison:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
-    def report(self, *, outputs_differ: bool) -> NodeReport:
+    def report(self, *, outputs_differ: bool) -> NodeComparison:
         """Look for every node's value in eager; if the outputs differ, find where that starts."""
         recorder = self._eager(None)
         finder = _Finder(self._known(recorder.made))
@@ -125,7 +125,7 @@ class Comparison:
         ir: IR = self.executor.ir
         names = tuple(dict.fromkeys(item.node.name for item in finder.unknown))
         first = self._first(recorder.made, finder) if outputs_differ and finder.unknown else None
-        return NodeReport(len(ir.nodes), names, first)
+        return NodeComparison(len(ir.nodes), names, first)
 
     def _eager(self, keep: int | None) -> Recorder:
         with Recorder(keep=keep) as recorder:

@@ -12,7 +12,7 @@ from torch import nn
 
 from torch_ir.debug.compare import Difference, compare_results
 from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
-from torch_ir.debug.nodes import Comparison, NodeDifference, NodeReport
+from torch_ir.debug.nodes import Comparison, NodeComparison, NodeDifference
 from torch_ir.errors import TorchIRError, counted
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
@@ -40,7 +40,7 @@ class VerificationReport:
     num_outputs: int = 0
     output_details: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     error_message: str | None = None
-    nodes: NodeReport | None = field(default=None, repr=False)
+    nodes: NodeComparison | None = field(default=None, repr=False)
 
     @property
     def first_difference(self) -> NodeDifference | None:
@@ -63,7 +63,7 @@ class VerificationReport:
             lines.append(f"  {self._nodes(self.nodes)}")
         return "\n".join(lines)
 
-    def _nodes(self, nodes: NodeReport) -> str:
+    def _nodes(self, nodes: NodeComparison) -> str:
         if nodes.first_difference is not None:
             return f"first node that differs: {nodes.first_difference}"
         if not nodes.unknown:

@@ -20,7 +20,7 @@ from torch_ir.frontend.captures import Captured, Captures
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
-from torch_ir.frontend.symbols.runtime_asserts import Conclusion, conclusions, required
+from torch_ir.frontend.symbols.runtime_asserts import SymbolFact, runtime_asserts, symbol_facts
 from torch_ir.frontend.symbols.scalars import call_expression, expression
 from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
@@ -198,9 +198,9 @@ class GraphTranslator:
         value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
         bound = _bound_symbols(node)
         self._layout_symbols |= _layout_symbols(node)
-        concluded = tuple(self._concluded(node, value))
-        if concluded and isinstance(value, SYMBOLIC_TYPES):
-            bound = {concluded[0].symbol: 0}
+        facts = tuple(self._facts(node, value))
+        if facts and isinstance(value, SYMBOLIC_TYPES):
+            bound = {facts[0].symbol: 0}
         if isinstance(value, SYMBOLIC_TYPES) and not bound:
             queried = expression(value)
             if queried.text not in self._layout_symbols:
@@ -213,20 +213,20 @@ class GraphTranslator:
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
         self._items.append(made.replace(binds=bound) if bound else made)
-        if concluded:
-            self._items.extend(required(concluded, made, self._names))
+        if facts:
+            self._items.extend(runtime_asserts(facts, made, self._names))
         return result
 
-    def _concluded(self, node: FxNode, value: Any) -> Iterator[Conclusion]:
-        """What torch has concluded about the numbers that the node makes from data."""
+    def _facts(self, node: FxNode, value: Any) -> Iterator[SymbolFact]:
+        """Yield what torch has proved about the numbers that the node makes from data."""
         if isinstance(node.target, OpOverload):
             # a graph that torch traces again gives old symbols the names of new ones
             renamed = {str(symbol) for symbol in node.meta.get("unbacked_bindings") or ()}
-            for conclusion in conclusions(value):
-                if conclusion.symbol not in self.context.known:
-                    self.context.known.add(conclusion.symbol)
-                    if conclusion.is_news and conclusion.text not in renamed:
-                        yield conclusion
+            for fact in symbol_facts(value):
+                if fact.symbol not in self.context.known:
+                    self.context.known.add(fact.symbol)
+                    if fact.is_news and fact.text not in renamed:
+                        yield fact
 
     def _convert(
         self, node: FxNode, op_type: str, call: Call, outputs: list[TensorMeta]

@@ -34,7 +34,12 @@ from torch_ir.torch_api import (
     version_of,
 )
 from torch_ir.traced.arguments import Flat, value_token
-from torch_ir.traced.closure_lifting import BelowAutogradNeeded, Lift, user_line, without_saving
+from torch_ir.traced.closure_lifting import (
+    BelowAutogradNeeded,
+    ClosureLifter,
+    user_line,
+    without_saving,
+)
 from torch_ir.traced.guards.closure import Closure
 
 _TURN = threading.RLock()
@@ -120,17 +125,17 @@ class _Attempt:
 
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
-            lift = Lift(table, below_autograd=below_autograd)
-            given = pytree.tree_map_only(torch.Tensor, lift.replaced, (self.args, self.kwargs))
-            with lift, _autocast():
-                result = self._called(lift, given)
-            if lift.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
+            lifter = ClosureLifter(table, below_autograd=below_autograd)
+            given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
+            with lifter, _autocast():
+                result = self._called(lifter, given)
+            if lifter.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
                 raise TraceError(
                     "the function switches gradients off and takes derivatives with torch.func, "
                     "and gradients pass through its result",
                     remedy="Call it under torch.no_grad(), or use torch.autograd.grad inside.",
                 )
-            return self._outputs(lift, result)
+            return self._outputs(lifter, result)
 
         with self._state_kept(), self._closures_kept(), ExitStack() as stack:
             stack.enter_context(_quiet())
@@ -174,19 +179,19 @@ class _Attempt:
             ]
         )
 
-    def _called(self, lift: Lift, given: Any) -> Any:
+    def _called(self, lifter: ClosureLifter, given: Any) -> Any:
         args, kwargs = given
         try:
             return self.function(*args, **kwargs)
         except (GuardOnDataDependentSymNode, *NO_FAKE_RESULT) as error:
-            raise _data_dependent(error, lift.last) from error
+            raise _data_dependent(error, lifter.last) from error
 
-    def _outputs(self, lift: Lift, result: Any) -> list[Any]:
+    def _outputs(self, lifter: ClosureLifter, result: Any) -> list[Any]:
         leaves, self.spec = pytree.tree_flatten(result)
         self.leaves.clear()
         self.results.clear()
         outputs: list[Any] = []
-        for leaf in map(lift.replaced, leaves):
+        for leaf in map(lifter.replaced, leaves):
             if isinstance(leaf, torch.Tensor):
                 self.results.append(leaf)
             if isinstance(leaf, (torch.Tensor, *SYMBOLIC_TYPES)):

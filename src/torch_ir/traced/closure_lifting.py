@@ -53,7 +53,7 @@ OF_THE_FUNCTION = "torch_ir_of_the_function"
 """The key under which a node of the trace says that the function itself detaches."""
 
 
-class Lift(TorchFunctionMode):
+class ClosureLifter(TorchFunctionMode):
     """Puts traced tensors in the place of those that a function closes over.
 
     Args:

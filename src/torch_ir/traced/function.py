@@ -19,7 +19,7 @@ from torch_ir.traced.capture import trace
 from torch_ir.traced.dialects import in_dialect, require_dialect
 from torch_ir.traced.entry import Entry, is_apart
 from torch_ir.traced.guards.closure import Closure
-from torch_ir.traced.guards.explain import Description, Given, describe, leaves_of
+from torch_ir.traced.guards.explain import Description, Given, explain_call, leaves_of
 from torch_ir.traced.modes import is_observed, modes
 from torch_ir.traced.program import Program, program_of
 from torch_ir.traced.report import ExecutorReport
@@ -174,7 +174,7 @@ class Traced:
 
     def _described(self, key: Any, given: Given, closure: Closure) -> Description:
         names = [executor.name for executor in key[0]]
-        return describe(self._function, given, key[1], names, closure)
+        return explain_call(self._function, given, key[1], names, closure)
 
     def _program(self, flat: Flat, closure: Closure, given: Given, *, dynamic: bool) -> Program:
         traced = trace(self._function, *given, flat, closure, dynamic=dynamic)

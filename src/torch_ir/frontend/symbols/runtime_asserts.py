@@ -20,12 +20,12 @@ from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class SymbolFact:
     """The symbol of a number from data, and the expression that torch writes for it.
 
     Attributes:
         symbol: The symbol.
-        text: The expression; the symbol itself where torch has concluded nothing.
+        text: The expression; the symbol itself where torch has proved nothing.
         result: Which of the tensors of the call it is a size of, or None for a number.
         axis: Of which dimension.
     """
@@ -41,12 +41,12 @@ class Conclusion:
         return self.text != self.symbol
 
 
-def conclusions(value: object) -> Iterator[Conclusion]:
+def symbol_facts(value: object) -> Iterator[SymbolFact]:
     """Yield the facts about sizes and numbers in the traced result of a call."""
     if isinstance(value, SYMBOLIC_TYPES):
         symbol = _symbol(value)
         if symbol is not None:
-            yield Conclusion(symbol, expression_text(value.node.expr))
+            yield SymbolFact(symbol, expression_text(value.node.expr))
         return
     results = cast(Sequence[object], value) if isinstance(value, list | tuple) else (value,)
     tensors = [item for item in results if isinstance(item, torch.Tensor)]
@@ -55,7 +55,7 @@ def conclusions(value: object) -> Iterator[Conclusion]:
         for axis, size in enumerate(sizes):
             symbol = _symbol(size) if isinstance(size, torch.SymInt) else None
             if symbol is not None:
-                yield Conclusion(symbol, expression_text(size.node.expr), position, axis)
+                yield SymbolFact(symbol, expression_text(size.node.expr), position, axis)
 
 
 def _symbol(value: Any) -> str | None:
@@ -67,23 +67,25 @@ def _symbol(value: Any) -> str | None:
     return str(made) if is_from_data else None
 
 
-def required(concluded: Iterable[Conclusion], node: OpNode, taken: set[str]) -> Iterator[OpNode]:
-    """Yield the nodes that check what torch has concluded about the results of a node.
+def runtime_asserts(
+    facts: Iterable[SymbolFact], node: OpNode, taken: set[str]
+) -> Iterator[OpNode]:
+    """Yield the nodes that check what torch has proved about the results of a node.
 
     Args:
-        concluded: The conclusions.
+        facts: The facts.
         node: The node that makes the numbers.
         taken: Names of the graph; those of the new nodes are added.
     """
-    for conclusion in concluded:
-        symbol, text = conclusion.symbol, conclusion.text
-        if conclusion.result is not None:
+    for fact in facts:
+        symbol, text = fact.symbol, fact.text
+        if fact.result is not None:
             yield OpNode(
                 name=new_name(f"{node.name}_size", taken),
                 op_type="aten.sym_size.int",
-                inputs=(node.outputs[conclusion.result],),
+                inputs=(node.outputs[fact.result],),
                 outputs=(),
-                attrs={"dim": conclusion.axis},
+                attrs={"dim": fact.axis},
                 operands={"self": 0},
                 binds={symbol: 0},
                 location=node.location,

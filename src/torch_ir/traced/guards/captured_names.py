@@ -43,11 +43,11 @@ def is_library(file: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def global_reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
+def captured_names(code: CodeType) -> tuple[tuple[str, ...], ...]:
     """Return the globals that code reads, each with the attributes read from it at once.
 
     Example:
-        >>> global_reads((lambda x: torch.nn.functional.relu(x) + SCALE).__code__)
+        >>> captured_names((lambda x: torch.nn.functional.relu(x) + SCALE).__code__)
         (('torch', 'nn', 'functional', 'relu'), ('SCALE',))
     """
     return tuple(dict.fromkeys(_reads(code)))

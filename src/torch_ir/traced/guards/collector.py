@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 
 from torch_ir.traced.arguments import Same, Token, tensor_token, value_token
-from torch_ir.traced.guards.captured_names import IMPORTED, global_reads, is_library
+from torch_ir.traced.guards.captured_names import IMPORTED, captured_names, is_library
 from torch_ir.traced.guards.guard import MISSING, ClosureGuard
 
 _SEQUENCES = (list, tuple, deque, set, frozenset)
@@ -124,7 +124,7 @@ class Collector:
         if vars(function):
             self._later(path, vars(function))
         if not is_library(code.co_filename):
-            for names in global_reads(code):
+            for names in captured_names(code):
                 self._global(function.__globals__, names)
 
     def _global(self, namespace: Mapping[str, Any], names: tuple[str, ...]) -> None:

@@ -21,14 +21,14 @@ Description = Mapping[str, str]
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def describe(
+def explain_call(
     function: Callable[..., Any],
     given: Given,
     state: Sequence[Any],
     executors: Sequence[str],
     closure: Closure,
 ) -> Description:
-    """Describe a call in words.
+    """Return a call in words.
 
     Args:
         function: What is called.

@@ -39,7 +39,7 @@ class MakesRunner(Protocol):
         ...
 
 
-def recorded(
+def autograd_function(
     program: Program, functional: Functional, compute: Compute, runner: MakesRunner
 ) -> Compute:
     """Wrap ``compute`` so that torch's autograd knows its gradients.

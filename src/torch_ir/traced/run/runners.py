@@ -29,7 +29,7 @@ from torch_ir.traced.functional import (
 )
 from torch_ir.traced.program import Program
 from torch_ir.traced.report import NodeReport, row, whole
-from torch_ir.traced.run.autograd_function import recorded
+from torch_ir.traced.run.autograd_function import autograd_function
 from torch_ir.traced.run.executors import Executor
 
 Closed: TypeAlias = Mapping[str, torch.Tensor]
@@ -161,7 +161,7 @@ class _Search:
     ) -> Choice:
         compute = with_own_results(functional, compute)
         if self.program.needs_grad:
-            compute = recorded(self.program, functional, compute, self.preference)
+            compute = autograd_function(self.program, functional, compute, self.preference)
         run = run_functional(name, functional, self.closed, compute)
         names = [executor.name for executor in self.preference.executors]
         subgraphs = {} if found is None else {n: found.subgraphs(n) for n in names}
