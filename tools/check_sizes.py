@@ -24,8 +24,11 @@ FOLDER_FILES = 15
 REGISTRIES = frozenset({"src/torch_ir/semantics/operators", "src/torch_ir/cli/commands"})
 """Folders with one file for each row of a registry."""
 
-ENFORCED = False
-"""Whether the limits of classes and folders fail the check, or are printed only."""
+PENDING = frozenset(
+    f"src/torch_ir/passes/{name}.py"
+    for name in ("decomposition/engine", "edge/lower", "functionalization/walk")
+)
+"""Files whose classes are being split: what is too long in them is printed, and does not fail."""
 
 
 def oversized(name: str, source: str) -> Iterator[str]:
@@ -68,10 +71,12 @@ def main() -> int:
     }
     package = {name: text for name, text in sources.items() if name.startswith("src/")}
     findings = [line for name, text in sources.items() for line in oversized(name, text)]
-    others = [line for name, text in package.items() for line in large_classes(name, text)]
-    others += crowded(package)
-    print("\n".join([*findings, *others]) or "sizes: ok")
-    return 1 if findings or (ENFORCED and others) else 0
+    findings += crowded(package)
+    later: list[str] = []
+    for name, text in package.items():
+        (later if name in PENDING else findings).extend(large_classes(name, text))
+    print("\n".join([*findings, *later]) or "sizes: ok")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
