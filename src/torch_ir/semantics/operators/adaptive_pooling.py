@@ -47,28 +47,25 @@ def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     return rounded(total / divisors, values.dtype)
 
 
-@denotes("aten.adaptive_avg_pool1d.default")
-def adaptive_avg_pool1d(self: Array, output_size: int | Sequence[int]) -> Array:
-    """The mean of each window on the last axis; see :func:`adaptive_avg_pool2d`."""
-    return _mean(self, output_size, 1)
+def _declare_mean(rank: int, *op_types: str) -> None:
+    @denotes(*op_types)
+    def adaptive_avg_pool(self: Array, output_size: int | Sequence[int]) -> Array:
+        """The mean of each window of the last axes: ``Σ elements / number``.
+
+        Shapes: [*, c, h, w], (n, m) → [*, c, n, m], which may be larger than h and w; one size
+        for each of the operator's axes. dtype: the same.
+
+        Raises:
+            InvalidIRError: A pooled axis is empty, the rank is not the operator's or one more, or
+                the dtype not floating.
+        """
+        return _mean(self, output_size, rank)
 
 
-@denotes("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default")
-def adaptive_avg_pool2d(self: Array, output_size: int | Sequence[int]) -> Array:
-    """The mean of each window of the last two axes: ``Σ elements / number``.
-
-    Shapes: [*, c, h, w], (n, m) → [*, c, n, m], which may be larger than h and w. dtype: the same.
-
-    Raises:
-        InvalidIRError: A pooled axis is empty, the rank is not 3 or 4, or the dtype not floating.
-    """
-    return _mean(self, output_size, 2)
-
-
-@denotes("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default")
-def adaptive_avg_pool3d(self: Array, output_size: int | Sequence[int]) -> Array:
-    """The mean of each window on the last three axes; see :func:`adaptive_avg_pool2d`."""
-    return _mean(self, output_size, 3)
+_declare_mean(1, "aten.adaptive_avg_pool1d.default")
+for _rank in (2, 3):
+    _name = f"adaptive_avg_pool{_rank}d.default"
+    _declare_mean(_rank, f"aten._{_name}", f"aten.{_name}")
 
 
 @denotes("aten._adaptive_avg_pool2d_backward.default")
@@ -111,22 +108,15 @@ def _last_nan_or_first_maximum(values: Array) -> Array:
     return np.where(nan.any(axis=-1), last, np.argmax(values, axis=-1))
 
 
-@denotes("aten.adaptive_max_pool1d.default")
-def adaptive_max_pool1d(self: Array, output_size: int | Sequence[int]) -> tuple[Array, Array]:
-    """:func:`adaptive_max_pool2d` on the last axis."""
-    return _greatest(self, output_size, 1)
+def _declare_maximum(rank: int) -> None:
+    @denotes(f"aten.adaptive_max_pool{rank}d.default")
+    def adaptive_max_pool(self: Array, output_size: int | Sequence[int]) -> tuple[Array, Array]:
+        """The maximum of each window and where it stands in its plane, counted row by row (int64).
+
+        Of equal ones the first counts; a NaN is greater than all, and of several the last counts.
+        """
+        return _greatest(self, output_size, rank)
 
 
-@denotes("aten.adaptive_max_pool2d.default")
-def adaptive_max_pool2d(self: Array, output_size: int | Sequence[int]) -> tuple[Array, Array]:
-    """The maximum of each window and where it stands in its plane, counted row by row (int64).
-
-    Of equal ones the first counts; a NaN is greater than all, and of several the last counts.
-    """
-    return _greatest(self, output_size, 2)
-
-
-@denotes("aten.adaptive_max_pool3d.default")
-def adaptive_max_pool3d(self: Array, output_size: int | Sequence[int]) -> tuple[Array, Array]:
-    """:func:`adaptive_max_pool2d` on the last three axes."""
-    return _greatest(self, output_size, 3)
+for _rank in (1, 2, 3):
+    _declare_maximum(_rank)

@@ -9,7 +9,7 @@ special values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -168,166 +168,93 @@ def nan_to_num(
     )
 
 
-# -- roots and powers -----------------------------------------------------------------------------
+# -- roots, exponentials, logarithms, angles ------------------------------------------------------
+
+_FLOATING: Mapping[str, tuple[Callable[[Array], Any], str]] = {
+    "reciprocal": (lambda x: 1 / x, "``1 / self``: ±inf at ±0."),
+    "sqrt": (
+        np.sqrt,
+        "``√self``: NaN below zero, −0 at −0; of a complex number the root with real part ≥ 0.",
+    ),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), "``1 / √self``: ±inf at ±0, NaN below zero, 0 at inf."),
+    "exp": (np.exp, "``eˢᵉˡᶠ``: 0 at −inf, inf at inf."),
+    "exp2 special_exp2": (
+        lambda x: np.power(2.0, x) if is_complex(x.dtype) else np.exp2(x),
+        "``2ˢᵉˡᶠ``: 0 at −inf, inf at inf.",
+    ),
+    "expm1 special_expm1": (
+        np.expm1,
+        "``eˢᵉˡᶠ − 1`` without cancellation near 0: −0 at −0, −1 at −inf.",
+    ),
+    "log": (
+        np.log,
+        "``ln self``: −inf at ±0, NaN below; of a complex number with imaginary part in (−π, π].",
+    ),
+    "log2": (np.log2, "``log₂ self``: −inf at ±0, NaN below."),
+    "log10": (np.log10, "``log₁₀ self``: −inf at ±0, NaN below."),
+    "log1p special_log1p": (
+        np.log1p,
+        "``ln(1 + self)`` without cancellation near 0: −0 at −0, −inf at −1, NaN below.",
+    ),
+    "sin": (np.sin, "The sine: −0 at −0, NaN at ±inf."),
+    "cos": (np.cos, "The cosine: NaN at ±inf."),
+    "tan": (np.tan, "The tangent: −0 at −0, NaN at ±inf."),
+    "asin arcsin": (np.arcsin, "The angle in [−π/2, π/2] with that sine; NaN outside [−1, 1]."),
+    "acos arccos": (np.arccos, "The angle in [0, π] with that cosine; NaN outside [−1, 1]."),
+    "atan arctan": (np.arctan, "The angle in [−π/2, π/2] with that tangent; ±π/2 at ±inf."),
+    "sinh": (np.sinh, "``(eˣ − e⁻ˣ)/2``: −0 at −0, ±inf at ±inf."),
+    "cosh": (np.cosh, "``(eˣ + e⁻ˣ)/2``: inf at ±inf."),
+    "tanh": (np.tanh, "``sinh x / cosh x``: −0 at −0, ±1 at ±inf."),
+    "asinh arcsinh": (
+        np.arcsinh,
+        "The number with that hyperbolic sine, ``ln(x + √(x² + 1))``; ±inf at ±inf.",
+    ),
+    "acosh arccosh": (
+        np.arccosh,
+        "The number ≥ 0 with that hyperbolic cosine, ``ln(x + √(x² − 1))``; NaN below 1.",
+    ),
+    "atanh arctanh": (
+        np.arctanh,
+        "The number with that hyperbolic tangent; ±inf at ±1, NaN outside [−1, 1].",
+    ),
+    "sigmoid special_expit": (
+        lambda x: 1 / (1 + np.exp(-x)),
+        "``1 / (1 + e⁻ˣ)``: 0 at −inf, 1 at inf.",
+    ),
+    "sinc special_sinc": (
+        lambda x: np.where(x == 0, 1, np.sin(np.pi * x) / np.where(x == 0, 1, np.pi * x)),
+        "``sin(πx) / (πx)``, 1 at 0.",
+    ),
+}
+"""The function and the meaning of each operator on floating-point and complex numbers."""
+
+_REAL: Mapping[str, tuple[Callable[[Array], Any], str]] = {
+    "deg2rad": (lambda x: x * (math.pi / 180), "``self · π / 180``."),
+    "rad2deg": (lambda x: x * (180 / math.pi), "``self · 180 / π``."),
+    "erf special_erf": (_one_by_one(math.erf), "``2/√π · ∫₀ˣ e^(−t²) dt``: ±1 at ±inf, −0 at −0."),
+    "erfc special_erfc": (
+        _one_by_one(math.erfc),
+        "``1 − erf x`` without cancellation: 0 at inf, 2 at −inf.",
+    ),
+}
+"""The same of those that refuse complex numbers."""
 
 
-@denotes("aten.reciprocal.default")
-def reciprocal(self: Array) -> Array:
-    """``1 / self``: ±inf at ±0."""
-    return _floating(lambda x: 1 / x, self)
+def _declare(names: str, function: Callable[[Array], Any], meaning: str, *, real: bool) -> None:
+    def denoted(self: Array) -> Array:
+        return _real(names.split()[0], function, self) if real else _floating(function, self)
+
+    denoted.__doc__, denoted.__qualname__ = meaning, names.split()[0]
+    denotes(*[f"aten.{name}.default" for name in names.split()])(denoted)
 
 
-@denotes("aten.sqrt.default")
-def sqrt(self: Array) -> Array:
-    """``√self``: NaN below zero, −0 at −0; of a complex number the root with real part ≥ 0."""
-    return _floating(np.sqrt, self)
-
-
-@denotes("aten.rsqrt.default")
-def rsqrt(self: Array) -> Array:
-    """``1 / √self``: ±inf at ±0, NaN below zero, 0 at inf."""
-    return _floating(lambda x: 1 / np.sqrt(x), self)
-
-
-# -- exponentials and logarithms ------------------------------------------------------------------
-
-
-@denotes("aten.exp.default")
-def exp(self: Array) -> Array:
-    """``eˢᵉˡᶠ``: 0 at −inf, inf at inf."""
-    return _floating(np.exp, self)
-
-
-@denotes("aten.exp2.default", "aten.special_exp2.default")
-def exp2(self: Array) -> Array:
-    """``2ˢᵉˡᶠ``: 0 at −inf, inf at inf."""
-    return _floating(lambda x: np.power(2.0, x) if is_complex(x.dtype) else np.exp2(x), self)
-
-
-@denotes("aten.expm1.default", "aten.special_expm1.default")
-def expm1(self: Array) -> Array:
-    """``eˢᵉˡᶠ − 1`` without cancellation near 0: −0 at −0, −1 at −inf."""
-    return _floating(np.expm1, self)
-
-
-@denotes("aten.log.default")
-def log(self: Array) -> Array:
-    """``ln self``: −inf at ±0, NaN below; of a complex number with imaginary part in (−π, π]."""
-    return _floating(np.log, self)
-
-
-@denotes("aten.log2.default")
-def log2(self: Array) -> Array:
-    """``log₂ self``: −inf at ±0, NaN below."""
-    return _floating(np.log2, self)
-
-
-@denotes("aten.log10.default")
-def log10(self: Array) -> Array:
-    """``log₁₀ self``: −inf at ±0, NaN below."""
-    return _floating(np.log10, self)
-
-
-@denotes("aten.log1p.default", "aten.special_log1p.default")
-def log1p(self: Array) -> Array:
-    """``ln(1 + self)`` without cancellation near 0: −0 at −0, −inf at −1, NaN below."""
-    return _floating(np.log1p, self)
-
-
-# -- angles ---------------------------------------------------------------------------------------
-
-
-@denotes("aten.sin.default")
-def sin(self: Array) -> Array:
-    """The sine: −0 at −0, NaN at ±inf."""
-    return _floating(np.sin, self)
-
-
-@denotes("aten.cos.default")
-def cos(self: Array) -> Array:
-    """The cosine: NaN at ±inf."""
-    return _floating(np.cos, self)
-
-
-@denotes("aten.tan.default")
-def tan(self: Array) -> Array:
-    """The tangent: −0 at −0, NaN at ±inf."""
-    return _floating(np.tan, self)
-
-
-@denotes("aten.asin.default", "aten.arcsin.default")
-def asin(self: Array) -> Array:
-    """The angle in [−π/2, π/2] with that sine; NaN outside [−1, 1]."""
-    return _floating(np.arcsin, self)
-
-
-@denotes("aten.acos.default", "aten.arccos.default")
-def acos(self: Array) -> Array:
-    """The angle in [0, π] with that cosine; NaN outside [−1, 1]."""
-    return _floating(np.arccos, self)
-
-
-@denotes("aten.atan.default", "aten.arctan.default")
-def atan(self: Array) -> Array:
-    """The angle in [−π/2, π/2] with that tangent; ±π/2 at ±inf."""
-    return _floating(np.arctan, self)
-
-
-@denotes("aten.sinh.default")
-def sinh(self: Array) -> Array:
-    """``(eˣ − e⁻ˣ)/2``: −0 at −0, ±inf at ±inf."""
-    return _floating(np.sinh, self)
-
-
-@denotes("aten.cosh.default")
-def cosh(self: Array) -> Array:
-    """``(eˣ + e⁻ˣ)/2``: inf at ±inf."""
-    return _floating(np.cosh, self)
-
-
-@denotes("aten.tanh.default")
-def tanh(self: Array) -> Array:
-    """``sinh x / cosh x``: −0 at −0, ±1 at ±inf."""
-    return _floating(np.tanh, self)
-
-
-@denotes("aten.asinh.default", "aten.arcsinh.default")
-def asinh(self: Array) -> Array:
-    """The number with that hyperbolic sine, ``ln(x + √(x² + 1))``; ±inf at ±inf."""
-    return _floating(np.arcsinh, self)
-
-
-@denotes("aten.acosh.default", "aten.arccosh.default")
-def acosh(self: Array) -> Array:
-    """The number ≥ 0 with that hyperbolic cosine, ``ln(x + √(x² − 1))``; NaN below 1."""
-    return _floating(np.arccosh, self)
-
-
-@denotes("aten.atanh.default", "aten.arctanh.default")
-def atanh(self: Array) -> Array:
-    """The number with that hyperbolic tangent; ±inf at ±1, NaN outside [−1, 1]."""
-    return _floating(np.arctanh, self)
-
-
-@denotes("aten.deg2rad.default")
-def deg2rad(self: Array) -> Array:
-    """``self · π / 180``."""
-    return _real("deg2rad", lambda x: x * (math.pi / 180), self)
-
-
-@denotes("aten.rad2deg.default")
-def rad2deg(self: Array) -> Array:
-    """``self · 180 / π``."""
-    return _real("rad2deg", lambda x: x * (180 / math.pi), self)
+for _names, _row in _FLOATING.items():
+    _declare(_names, *_row, real=False)
+for _names, _row in _REAL.items():
+    _declare(_names, *_row, real=True)
 
 
 # -- special functions ----------------------------------------------------------------------------
-
-
-@denotes("aten.sigmoid.default", "aten.special_expit.default")
-def sigmoid(self: Array) -> Array:
-    """``1 / (1 + e⁻ˣ)``: 0 at −inf, 1 at inf."""
-    return _floating(lambda x: 1 / (1 + np.exp(-x)), self)
 
 
 @denotes("aten.logit.default", "aten.special_logit.default")
@@ -341,18 +268,6 @@ def logit(self: Array, eps: float | None = None) -> Array:
     )
 
 
-@denotes("aten.erf.default", "aten.special_erf.default")
-def erf(self: Array) -> Array:
-    """``2/√π · ∫₀ˣ e^(−t²) dt``: ±1 at ±inf, −0 at −0."""
-    return _real("erf", _one_by_one(math.erf), self)
-
-
-@denotes("aten.erfc.default", "aten.special_erfc.default")
-def erfc(self: Array) -> Array:
-    """``1 − erf x`` without cancellation: 0 at inf, 2 at −inf."""
-    return _real("erfc", _one_by_one(math.erfc), self)
-
-
 @denotes("aten.lgamma.default", "aten.special_gammaln.default")
 def lgamma(self: Array) -> Array:
     """``ln |Γ(x)|``: inf at ±inf and at the poles: 0 and the negative integers."""
@@ -361,11 +276,3 @@ def lgamma(self: Array) -> Array:
         return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
     return _real("lgamma", _one_by_one(lambda x: at(x) if math.isfinite(x) else x * x), self)
-
-
-@denotes("aten.sinc.default", "aten.special_sinc.default")
-def sinc(self: Array) -> Array:
-    """``sin(πx) / (πx)``, 1 at 0."""
-    return _floating(
-        lambda x: np.where(x == 0, 1, np.sin(np.pi * x) / np.where(x == 0, 1, np.pi * x)), self
-    )

@@ -144,50 +144,47 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Array:
-    """The mean of each window on the last axis; see :func:`avg_pool2d`."""
+    """The mean of each window on the last axis, as of planes, without ``divisor_override``."""
     return _average(self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@denotes("aten.avg_pool2d.default")
-def avg_pool2d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Array:
-    """The mean of each window: the sum of its elements, 0 in the padding, by their number.
+def _declare_mean(rank: int) -> None:
+    @denotes(f"aten.avg_pool{rank}d.default")
+    def avg_pool(
+        self: Array,
+        kernel_size: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Array:
+        """The mean of each window: the sum of its elements, 0 in the padding, by their number.
 
-    The number counts padding (but not what ``ceil_mode`` adds beyond it) if ``count_include_pad``;
-    ``divisor_override`` stands for it. Without ``stride`` the windows do not overlap.
-    Shapes: [*, c, h, w] → [*, c, h', w'] with ``⌊(size + 2·padding - kernel) / stride⌋ + 1``
-    windows, ⌈ ⌉ with ``ceil_mode``, where the last must not begin in the right padding.
-    dtype: the same; the mean of integers is truncated.
+        The number counts padding (but not what ``ceil_mode`` adds beyond it) if
+        ``count_include_pad``; ``divisor_override`` stands for it. Without ``stride`` the windows
+        do not overlap. Shapes: [*, c, h, w] → [*, c, h', w'] (and depth before height) with
+        ``⌊(size + 2·padding - kernel) / stride⌋ + 1`` windows, ⌈ ⌉ with ``ceil_mode``, where the
+        last must not begin in the right padding. dtype: the same; the mean of integers is
+        truncated.
 
-    Raises:
-        InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
-    """
-    return _average(
-        self, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+        Raises:
+            InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
+        """
+        return _average(
+            self,
+            rank,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )
 
 
-@denotes("aten.avg_pool3d.default")
-def avg_pool3d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Array:
-    """The mean of each window on the last three axes; see :func:`avg_pool2d`."""
-    return _average(
-        self, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+for _rank in (2, 3):
+    _declare_mean(_rank)
 
 
 @denotes("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
@@ -265,91 +262,43 @@ def _inside(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
     return total
 
 
-@denotes("aten.max_pool2d_with_indices.default")
-def max_pool2d_with_indices(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> tuple[Array, Array]:
-    """The maximum of each window and where it stands in its plane, counted row by row (int64).
+def _declare_maximum(rank: int) -> None:
+    @denotes(f"aten.max_pool{rank}d_with_indices.default")
+    def max_pool_with_indices(
+        self: Array,
+        kernel_size: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> tuple[Array, Array]:
+        """The maximum of each window and where it stands in its plane, counted row by row (int64).
 
-    Padding never is the maximum. Of equal ones (-0 and 0 are) the first counts; a NaN is greater
-    than all, and of several the last counts. A window of nothing but -inf (or the least integer)
-    names its first element. Shapes as :func:`avg_pool2d`, with windows of
-    ``(kernel - 1) · dilation + 1``; dtype: the same.
+        Padding never is the maximum. Of equal ones (-0 and 0 are) the first counts; a NaN is
+        greater than all, and of several the last counts. A window of nothing but -inf (or the
+        least integer) names its first element. Shapes as of the mean, with windows of
+        ``(kernel - 1) · dilation + 1``; dtype: the same.
 
-    Raises:
-        InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
-    """
-    return _maximum(self, 2, kernel_size, stride, padding, dilation, ceil_mode)
+        Raises:
+            InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
+        """
+        return _maximum(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
 
-
-@denotes("aten.max_pool1d_with_indices.default")
-def max_pool1d_with_indices(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> tuple[Array, Array]:
-    """:func:`max_pool2d_with_indices` on the last axis."""
-    return _maximum(self, 1, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-@denotes("aten.max_pool3d_with_indices.default")
-def max_pool3d_with_indices(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> tuple[Array, Array]:
-    """:func:`max_pool2d_with_indices` on the last three axes."""
-    return _maximum(self, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    @denotes(f"aten.max_pool{rank}d.default")
+    def max_pool(
+        self: Array,
+        kernel_size: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> Array:
+        """The maximum of each window, without where it stands."""
+        return max_pool_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
-@denotes("aten.max_pool1d.default")
-def max_pool1d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The values of :func:`max_pool1d_with_indices`."""
-    return _maximum(self, 1, kernel_size, stride, padding, dilation, ceil_mode)[0]
-
-
-@denotes("aten.max_pool2d.default")
-def max_pool2d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The values of :func:`max_pool2d_with_indices`."""
-    return _maximum(self, 2, kernel_size, stride, padding, dilation, ceil_mode)[0]
-
-
-@denotes("aten.max_pool3d.default")
-def max_pool3d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The values of :func:`max_pool3d_with_indices`."""
-    return _maximum(self, 3, kernel_size, stride, padding, dilation, ceil_mode)[0]
+for _rank in (1, 2, 3):
+    _declare_maximum(_rank)
 
 
 @denotes(
