@@ -11,10 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from torch_ir.ir.diagnostics import Diagnostic
+from typing import Any, ClassVar
 
 
 class TorchIRError(Exception):
@@ -44,7 +41,7 @@ class TorchIRError(Exception):
         picture: str | None = None,
         remedy: str | None = None,
         node: str = "",
-        diagnostics: tuple[Diagnostic, ...] = (),
+        diagnostics: tuple[Any, ...] = (),
     ):
         self.message = message
         self.picture = picture
@@ -134,7 +131,7 @@ class CompileError(ExecutionError):
     code = "compile-error"
 
     @property
-    def findings(self) -> tuple[Diagnostic, ...]:
+    def findings(self) -> tuple[Any, ...]:
         """What was found: ``diagnostics``."""
         return self.diagnostics
 
@@ -161,7 +158,7 @@ class DialectError(TorchIRError, ValueError):
     code = "dialect-error"
 
     @property
-    def violations(self) -> tuple[Diagnostic, ...]:
+    def violations(self) -> tuple[Any, ...]:
         """What breaks a rule: ``diagnostics``."""
         return self.diagnostics
 

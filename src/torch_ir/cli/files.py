@@ -195,28 +195,3 @@ def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> Inp
 def write_json(value: Any) -> None:
     """Print a value for scripts."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def table(rows: list[tuple[str, ...]], indent: str = "  ") -> str:
-    """Align rows in columns, numbers to the right.
-
-    Example:
-        >>> print(table([("relu", "12"), ("softmax", "3")]))
-          relu     12
-          softmax   3
-    """
-    if not rows:
-        return ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        indent
-        + "  ".join(
-            cell.rjust(width) if _is_number(cell) else cell.ljust(width)
-            for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").replace(".", "").lstrip("-").isdecimal()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from torch_ir.cli.files import table
 from torch_ir.errors import InputError, did_you_mean
 from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.tensor import type_text
+from torch_ir.tables import table
 
 T = TypeVar("T")
 
@@ -82,10 +82,10 @@ def names_of_outputs(ir: IR) -> list[str]:
 
 def summary_table(facts: Sequence[Mapping[str, Any]]) -> str:
     """Format the summaries as a table."""
-    rows = [("name", "type", "min", "max", "mean", "not finite")]
+    rows: list[tuple[str, ...]] = [("name", "type", "min", "max", "mean", "not finite")]
     for fact in facts:
         numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
-        rows.append((fact["name"], fact["type"], *numbers, str(fact["not_finite"] or "")))  # type: ignore[arg-type]  # six cells
+        rows.append((fact["name"], fact["type"], *numbers, str(fact["not_finite"] or "")))
     if not any(row[-1] for row in rows[1:]):
-        rows = [row[:-1] for row in rows]  # type: ignore[misc]  # five cells
-    return table(cast(Any, rows), indent="")
+        rows = [row[:-1] for row in rows]
+    return table(rows)

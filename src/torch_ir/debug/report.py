@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch_ir.debug.trace import chrome_trace
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
+from torch_ir.tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ class Profile:
             labels = {path: _indented(path) for path in labels}
         rows = [("time", "share", "nodes", "read", "written", "FLOPs", by)]
         rows += [(*_cells(group), labels[group.name]) for group in shown]
-        lines = [*self._headline(), "", *_aligned(rows)]
+        align: list[Literal["left", "right"]] = [*["right"] * 6, "left"]
+        lines = [*self._headline(), "", table(rows, align=align)]
         if len(shown) < len(groups):
             lines.append(f"and {len(groups) - len(shown)} more")
         return "\n".join(lines)
@@ -235,15 +237,6 @@ def _cells(group: Group) -> tuple[str, ...]:
         bytes_text(group.bytes_written),
         flops,
     )
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """All columns to the right, but for the last."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    return [
-        "  ".join([*(cell.rjust(w) for cell, w in zip(row, widths, strict=False)), row[-1]])
-        for row in rows
-    ]
 
 
 def time_text(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from torch_ir.errors import counted
 from torch_ir.ir.diagnostics import at
+from torch_ir.tables import table
 
 Reader = Literal["memory", "denotation", "eager"]
 
@@ -123,15 +124,9 @@ class ValidationReport:
         for operator, error in list(self.worst().items())[:top]:
             numbers = (error.ulp, error.absolute, error.relative, error.part)
             rows.append((operator, f"%{error.value}", *[f"{number:.3g}" for number in numbers]))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        return "\n".join(lines) if len(rows) > 1 else "all values are exactly what they mean"
+        if len(rows) == 1:
+            return "all values are exactly what they mean"
+        return table(rows, align=("left", "left", "right", "right", "right", "right"))
 
     def __str__(self) -> str:
         verdict = "all readers agree" if self.is_valid else "readers DISAGREE"

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_ir.errors import counted
 from torch_ir.ir import IR, Location, OpNode
+from torch_ir.tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,12 @@ class ExecutorReport:
     def __str__(self) -> str:
         shares = [self._share(executor) for executor in self.executors]
         lines = [f"{self.title}: {', '.join(shares) or 'no nodes'}"]
-        wide = max([len(name) for name in self.executors], default=0)
+        rows: list[tuple[str, str]] = []
         for node in self.nodes:
             reasons = "; ".join([f"{name}: {why}" for name, why in node.refused.items()])
-            line = f"  {node.executor:<{wide}}  %{node.name}: {node.operator}"
-            lines.append(f"{line}  ({reasons})" if reasons else line)
+            text = f"%{node.name}: {node.operator}"
+            rows.append((node.executor, f"{text}  ({reasons})" if reasons else text))
+        lines += [table(rows, align=("left", "left"), indent="  ")] if rows else []
         idle = [name for name in self.refused if name not in self.executors]
         lines += [f"{name} does not run it: {self.refused[name]}" for name in idle]
         return "\n".join(lines)

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from torch_ir.cli.files import read_ir, table, write_json
+from torch_ir.cli.files import read_ir, write_json
 from torch_ir.ir import IR, SymbolRange, TensorMeta
 from torch_ir.ir.tensor import type_text
+from torch_ir.tables import table
 
 SHOWN_OPERATORS = 15
 
@@ -85,7 +86,7 @@ def describe(facts: Mapping[str, Any]) -> str:
         for kind in ("parameters", "buffers", "constants")
         if (counts := facts[kind])["tensors"]
     ]
-    lines += [table(sizes, "")] if sizes else []
+    lines += [table(sizes)] if sizes else []
     for kind in ("inputs", "outputs"):
         lines.append(f"{kind}:" + ("" if facts[kind] else " none"))
         lines += [f"  {tensor['name']}: {tensor['type']}" for tensor in facts[kind]]
@@ -103,7 +104,8 @@ def describe(facts: Mapping[str, Any]) -> str:
     lines.append("operators:" + ("" if facts["operators"] else " none"))
     counted = list(facts["operators"].items())
     if counted:
-        lines.append(table([(f"{count:,}", name) for name, count in counted[:SHOWN_OPERATORS]]))
+        rows = [(f"{count:,}", name) for name, count in counted[:SHOWN_OPERATORS]]
+        lines.append(table(rows, indent="  "))
     if len(counted) > SHOWN_OPERATORS:
         lines.append(f"  and {len(counted) - SHOWN_OPERATORS} more (all with --json)")
     return "\n".join(lines)
