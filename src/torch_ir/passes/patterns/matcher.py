@@ -188,7 +188,9 @@ class Matcher:
                 yield match
             return
         if node.op_type not in wanted.op_types or node.operands is None:
-            self._refuse(match, f"%{node.name} is {node.op_type}, not {min(wanted.op_types)}")
+            if self.explains:
+                wish = min(wanted.op_types)
+                self._refuse(match, f"%{node.name} is {node.op_type}, not {wish}")
             return
         if any(found.name == node.name for found in match.nodes.values()):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
@@ -13,13 +14,14 @@ from torch_ir.ops.schema import parse_schema
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.constant_folding import without_unused
 from torch_ir.passes.memory import in_functions, rewired
-from torch_ir.passes.patterns.elements import Match
+from torch_ir.passes.patterns.elements import Match, Pattern
 from torch_ir.passes.patterns.matcher import Matcher
-from torch_ir.passes.quantized.rows import TABLE, Row, bits_of, rows
+from torch_ir.passes.quantized.rows import RELU, TABLE, Row, bits_of, rows
 from torch_ir.passes.quantized.values import (
     DEQUANTIZE,
     LIBRARY,
     QUANTIZE,
+    REARRANGE,
     Codes,
     Parameters,
     bounds,
@@ -86,7 +88,6 @@ class _Fuser:
         self.ir = ir
         self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
-        self.rows = rows(ir, self.codes.is_known)
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
@@ -158,12 +159,30 @@ class _Fuser:
         first = self.claimed.setdefault(owner, result.name)
         return first == result.name or self.codes.memory.join(result.name, first)
 
+    @cached_property
+    def rows(self) -> tuple[tuple[Row, Pattern], ...]:
+        """What to look for, made where the program quantizes."""
+        return rows(self.ir, self.codes.is_known)
+
+    def _behind(self, node: OpNode) -> set[str]:
+        """The operators behind a quantize: what rearranges, relu, and the first other one."""
+        found: set[str] = set()
+        while node.inputs and (made := self.ir.producers.get(node.inputs[0].name)):
+            found.add(made.op_type)
+            if made.op_type not in REARRANGE and made.op_type != RELU:
+                break
+            node = made
+        return found
+
     def _fuse(self, node: OpNode) -> bool:
         """Fuse an operator whose result is quantized; return whether that was possible."""
         wanted = self._wanted(node)
         if wanted is None:
             return False
+        behind = self._behind(node)
         for row, pattern in self.rows:
+            if behind.isdisjoint(row.pattern.op_types):
+                continue
             for match in self.matcher.at(pattern, node):
                 attrs = row.attributes(match.nodes["op"])
                 known = [self.codes.known[m.name] for m in map(match.values.get, "ab") if m]

@@ -26,6 +26,7 @@ from torch_ir.passes.quantized.values import (
     bounds,
 )
 
+RELU = "aten.relu.default"
 PER_CHANNEL = f"{LIBRARY}.dequantize_per_channel.default"
 PER_GROUP = f"{LIBRARY}.dequantize_per_channel_group.default"
 
@@ -45,7 +46,7 @@ class Row:
     """
 
     packet: str
-    pattern: Element
+    pattern: Call
     attributes: Callable[[OpNode], Attributes | None] = lambda node: {}
 
 
@@ -75,7 +76,7 @@ def rows(ir: IR, is_codes: Is) -> tuple[tuple[Row, Pattern], ...]:
         Row("linear", _op({"aten.addmm.default"}, {"self": vector, "mat1": a, "mat2": turned})),
         Row("linear", _op({"aten.mm.default"}, {"self": a, "mat2": turned})),
     )
-    relu = partial(Call, op_types=frozenset({"aten.relu.default"}))
+    relu = partial(Call, op_types=frozenset({RELU}))
     listed = [(Row("relu", r := relu("op", operands={"self": a})), _quantized(r))]
     for row in found:
         listed.append((row, _quantized(row.pattern)))
