@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import (
     IR,
     Container,
     FunctionRef,
-    Mutation,
     OpNode,
     Signature,
     SymExpr,
@@ -17,7 +17,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
-from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.builder import Builder, Names, subgraph
 
 CALL = "higher_order.invoke_subgraph"
 """The operator of a node that calls a delegate."""
@@ -94,33 +94,23 @@ class _Delegator:
     def __init__(self, partition: Partition):
         self.ir = partition.ir
         self.partition = partition
-        self.names = Names([*_names(self.ir), *self.ir.functions])
+        self.builder = Builder(self.ir)
+        self.names = Names([*self.ir.value_names, *self.ir.by_name, *self.ir.functions])
         self.group = {
             node.name: index for index, nodes in enumerate(partition.subgraphs) for node in nodes
         }
         self.returned = self._values_used_outside()
-        self.functions: dict[str, IR] = {}
-        self.values: dict[str, TensorMeta] = {}
 
     def run(self) -> IR:
-        nodes: list[OpNode] = []
         done: set[int] = set()
         for node in self.partition.order:
             index = self.group.get(node.name)
             if index is None:
-                nodes.append(with_inputs(node, self.values))
+                self.builder.keep(node)
             elif index not in done:
+                self._call(self.partition.subgraphs[index], len(done))
                 done.add(index)
-                nodes.append(self._call(self.partition.subgraphs[index]))
-        return self.ir.replace(
-            nodes=nodes,
-            graph_outputs=[self.values.get(meta.name, meta) for meta in self.ir.graph_outputs],
-            mutations=[
-                Mutation(m.target, self.values.get(m.value.name, m.value))
-                for m in self.ir.mutations
-            ],
-            functions={**self.ir.functions, **self.functions},
-        )
+        return self.builder.finish()
 
     def _values_used_outside(self) -> set[str]:
         """The values that something outside of their own subgraph uses."""
@@ -134,62 +124,33 @@ class _Delegator:
                     used.add(meta.name)
         return used
 
-    def _call(self, nodes: Sequence[OpNode]) -> OpNode:
-        name = self.names.fresh(f"{self.partition.backend}_{len(self.functions)}")
-        made = [meta for node in nodes for meta in node.outputs]
-        own = {meta.name for meta in made}
-        taken = {m.name: m for node in nodes for m in node.inputs if m.name not in own}
-        returned = [meta for meta in made if meta.name in self.returned]
-        sizes = _sizes(nodes, taken.values())
-        self.functions[name] = self._body(name, nodes, taken.values(), sizes, returned)
-        inputs = [self.values.get(meta.name, meta) for meta in taken.values()]
+    def _call(self, nodes: Sequence[OpNode], number: int) -> None:
+        name = self.names.fresh(f"{self.partition.backend}_{number}")
+        made = {meta.name: meta for node in nodes for meta in node.outputs}
+        returned = [meta for key, meta in made.items() if key in self.returned]
+        body = subgraph(self.ir, nodes, returned)
+        sizes = _sizes(nodes, body.graph_inputs)
+        arguments = (*map(TensorLeaf, body.input_names), *map(ValueLeaf, sizes))
+        given = Container("tuple", (Container("tuple", arguments), Container("dict")))
+        results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
+        self.builder.functions[name] = body.replace(
+            model_name=name,
+            signature=Signature(given, results),
+            metadata={BACKEND: self.partition.backend},
+        )
+        taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
         outputs = [
             meta.replace(producer_node=name, producer_output_idx=index)
             for index, meta in enumerate(returned)
         ]
-        self.values.update({meta.name: meta for meta in outputs})
-        given = {"operands": (None,) * len(inputs) + sizes} if sizes else {}
-        slots = (*range(len(inputs)), *[None for _ in sizes])
-        attrs = {"subgraph": FunctionRef(name), "identifier": name, **given}
-        return OpNode(
-            name, CALL, inputs, outputs, attrs, {"operands": slots}, location=nodes[0].location
-        )
-
-    def _body(
-        self,
-        name: str,
-        nodes: Sequence[OpNode],
-        taken: Iterable[TensorMeta],
-        sizes: tuple[SymExpr, ...],
-        returned: Sequence[TensorMeta],
-    ) -> IR:
-        given = {meta.name: TensorMeta(meta.name, meta.shape, meta.dtype) for meta in taken}
-        arguments = (*map(TensorLeaf, given), *map(ValueLeaf, sizes))
-        results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
-        inputs = Container("tuple", (Container("tuple", arguments), Container("dict")))
-        used = {symbol for node in nodes for symbol in node.symbols}
-        operators = {node.op_type for node in nodes}
-        return IR(
-            nodes=[with_inputs(node, given) for node in nodes],
-            graph_inputs=tuple(given.values()),
-            graph_outputs=returned,
-            weights=(),
-            model_name=name,
-            pytorch_version=self.ir.pytorch_version,
-            symbols={s: bounds for s, bounds in self.ir.symbols.items() if s in used},
-            signature=Signature(inputs, results),
-            dialect=self.ir.dialect,
-            operators={k: text for k, text in self.ir.operators.items() if k in operators},
-            metadata={BACKEND: self.partition.backend},
-        )
-
-
-def _names(ir: IR) -> Iterable[str]:
-    yield from (meta.name for meta in ir.graph_inputs)
-    yield from ir.external_values()
-    for node in ir.nodes:
-        yield node.name
-        yield from (meta.name for meta in node.outputs)
+        attrs: dict[str, Any] = {"subgraph": FunctionRef(name), "identifier": name}
+        if sizes:
+            attrs["operands"] = (None,) * len(taken) + sizes
+        operands = {"operands": (*range(len(taken)), *[None for _ in sizes])}
+        inputs, location = tuple(taken.values()), nodes[0].location
+        self.builder.keep(OpNode(name, CALL, inputs, outputs, attrs, operands, location))
+        for meta in outputs:
+            self.builder.replace(meta, meta)
 
 
 def _sizes(nodes: Sequence[OpNode], taken: Iterable[TensorMeta]) -> tuple[SymExpr, ...]:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from torch_ir.debug.reference.denotation import alone
 from torch_ir.debug.validation import Divergence
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.builder import map_values
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.values import Attribute, map_attribute
 
 _TEXT = '''\
 """{title}
@@ -66,22 +68,13 @@ def _without_symbols(ir: IR, symbols: Mapping[str, Number]) -> IR:
         ]
         return meta.replace(shape=tuple(shape))
 
-    def valued(value: object) -> object:
-        if isinstance(value, SymExpr):
-            return value.evaluate(symbols)
-        return tuple([valued(item) for item in value]) if isinstance(value, tuple) else value
+    def valued(value: Attribute) -> Attribute:
+        return value.evaluate(symbols) if isinstance(value, SymExpr) else value
 
+    ir = map_values(ir, sized)
     nodes = [
-        node.replace(
-            inputs=[sized(meta) for meta in node.inputs],
-            outputs=[sized(meta) for meta in node.outputs],
-            attrs={name: valued(value) for name, value in node.attrs.items()},
-        )
+        node.replace(attrs={k: map_attribute(value, valued) for k, value in node.attrs.items()})
         for node in ir.nodes
     ]
-    return ir.replace(
-        nodes=nodes,
-        graph_inputs=[sized(meta) for meta in ir.graph_inputs],
-        graph_outputs=[sized(meta) for meta in ir.graph_outputs],
-        symbols={n: r for n, r in ir.symbols.items() if n not in symbols or ir.functions},
-    )
+    kept = {n: r for n, r in ir.symbols.items() if n not in symbols or ir.functions}
+    return ir.replace(nodes=nodes, symbols=kept)

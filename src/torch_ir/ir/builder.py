@@ -1,14 +1,20 @@
-"""Helpers for building a changed graph: fresh names, and values in place of others."""
+"""The builder of changed graphs: new nodes, free names, and values in place of others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
-from torch_ir.ir.graph import IR
+from torch_ir.ir.constants import needed_constants
+from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.tree import Container, TensorLeaf, Tree
+from torch_ir.ir.symbols import Dim
+from torch_ir.ir.tensor import Constant, TensorMeta
+from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, tensor_names
+from torch_ir.ir.values import OperatorRef, attribute_leaves
+from torch_ir.ops.schema import Slots
 
 
 class Names:
@@ -27,12 +33,11 @@ class Names:
     @classmethod
     def of(cls, ir: IR) -> Names:
         """Return the names that a graph leaves free."""
-        names = cls(meta.name for meta in ir.graph_inputs)
-        names._taken.update(ir.external_values())
-        for node in ir.nodes:
-            names._taken.add(node.name)
-            names._taken.update(meta.name for meta in node.outputs)
-        return names
+        return cls((*ir.value_names, *(node.name for node in ir.nodes)))
+
+    def release(self, name: str) -> None:
+        """Let a name be chosen again, since nothing has it any more."""
+        self._taken.discard(name)
 
     def fresh(self, wanted: str) -> str:
         """Return the wanted name, or the first of ``wanted_1``, ``wanted_2``, … that is free."""
@@ -73,3 +78,356 @@ def with_leaves(tree: Tree, values: Mapping[str, TensorMeta]) -> Tree:
         children = tuple([with_leaves(child, values) for child in tree.children])
         return Container(tree.type, children, tree.keys, tree.context)
     return tree
+
+
+def split_arguments(
+    arguments: Mapping[str, Any],
+) -> tuple[tuple[TensorMeta, ...], dict[str, Any], dict[str, Slots]]:
+    """Return the inputs, attributes and operands of a node that is given these arguments.
+
+    Example:
+        >>> x = TensorMeta("x", (2,), "float32")
+        >>> inputs, attrs, operands = split_arguments({"self": x, "other": x, "alpha": 2})
+        >>> len(inputs), attrs, operands
+        (2, {'alpha': 2}, {'self': 0, 'other': 1})
+    """
+    inputs: list[TensorMeta] = []
+    attrs: dict[str, Any] = {}
+    operands: dict[str, Slots] = {}
+    for name, value in arguments.items():
+        items = cast(Sequence[Any], value if isinstance(value, list | tuple) else (value,))
+        if not any(isinstance(item, TensorMeta) for item in items):
+            attrs[name] = value
+            continue
+        slots: list[int | None] = []
+        for item in items:
+            is_tensor = isinstance(item, TensorMeta)
+            slots.append(len(inputs) if is_tensor else None)
+            inputs += [item] if is_tensor else []
+        operands[name] = tuple(slots) if items is value else slots[0]
+        rest = tuple([None if isinstance(item, TensorMeta) else item for item in items])
+        if any(item is not None for item in rest):
+            attrs[name] = rest
+    return tuple(inputs), attrs, operands
+
+
+class Builder:
+    r"""A graph on its way to a changed one: nodes are added in order, values replaced by others.
+
+    Args:
+        ir: The graph to start from. It is never changed.
+        dialect: The dialect of the result, if it is another.
+
+    Attributes:
+        ir: The graph to start from.
+        nodes: The nodes so far.
+        names: Names that no value and no node has yet.
+        functions: The functions of the result.
+        operators: Schemas of library operators that the result needs besides those of ``ir``.
+        symbols: Ranges of symbols that the result has besides those of ``ir``.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [])
+        >>> builder = Builder(ir)
+        >>> for node in ir.nodes:
+        ...     kept = builder.keep(node)
+        >>> builder.finish() is ir
+        True
+        >>> results = [((2,), "float32")]
+        >>> (z,) = builder.emit("aten.neg.default", {"self": y}, like=kept, results=results)
+        >>> builder.replace(y, z)
+        >>> print(*builder.finish().nodes, sep="\n")
+        %y: f32[2] = aten.relu.default(%x)
+        %neg: f32[2] = aten.neg.default(%y)
+    """
+
+    def __init__(self, ir: IR, *, dialect: str | None = None):
+        self.ir = ir
+        self.nodes: list[OpNode] = []
+        self.names = Names.of(ir)
+        self.functions = dict(ir.functions)
+        self.operators: dict[str, str] = {}
+        self.symbols: dict[str, SymbolRange] = {}
+        self._dialect = dialect or ir.dialect
+        self._values: dict[str, TensorMeta] = {}
+        self._constants: dict[str, Constant] = {}
+        self._returned: tuple[Sequence[TensorMeta], Signature | None] | None = None
+        self._mutations: tuple[Mutation, ...] | None = None
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def mapped(self, node: OpNode) -> OpNode:
+        """Return a node with what stands for its inputs now."""
+        return with_inputs(node, self._values)
+
+    def keep(self, node: OpNode) -> OpNode:
+        """Append a node with what stands for its inputs now, and return it."""
+        node = self.mapped(node)
+        self.nodes.append(node)
+        return node
+
+    def emit(
+        self,
+        op_type: str,
+        arguments: Mapping[str, Any],
+        *,
+        like: OpNode | None = None,
+        results: Sequence[tuple[tuple[Dim, ...], str]] | None = None,
+        name: str | None = None,
+    ) -> tuple[TensorMeta, ...]:
+        """Append a call of an operator, and return its results.
+
+        Args:
+            op_type: The operator's exact overload.
+            arguments: Tensors, lists of them, and attributes, by argument.
+            like: The node whose location the call has. Without ``results`` the call stands in
+                its place, under its name and with its outputs.
+            results: Shape and dtype of each result.
+            name: A name that is wanted; if it is taken, a similar one is chosen.
+        """
+        inputs, attrs, operands = split_arguments(arguments)
+        location = None if like is None else like.location
+        if results is None and like is not None:
+            node = OpNode(like.name, op_type, inputs, like.outputs, attrs, operands, location)
+            return tuple(self.keep(node).outputs)
+        own = self.names.fresh(name or op_type.split(".")[1].strip("_"))
+        types = results or ()
+        made = [
+            TensorMeta(own if len(types) == 1 else f"{own}.{i}", shape, dtype, own, i)
+            for i, (shape, dtype) in enumerate(types)
+        ]
+        self.keep(OpNode(own, op_type, inputs, made, attrs, operands, location))
+        return tuple(made)
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def value(self, meta: TensorMeta) -> TensorMeta:
+        """Return what stands for a value now."""
+        return self._values.get(meta.name, meta)
+
+    def replace(self, old: TensorMeta, new: TensorMeta) -> None:
+        """Let a value stand for another from here on."""
+        self._values[old.name] = self.value(new)
+
+    def constant(self, value: Constant, name: str, *, shared: bool = True) -> TensorMeta:
+        """Return a constant of the result; equal ones that are added are stored once.
+
+        Args:
+            value: The constant.
+            name: A name that is wanted; if it is taken, a similar one is chosen.
+            shared: Whether it may be one that was added before; if not, it has its own name.
+        """
+        for known, other in self._constants.items() if shared else ():
+            if (other.shape, other.dtype) == (value.shape, value.dtype) and other == value:
+                return TensorMeta(known, value.shape, value.dtype)
+        ir = self.ir
+        keys = {
+            *ir.constants,
+            *(meta.name for meta in ir.weights),
+            *ir.weight_name_mapping.values(),
+        }
+        while (own := self.names.fresh(name)) in keys:  # nodes may use it under another name
+            continue
+        self._constants[own] = value
+        return TensorMeta(own, value.shape, value.dtype)
+
+    # -- the whole --------------------------------------------------------------------------------
+
+    def map_functions(self, change: Callable[[IR], IR]) -> None:
+        """Change every function."""
+        self.functions = {name: change(body) for name, body in self.functions.items()}
+
+    def add_function(self, body: IR, name: str) -> str:
+        """Add a function, and return its name: the wanted one or a similar one that is free."""
+        own = Names(self.functions).fresh(name)
+        self.functions[own] = body
+        return own
+
+    def returns(
+        self,
+        outputs: Sequence[TensorMeta],
+        signature: Signature | None,
+        mutations: Sequence[Mutation] | None = None,
+    ) -> None:
+        """Give the result other outputs, for a pass that changes what a program returns.
+
+        Args:
+            outputs: The graph outputs.
+            signature: The structure of arguments and results.
+            mutations: What the program writes; None for what it wrote before.
+        """
+        self._returned = tuple(outputs), signature
+        self._mutations = None if mutations is None else tuple(mutations)
+
+    def finish(self) -> IR:
+        """Return the changed graph; the one to start from if nothing was changed.
+
+        Constants, functions and schemas of operators go that were used and are no more.
+        """
+        ir = self.ir
+        outputs, signature = self._settled()
+        mutations = self._mutations
+        if mutations is None:
+            mutations = tuple([self._mutation(mutation) for mutation in ir.mutations])
+        wanted = {
+            "nodes": _old_if_same(ir.nodes, self.nodes),
+            "graph_outputs": _old_if_same(ir.graph_outputs, outputs),
+            "mutations": _old_if_same(ir.mutations, mutations),
+            "signature": signature,
+            "functions": _old_if_equal(ir.functions, self.functions),
+            "constants": {**ir.constants, **self._constants} if self._constants else ir.constants,
+            "operators": {**ir.operators, **self.operators} if self.operators else ir.operators,
+            "symbols": {**ir.symbols, **self.symbols} if self.symbols else ir.symbols,
+            "dialect": self._dialect,
+        }
+        changes = {name: new for name, new in wanted.items() if new is not getattr(ir, name)}
+        return without_unused(ir, ir.replace(**changes)) if changes else ir
+
+    def _settled(self) -> tuple[Sequence[TensorMeta], Signature | None]:
+        if self._returned is not None:
+            return self._returned
+        signature = self.ir.signature
+        if signature is not None and not self._values.keys().isdisjoint(
+            tensor_names(signature.outputs)
+        ):
+            signature = replace(signature, outputs=with_leaves(signature.outputs, self._values))
+        return [self.value(meta) for meta in self.ir.graph_outputs], signature
+
+    def _mutation(self, mutation: Mutation) -> Mutation:
+        value = self.value(mutation.value)
+        return mutation if value is mutation.value else Mutation(mutation.target, value)
+
+
+def _old_if_same(old: Sequence[Any], new: Sequence[Any]) -> Sequence[Any]:
+    is_same = len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+    return old if is_same else tuple(new)
+
+
+def _old_if_equal(old: Mapping[str, IR], new: Mapping[str, IR]) -> Mapping[str, IR]:
+    is_same = [*old] == [*new] and all(old[name] is body for name, body in new.items())
+    return old if is_same else new
+
+
+# -- what nothing uses any more -------------------------------------------------------------------
+
+
+def without_unused(before: IR, after: IR) -> IR:
+    """Return the graph without what was used before and is no more."""
+    changes: dict[str, Any] = {}
+    if before.constants and (gone := _unused_constants(before, after)):
+        changes["constants"] = {k: v for k, v in after.constants.items() if k not in gone}
+        changes["weight_name_mapping"] = {
+            name: key for name, key in after.weight_name_mapping.items() if key not in gone
+        }
+    if after.functions:
+        called = {name for node in after.nodes for name in node.functions}
+        gone = {name for node in before.nodes for name in node.functions} - called
+        gone |= after.functions.keys() - before.functions.keys() - called
+        changes["functions"] = {k: v for k, v in after.functions.items() if k not in gone}
+    if before.operators and (gone := _operators(before) - _operators(after)):
+        changes["operators"] = {k: v for k, v in after.operators.items() if k not in gone}
+    changes = {name: new for name, new in changes.items() if len(new) < len(getattr(after, name))}
+    return after.replace(**changes) if changes else after
+
+
+def _unused_constants(before: IR, after: IR) -> set[str]:
+    still = _used_keys(after)
+    gone = (_used_keys(before) - still) & after.constants.keys()
+    views = [after.constants[key].view for key in gone]
+    gone |= {view.base for view in views if view is not None} - still
+    return gone - needed_constants(after.constants, after.constants.keys() - gone).keys()
+
+
+def _used_keys(ir: IR) -> set[str]:
+    names = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
+    names |= {name for m in ir.mutations for name in (m.target, m.value.name)}
+    if ir.signature is not None:
+        names.update(tensor_names(ir.signature.outputs), tensor_names(ir.signature.inputs))
+    return {ir.weight_name_mapping.get(name, name) for name in names}
+
+
+def _operators(ir: IR) -> set[str]:
+    values = [value for node in ir.nodes for value in node.attrs.values()]
+    leaves = [item for value in values for item in attribute_leaves(value)]
+    named = {item.name for item in leaves if isinstance(item, OperatorRef)}
+    return named.union(node.op_type for node in ir.nodes)
+
+
+# -- parts and changed copies ---------------------------------------------------------------------
+
+
+def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | None = None) -> IR:
+    """Return some nodes of a graph as a program: it takes what they take from elsewhere.
+
+    Weights and constants become graph inputs too. There is no signature, and nothing is written.
+
+    Args:
+        ir: The graph.
+        nodes: Some of its nodes, in order.
+        outputs: What the program returns; None for the results that are used elsewhere.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   %c: f32[2] = aten.exp.default(%b)
+        ...   return %c
+        ... }''')
+        >>> print(subgraph(ir, ir.nodes[1:2]))
+        ir {
+          input %a: f32[2]
+          %b: f32[2] = aten.neg.default(%a)
+          return %b
+        }
+    """
+    own = {node.name for node in nodes}
+    made = {meta.name: meta for node in nodes for meta in node.outputs}
+    taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
+    given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
+    if outputs is None:
+        used = {m.name for node in ir.nodes if node.name not in own for m in node.inputs}
+        used.update(ir.output_names, (mutation.value.name for mutation in ir.mutations))
+        outputs = [meta for name, meta in made.items() if name in used]
+    symbols = {symbol for node in nodes for symbol in node.symbols}
+    called = {name for node in nodes for name in node.functions}
+    operators = {node.op_type for node in nodes}
+    return ir.replace(
+        nodes=[with_inputs(node, given) for node in nodes],
+        graph_inputs=tuple(given.values()),
+        graph_outputs=outputs,
+        weights=(),
+        weight_name_mapping={},
+        weight_aliases={},
+        constants={},
+        symbols={name: bounds for name, bounds in ir.symbols.items() if name in symbols},
+        functions={name: body for name, body in ir.functions.items() if name in called},
+        mutations=(),
+        signature=None,
+        guards=(),
+        operators={name: text for name, text in ir.operators.items() if name in operators},
+        metadata={},
+    )
+
+
+def map_values(ir: IR, change: Callable[[TensorMeta], TensorMeta]) -> IR:
+    """Return the graph with each value described anew, under the name that it has.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [])
+        >>> print(map_values(ir, lambda meta: meta.replace(dtype="float64")).nodes[0])
+        %y: f64[2] = aten.relu.default(%x)
+    """
+
+    def changed(metas: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
+        return tuple([change(meta) for meta in metas])
+
+    return ir.replace(
+        nodes=[n.replace(inputs=changed(n.inputs), outputs=changed(n.outputs)) for n in ir.nodes],
+        graph_inputs=changed(ir.graph_inputs),
+        graph_outputs=changed(ir.graph_outputs),
+        mutations=[Mutation(m.target, change(m.value)) for m in ir.mutations],
+    )

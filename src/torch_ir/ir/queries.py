@@ -10,7 +10,7 @@ from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.tree import Tree, ValueLeaf, leaves
+from torch_ir.ir.tree import TensorLeaf, Tree, ValueLeaf, leaves
 from torch_ir.ops.effects import Effects
 from torch_ir.ops.effects import effects as effects_of
 
@@ -70,10 +70,24 @@ def _symbols(values: Iterable[object]) -> frozenset[str]:
 
 def walk(ir: IR, path: str = "") -> Iterator[tuple[str, IR, OpNode]]:
     """Yield the path, the graph and the node of every node, functions after their graph."""
-    for node in ir.nodes:
-        yield path, ir, node
+    for inner, graph in graphs(ir, path):
+        for node in graph.nodes:
+            yield inner, graph, node
+
+
+def graphs(ir: IR, path: str = "") -> Iterator[tuple[str, IR]]:
+    """Yield the path and the graph of the program and of each function, functions after it."""
+    yield path, ir
     for name, body in ir.functions.items():
-        yield from walk(body, f"{path}{name}/")
+        yield from graphs(body, f"{path}{name}/")
+
+
+def result_names(ir: IR) -> tuple[str, ...]:
+    """Return the name of each flattened result, empty for one that is no tensor."""
+    if ir.signature is None:
+        return ir.output_names
+    found = leaves(ir.signature.outputs)
+    return tuple([leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found])
 
 
 def effects(ir: IR, node: OpNode) -> Effects:

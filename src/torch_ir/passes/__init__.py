@@ -13,7 +13,7 @@ from torch_ir.passes.common_subexpressions import (
 )
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
 from torch_ir.passes.functionalization import Functionalize, functionalize
-from torch_ir.passes.inline_functions import InlineFunctions, inline_functions
+from torch_ir.passes.inline import InlineFunctions, inline_functions
 from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
 from torch_ir.passes.registry import (

@@ -11,8 +11,7 @@ import torch
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import Names, with_inputs
-from torch_ir.passes.memory import rewired
+from torch_ir.ir.builder import Builder
 
 _LAYERS = {
     "aten.conv1d.default": ("input", "weight", "bias"),
@@ -78,11 +77,11 @@ class _Folder:
         self.weights = dict(weights)
         self.external = ir.external_values()
         self.memory = StorageGroups(ir)
-        self.names = Names.of(ir)
+        self.builder = Builder(ir)
         self.metas = {meta.name: meta for meta in ir.weights}
         self.mapping = dict(ir.weight_name_mapping)
         self.layers: dict[str, OpNode] = {}
-        self.values: dict[str, TensorMeta] = {}
+        self.folded: set[str] = set()
 
     def run(self) -> FoldedProgram:
         for node in self.ir.nodes:
@@ -91,12 +90,10 @@ class _Folder:
                 self._fold(layer, node)
         if not self.layers:
             return FoldedProgram(self.ir, dict(self.weights), ())
-        nodes = [
-            with_inputs(self.layers.get(node.name, node), self.values)
-            for node in self.ir.nodes
-            if not any(meta.name in self.values for meta in node.outputs)
-        ]
-        return self._without_unused(nodes)
+        for node in self.ir.nodes:
+            if not any(meta.name in self.folded for meta in node.outputs):
+                self.builder.keep(self.layers.get(node.name, node))
+        return self._without_unused(self.builder.finish())
 
     def _layer(self, norm: OpNode) -> OpNode | None:
         """The layer into which a batch norm can be folded."""
@@ -148,7 +145,8 @@ class _Folder:
         stem = key.removesuffix(".weight")
         pair = self._added(key, scaled, dtype), self._added(f"{stem}.bias", shift, dtype)
         self.layers[layer.name] = _with_weights(layer, *pair)
-        self.values[norm.outputs[0].name] = layer.outputs[0]
+        self.folded.add(norm.outputs[0].name)
+        self.builder.replace(norm.outputs[0], layer.outputs[0])
 
     def _value(self, meta: TensorMeta | None, default: torch.Tensor | None = None) -> torch.Tensor:
         """The value of a weight, in float64."""
@@ -172,24 +170,19 @@ class _Folder:
         self.weights[wanted] = value.to(getattr(torch, dtype))
         meta = TensorMeta(wanted, tuple(value.shape), dtype)
         self.metas[wanted] = meta
-        name = self.names.fresh(f"p_{wanted.replace('.', '_')}")
+        name = self.builder.names.fresh(f"p_{wanted.replace('.', '_')}")
         self.mapping[name] = wanted
         return meta.replace(name=name)
 
-    def _without_unused(self, nodes: list[OpNode]) -> FoldedProgram:
+    def _without_unused(self, ir: IR) -> FoldedProgram:
         """The program without the weights that only batch norms and folded layers used."""
         before = {meta.name for node in self.ir.nodes for meta in node.inputs}
-        after = {meta.name for node in nodes for meta in node.inputs}
-        kept = {self.mapping.get(name, name) for name in after}
-        kept |= {self.mapping.get(m.target, m.target) for m in self.ir.mutations}
-        returned = [*self.ir.graph_outputs, *(m.value for m in self.ir.mutations)]
-        kept |= {self.mapping.get(meta.name, meta.name) for meta in returned}
-        gone = {self.mapping.get(name, name) for name in before - after} - kept
+        kept = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
+        kept |= {name for m in ir.mutations for name in (m.target, m.value.name)}
+        keys = {self.mapping.get(name, name) for name in kept}
+        gone = {self.mapping.get(name, name) for name in before - kept} - keys
         weights = {key: value for key, value in self.weights.items() if key not in gone}
-        ir = rewired(
-            self.ir,
-            nodes,
-            self.values,
+        ir = ir.replace(
             weights=[meta for key, meta in self.metas.items() if key not in gone],
             weight_name_mapping={n: k for n, k in self.mapping.items() if k not in gone},
             weight_aliases={a: k for a, k in self.ir.weight_aliases.items() if k not in gone},

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
+from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
-from torch_ir.passes.memory import in_functions
 from torch_ir.passes.no_ops import remove_no_ops
 
 CASTS = frozenset({"aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default"})
@@ -68,25 +68,22 @@ def clean_casts(ir: IR) -> IR:
           return %b
         }
     """
-    shortened = _shortened(in_functions(ir, _shortened))
+    shortened = _shortened(ir)
     result = remove_no_ops(shortened, CASTS)
     return ir if result is ir else eliminate_dead_code(result)
 
 
 def _shortened(ir: IR) -> IR:
+    builder = Builder(ir)
+    builder.map_functions(_shortened)
     memory = StorageGroups(ir)
     producers = dict(ir.producers)
-    nodes: list[OpNode] = []
-    changed = False
     for node in ir.nodes:
-        source = _passed_over(node, producers, memory)
-        while source is not None:
+        while (source := _passed_over(node, producers, memory)) is not None:
             node = node.replace(inputs=(source,))
-            changed = True
-            source = _passed_over(node, producers, memory)
         producers.update({meta.name: node for meta in node.outputs})
-        nodes.append(node)
-    return ir.replace(nodes=nodes) if changed else ir
+        builder.keep(node)
+    return builder.finish()
 
 
 def _passed_over(

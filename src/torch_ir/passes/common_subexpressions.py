@@ -6,11 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import in_functions, rewired
 
 
 @dataclass(frozen=True)
@@ -51,23 +50,22 @@ def common_subexpressions(ir: IR) -> IR:
           return %y
         }
     """
-    ir = in_functions(ir, common_subexpressions)
+    builder = Builder(ir)
+    builder.map_functions(common_subexpressions)
     memory = StorageGroups(ir)
     first: dict[Hashable, OpNode] = {}
-    values: dict[str, TensorMeta] = {}
-    kept: list[OpNode] = []
-    for node in ir.nodes:
-        node = with_inputs(node, values)
+    for original in ir.nodes:
+        node = builder.mapped(original)
         if not is_repeatable(ir, node) or _is_written(memory, node):
-            kept.append(node)
+            builder.nodes.append(node)
             continue
         earlier = first.setdefault(_key(node), node)
         if earlier is node or not _joined(memory, node, earlier):
-            kept.append(node)
+            builder.nodes.append(node)
             continue
         for old, new in zip(node.outputs, earlier.outputs, strict=True):
-            values[old.name] = new
-    return rewired(ir, kept, values) if values else ir
+            builder.replace(old, new)
+    return builder.finish()
 
 
 LIBRARIES = frozenset(

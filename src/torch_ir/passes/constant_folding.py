@@ -22,9 +22,7 @@ from torch_ir.ir import (
     TensorMeta,
 )
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import Names, with_inputs
-from torch_ir.ir.constants import needed_constants
-from torch_ir.ir.tree import tensor_names
+from torch_ir.ir.builder import Builder
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.common_subexpressions import is_repeatable
@@ -182,41 +180,17 @@ def _fits(value: torch.Tensor, meta: TensorMeta) -> bool:
 
 
 def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.Tensor]) -> IR:
-    names = Names.of(ir)
-    keys = {*ir.constants, *(m.name for m in ir.weights), *ir.weight_name_mapping.values()}
-    metas: dict[str, TensorMeta] = {}
-    added: dict[str, Constant] = {}
+    builder = Builder(ir)
+    metas = {meta.name: meta for node in ir.nodes for meta in node.outputs}
     for name, tensor in sorted(values.items()):
-        key = name if name not in keys and "." not in name else names.fresh(name.replace(".", "_"))
-        while key in keys:
-            key = names.fresh(key)
-        added[key] = Constant.from_torch(tensor)
-        metas[name] = TensorMeta(key, tuple(tensor.shape), added[key].dtype)
-    rewired = [with_inputs(node, metas) for node in nodes]
-    return without_unused(ir, ir.replace(nodes=rewired, constants={**ir.constants, **added}))
-
-
-def without_unused(before: IR, after: IR) -> IR:
-    """Drop the constants that were used and are no more."""
-    gone = _used(before) - _used(after)
-    keys = {after.weight_name_mapping.get(name, name) for name in gone} & after.constants.keys()
-    still = {after.weight_name_mapping.get(name, name) for name in _used(after)}
-    keys -= still
-    views = [after.constants[key].view for key in keys]
-    keys |= {view.base for view in views if view is not None} - still
-    keys -= needed_constants(after.constants, after.constants.keys() - keys).keys()
-    mapping = {n: k for n, k in after.weight_name_mapping.items() if k not in keys}
-    constants = {k: value for k, value in after.constants.items() if k not in keys}
-    return after.replace(constants=constants, weight_name_mapping=mapping)
-
-
-def _used(ir: IR) -> set[str]:
-    names = {meta.name for node in ir.nodes for meta in node.inputs}
-    names |= {meta.name for meta in ir.graph_outputs}
-    names |= {name for m in ir.mutations for name in (m.target, m.value.name)}
-    if ir.signature is not None:
-        names |= {*tensor_names(ir.signature.outputs), *tensor_names(ir.signature.inputs)}
-    return names
+        constant = Constant.from_torch(tensor)
+        builder.names.release(name)
+        builder.replace(
+            metas[name], builder.constant(constant, name.replace(".", "_"), shared=False)
+        )
+    for node in nodes:
+        builder.keep(node)
+    return builder.finish()
 
 
 def _is_none(value: object) -> bool:

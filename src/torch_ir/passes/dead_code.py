@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
 
 
@@ -36,7 +37,8 @@ def eliminate_dead_code(ir: IR) -> IR:
         >>> eliminate_dead_code(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [x], []))
         IR(model_name='', nodes=0, inputs=1, outputs=1, weights=0)
     """
-    functions = {name: eliminate_dead_code(body) for name, body in ir.functions.items()}
+    builder = Builder(ir)
+    builder.map_functions(eliminate_dead_code)
     needed = set(ir.output_names)
     needed |= {mutation.value.name for mutation in ir.mutations}
     known = ir.given_symbols
@@ -51,12 +53,13 @@ def eliminate_dead_code(ir: IR) -> IR:
             kept.append(node)
             needed.update(meta.name for meta in node.inputs)
             symbols.update(node.symbols)
-    called = {name for node in kept for name in node.functions} if functions else set[str]()
-    functions = {name: body for name, body in functions.items() if name in called}
-    unchanged = all(functions.get(name) is body for name, body in ir.functions.items())
-    if len(kept) == len(ir.nodes) and unchanged:
-        return ir
-    return ir.replace(nodes=tuple(reversed(kept)), functions=functions)
+    for node in reversed(kept):
+        builder.keep(node)
+    called = (
+        {name for node in kept for name in node.functions} if builder.functions else set[str]()
+    )
+    builder.functions = {key: body for key, body in builder.functions.items() if key in called}
+    return builder.finish()
 
 
 def _made_symbols(node: OpNode) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, TypeAlias
@@ -13,18 +12,19 @@ from torch_ir.ir import (
     IR,
     Attribute,
     Container,
-    FrozenDict,
     OpNode,
     Signature,
     SymbolRange,
     SymExpr,
     ValueLeaf,
 )
-from torch_ir.ir.builder import Names
+from torch_ir.ir.builder import Builder
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
 from torch_ir.ir.expressions.language import Step
+from torch_ir.ir.queries import graphs
 from torch_ir.ir.tree import Tree
+from torch_ir.ir.values import map_attribute
 from torch_ir.passes.base import Pass, PassResult
 
 PREFIX = "executorch_prims."
@@ -82,7 +82,8 @@ def materialize_symbols(ir: IR) -> IR:
         ... ''')).nodes[0])
         sym_mul: executorch_prims.mul.int(a=4, b=`s0`) -> u0
     """
-    taken = set(_symbols(ir))
+    taken = {symbol for _, graph in graphs(ir) for symbol in graph.symbols}
+    taken.update(symbol for _, _, node in ir.walk() for symbol in node.binds)
     found = Diagnostics()
     result = _Materializer(ir, taken, found, "").run()
     found.raise_if_any(
@@ -93,30 +94,19 @@ def materialize_symbols(ir: IR) -> IR:
     return result
 
 
-def _symbols(ir: IR) -> Iterator[str]:
-    yield from ir.symbols
-    for node in ir.nodes:
-        yield from node.binds
-    for body in ir.functions.values():
-        yield from _symbols(body)
-
-
 class _Materializer:
     def __init__(self, ir: IR, taken: set[str], found: Diagnostics, path: str):
         self.ir = ir
         self.taken = taken
         self.found = found
         self.path = path
-        self.names = Names.of(ir)
-        self.nodes: list[OpNode] = []
+        self.builder = Builder(ir)
         self.made: dict[tuple[str, int | str, int | str], str] = {}
-        self.symbols: dict[str, SymbolRange] = {}
-        self.used: dict[str, str] = {}
         self.node: OpNode | None = None
 
     def run(self) -> IR:
-        ir = self.ir
-        functions = {
+        ir, builder = self.ir, self.builder
+        builder.functions = {
             name: _Materializer(body, self.taken, self.found, f"{self.path}{name}/").run()
             for name, body in ir.functions.items()
         }
@@ -124,34 +114,23 @@ class _Materializer:
             self.node = node
             attrs = node.attrs
             if not node.op_type.startswith(PREFIX):
-                attrs = {name: self._value(value) for name, value in node.attrs.items()}
-            self.nodes.append(node if attrs == node.attrs else node.replace(attrs=attrs))
+                attrs = {name: map_attribute(v, self._value) for name, v in node.attrs.items()}
+            builder.keep(node if attrs == node.attrs else node.replace(attrs=attrs))
         self.node = None
-        signature = ir.signature
-        if signature is not None:
-            signature = Signature(signature.inputs, self._tree(signature.outputs))
-        if not self.symbols:
-            unchanged = all(functions[name] is body for name, body in ir.functions.items())
-            return ir if unchanged else ir.replace(functions=functions)
-        return ir.replace(
-            nodes=self.nodes,
-            signature=signature,
-            functions=functions,
-            symbols={**ir.symbols, **self.symbols},
-            operators={**ir.operators, **self.used},
-        )
+        if ir.signature is not None:
+            outputs = self._tree(ir.signature.outputs)
+            if outputs != ir.signature.outputs:
+                builder.returns(ir.graph_outputs, Signature(ir.signature.inputs, outputs))
+        return builder.finish()
 
     def _tree(self, tree: Tree) -> Tree:
         if isinstance(tree, Container):
             children = tuple([self._tree(child) for child in tree.children])
             return Container(tree.type, children, tree.keys, tree.context)
-        return ValueLeaf(self._value(tree.value)) if isinstance(tree, ValueLeaf) else tree
+        is_value = isinstance(tree, ValueLeaf)
+        return ValueLeaf(map_attribute(tree.value, self._value)) if is_value else tree
 
     def _value(self, value: Attribute) -> Attribute:
-        if isinstance(value, tuple):
-            return tuple([self._value(item) for item in value])
-        if isinstance(value, FrozenDict):
-            return FrozenDict({key: self._value(item) for key, item in value.items()})
         if not isinstance(value, SymExpr) or value.is_symbol:
             return value
         try:
@@ -225,14 +204,15 @@ class _Materializer:
         if key not in self.made:
             self.made[key] = symbol = self._symbol()
             op_type = f"{PREFIX}{name}.int"
-            self.used[op_type] = BACKEND_SCHEMAS[op_type]
+            self.builder.operators[op_type] = BACKEND_SCHEMAS[op_type]
             attrs: dict[str, Any] = {
                 argument: SymExpr(value) if isinstance(value, str) else value
                 for argument, value in (("a", a), ("b", b))
             }
-            node = self.names.fresh(f"sym_{name}")
+            node = self.builder.names.fresh(f"sym_{name}")
             location = None if self.node is None else self.node.location
-            self.nodes.append(OpNode(node, op_type, (), (), attrs, {}, location, {symbol: 0}))
+            call = OpNode(node, op_type, (), (), attrs, {}, location, {symbol: 0})
+            self.builder.nodes.append(call)
         return self.made[key]
 
     def _symbol(self) -> str:
@@ -240,7 +220,7 @@ class _Materializer:
         while f"u{number}" in self.taken:
             number += 1
         self.taken.add(f"u{number}")
-        self.symbols[f"u{number}"] = SymbolRange(None, None)
+        self.builder.symbols[f"u{number}"] = SymbolRange(None, None)
         return f"u{number}"
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import in_functions, rewired
 
 if TYPE_CHECKING:
     from torch_ir.infer.fake import Layout
@@ -57,7 +56,8 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
           return %y
         }
     """
-    ir = in_functions(ir, lambda body: remove_no_ops(body, op_types))
+    builder = Builder(ir)
+    builder.map_functions(lambda body: remove_no_ops(body, op_types))
     memory = StorageGroups(ir)
 
     @cache
@@ -66,15 +66,13 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
 
         return module.layouts(ir)
 
-    values: dict[str, TensorMeta] = {}
-    kept: list[OpNode] = []
     for node in ir.nodes:
         source = _given(node) if op_types is None or node.op_type in op_types else None
         if source is None or not _is_removable(node, source, memory, layouts):
-            kept.append(with_inputs(node, values))
+            builder.keep(node)
         else:
-            values[node.outputs[0].name] = values.get(source.name, source)
-    return rewired(ir, kept, values) if values else ir
+            builder.replace(node.outputs[0], source)
+    return builder.finish()
 
 
 def _is_removable(
@@ -218,9 +216,9 @@ def _given(node: OpNode) -> TensorMeta | None:
     test: Any = _VIEWS.get(node.op_type) or _COPIES.get(node.op_type)
     if test is None or len(node.outputs) != 1 or node.operands is None:
         return None
-    slot = next((node.operands[name] for name in _OPERANDS if name in node.operands), None)
-    if not isinstance(slot, int):
+    source = next((node.tensor(name) for name in _OPERANDS if name in node.operands), None)
+    if source is None:
         return None
-    source, result = node.inputs[slot], node.outputs[0]
+    result = node.outputs[0]
     same = (source.shape, source.dtype) == (result.shape, result.dtype)
     return source if same and test(node) else None

@@ -25,7 +25,7 @@ _OURS: dict[str, tuple[str, str]] = {
     "fold-constants": ("torch_ir.passes.constant_folding", "FoldConstants"),
     "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
     "fuse-quantized": ("torch_ir.passes.quantized.fusion", "FuseQuantized"),
-    "inline-functions": ("torch_ir.passes.inline_functions", "InlineFunctions"),
+    "inline-functions": ("torch_ir.passes.inline", "InlineFunctions"),
     "materialize-symbols": ("torch_ir.passes.materialize_symbols", "MaterializeSymbols"),
     "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
 }

@@ -18,6 +18,7 @@ from torch_ir.debug.reference.tolerance_check import (
 )
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
+from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
@@ -50,38 +51,16 @@ class Meaning:
 
 def alone(ir: IR, node: OpNode) -> IR:
     """Make a program of one node; its distinct inputs are the program's."""
-    written = {meta.name: meta for meta in written_inputs(ir, node)}
-    return ir.replace(
-        nodes=(node,),
-        graph_inputs=_distinct(node),
-        graph_outputs=node.outputs,
-        weights=(),
-        weight_name_mapping={},
-        weight_aliases={},
-        constants={},
-        mutations=[Mutation(name, meta) for name, meta in written.items()],
-        signature=None,
-        guards=(),
-        functions=_reachable(ir.functions, [node]),
-        metadata={},
-    )
+    program = subgraph(ir, [node], node.outputs)
+    inputs = {meta.name: meta for meta in program.graph_inputs}
+    written = dict.fromkeys(meta.name for meta in written_inputs(ir, node))
+    mutations = [Mutation(name, inputs[name]) for name in written]
+    return program.replace(mutations=mutations, symbols=ir.symbols)
 
 
 def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
     """Return the inputs to which a node writes, as its operator's schema says."""
     return [meta for name in ir.effects(node).writes for meta in node.tensors(name)]
-
-
-def _reachable(functions: Mapping[str, IR], nodes: Sequence[OpNode]) -> dict[str, IR]:
-    """The functions that nodes refer to, and those that these refer to."""
-    found: dict[str, IR] = {}
-    waiting = list(nodes)
-    while waiting:
-        for name in waiting.pop().functions:
-            if name in functions and name not in found:
-                found[name] = functions[name]
-                waiting += functions[name].nodes
-    return found
 
 
 class Meanings:

@@ -13,10 +13,10 @@ import torch._decomp
 from torch_ir.errors import PassError
 from torch_ir.infer.fake import Fakes, Layout, contiguous, external_layouts
 from torch_ir.infer.resolve import resolve_operator
-from torch_ir.ir import IR, Constant, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
-from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
+from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
-from torch_ir.ir.tree import leaves
+from torch_ir.ir.queries import result_names
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
@@ -128,7 +128,7 @@ def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     for node in ir.nodes:
         walk.node(node, ())
     found.extend(walk.found)
-    return walk.result()
+    return walk.builder.finish()
 
 
 class _Walk:
@@ -136,18 +136,15 @@ class _Walk:
         self.ir = ir
         self.shared = shared
         self.path = path
-        self.names = Names.of(ir)
-        self.nodes: list[OpNode] = []
-        self.values: dict[str, TensorMeta] = {}
+        self.bodies = ir.functions
+        self.builder = Builder(ir)
+        self.builder.functions = {}  # those that are called, lowered
         self.layouts = external_layouts(ir)
-        self.constants: dict[str, Constant] = {}
-        self.operators: dict[str, str] = {}
-        self.functions: dict[str, IR] = {}
         self.found = Diagnostics()
 
     def node(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
         """Add what stands for a node."""
-        node = with_inputs(node, self.values)
+        node = self.builder.mapped(node)
         if node.op_type in _RENAMED:
             node = node.replace(op_type=_RENAMED[node.op_type])
         try:
@@ -164,7 +161,7 @@ class _Walk:
                 self._keep(node)
                 return
             self.found.add(about(Diagnostic("not-decomposable", error.message), node, self.path))
-            self.nodes.append(node)
+            self.builder.nodes.append(node)
 
     def _layouts(self, node: OpNode) -> tuple[Layout, ...]:
         return tuple([self.layouts.get(meta.name) or contiguous(meta) for meta in node.inputs])
@@ -172,7 +169,7 @@ class _Walk:
     # -- nodes that stay --------------------------------------------------------------------------
 
     def _keep(self, node: OpNode) -> None:
-        self.nodes.append(node)
+        self.builder.nodes.append(node)
         inputs = self._layouts(node)
         types = tuple([(meta.shape, meta.dtype) for meta in node.outputs])
         key = (node.op_type, node.attrs, node.operands, inputs, types)
@@ -203,39 +200,35 @@ class _Walk:
         if scopes and names:
             raise PassError("control flow under autocast is not written out")
         for name in names:
-            if name not in self.functions:
-                body = self.ir.functions[name]
+            if name not in self.builder.functions:
                 path = f"{self.path}{name}/"
-                self.functions[name] = lowered(body, self.shared, path, self.found).replace(
-                    dialect=self.shared.settings.dialect
-                )
-        self.nodes.append(node)
+                body = lowered(self.bodies[name], self.shared, path, self.found)
+                body = body.replace(dialect=self.shared.settings.dialect)
+                self.builder.functions[name] = body
+        self.builder.nodes.append(node)
 
     # -- regions under autocast -------------------------------------------------------------------
 
     def _region(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
         (name,) = node.functions
-        body = self.ir.functions[name]
+        body = self.bodies[name]
         dtype = node.attrs.get("dtype")
         device = str(node.attrs.get("device_type"))
         if device != "cpu":
             raise PassError(f"autocast for {device!r} is not written out, only that for the CPU")
         kind = dtype.name if isinstance(dtype, DType) else ""
         inner = (*scopes, (device, kind, node.attrs.get("enabled") is not False))
-        given = zip([meta.name for meta in body.graph_inputs], node.inputs, strict=True)
-        values = dict(given)
-        outer, self.values = self.values, values
-        functions, self.ir = self.ir, self.ir.replace(functions=body.functions)
+        values = dict(zip(body.input_names, node.inputs, strict=True))
+        outer, self.bodies = self.bodies, body.functions
         for item in body.nodes:
-            copy = renamed(item, self.names.fresh(item.name))
-            made = {o.name: n.name for o, n in zip(item.outputs, copy.outputs, strict=True)}
+            copy = renamed(with_inputs(item, values), self.builder.names.fresh(item.name))
             self.node(copy, inner)
-            own = {meta.name: meta for meta in copy.outputs}
-            values.update({old: values.get(new) or own[new] for old, new in made.items()})
-        self.values, self.ir = outer, functions
-        results = _result_names(body)
+            for old, new in zip(item.outputs, copy.outputs, strict=True):
+                values[old.name] = self.builder.value(new)
+        self.bodies = outer
+        results = result_names(body)
         for output in node.outputs:
-            self.values[output.name] = values[results[output.producer_output_idx]]
+            self.builder.replace(output, values[results[output.producer_output_idx]])
 
     # -- nodes that are replaced ------------------------------------------------------------------
 
@@ -292,10 +285,10 @@ class _Walk:
         walk.layouts = {meta.name: layout for meta, layout in zip(inputs, layouts, strict=True)}
         for item in fragment.nodes:
             walk.node(item, ())
-        if walk.found or walk.constants:
+        done = walk.builder.finish()
+        if walk.found or len(done.constants) > len(ir.constants):
             reasons = "; ".join([found.line for found in walk.found])
             raise PassError(reasons or "its decomposition holds a tensor")
-        done = walk.result()
         given = iter(done.graph_outputs)
         results = tuple([None if meta is None else next(given) for meta in fragment.results])
         return replace(fragment, nodes=tuple(done.nodes), results=results)
@@ -313,7 +306,8 @@ class _Walk:
         }
         for item in fragment.nodes:
             packet = item.op_type.split(".")[1].strip("_")
-            name = node.name if item.name == wanted else self.names.fresh(f"{node.name}_{packet}")
+            fresh = self.builder.names.fresh
+            name = node.name if item.name == wanted else fresh(f"{node.name}_{packet}")
             inputs = tuple([values.get(meta.name, meta) for meta in item.inputs])
             outputs = tuple(
                 [_renamed(old, item, name, types.get(old.name)) for old in item.outputs]
@@ -321,7 +315,7 @@ class _Walk:
             copy = OpNode(
                 name, item.op_type, inputs, outputs, item.attrs, item.operands, node.location
             )
-            self.nodes.append(copy.replace(binds=item.binds) if item.binds else copy)
+            self.builder.nodes.append(copy.replace(binds=item.binds) if item.binds else copy)
             values.update(zip([old.name for old in item.outputs], outputs, strict=True))
         for meta in node.outputs:
             result = fragment.results[meta.producer_output_idx]
@@ -330,7 +324,7 @@ class _Walk:
             made = values[result.name]
             if (made.dtype, len(made.shape)) != (meta.dtype, len(meta.shape)):
                 raise PassError(f"its decomposition makes {made}, not {meta}")
-            self.values[meta.name] = made
+            self.builder.replace(meta, made)
             layout = fragment.layouts[meta.producer_output_idx]
             if layout is not None:
                 self.layouts[made.name] = layout
@@ -348,32 +342,7 @@ class _Walk:
         """A tensor that a decomposition writes down, as a constant of the program."""
         if self.path:
             raise PassError("its decomposition holds a tensor, and functions have no constants")
-        for name, known in self.constants.items():
-            if known == constant:
-                return TensorMeta(name, known.shape, known.dtype)
-        name = self.names.fresh(f"{node.name}_constant")
-        self.constants[name] = constant
-        return TensorMeta(name, constant.shape, constant.dtype)
-
-    # -- the result -------------------------------------------------------------------------------
-
-    def result(self) -> IR:
-        """The graph with its nodes replaced."""
-        ir, values = self.ir, self.values
-        signature = ir.signature
-        if signature is not None:
-            signature = Signature(signature.inputs, with_leaves(signature.outputs, values))
-        return ir.replace(
-            nodes=self.nodes,
-            graph_outputs=[values.get(meta.name, meta) for meta in ir.graph_outputs],
-            mutations=[
-                Mutation(m.target, values.get(m.value.name, m.value)) for m in ir.mutations
-            ],
-            constants={**ir.constants, **self.constants},
-            functions=self.functions,
-            operators={**ir.operators, **self.operators},
-            signature=signature,
-        )
+        return self.builder.constant(constant, f"{node.name}_constant")
 
 
 def _renamed(made: TensorMeta, node: OpNode, name: str, recorded: TensorMeta | None) -> TensorMeta:
@@ -392,14 +361,6 @@ def _autocast(scope: Scope) -> Any:
     device, dtype, enabled = scope
     kind = getattr(torch, dtype) if dtype else None
     return torch.autocast(device, dtype=kind, enabled=enabled, cache_enabled=False)
-
-
-def _result_names(body: IR) -> list[str]:
-    """The name of each flattened result of a body, empty for what is no tensor."""
-    if body.signature is None:
-        return [meta.name for meta in body.graph_outputs]
-    found = leaves(body.signature.outputs)
-    return [leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found]
 
 
 def _is_none(value: object) -> bool:

@@ -12,12 +12,11 @@ from typing import Any
 
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, DIM_ORDER_SCHEMAS, dim_order_of
 from torch_ir.dialects.edge.rules import kind_of_number
-from torch_ir.dialects.scope import Scope
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, Signature, SymExpr, TensorMeta
-from torch_ir.ir.builder import Names, with_inputs, with_leaves
+from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.builder import Builder, split_arguments
 from torch_ir.ir.constants import needed_constants
-from torch_ir.ops.schema import Slots, lookup
+from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
 from torch_ir.ops.variants import copy_of
 from torch_ir.passes.edge.promotion import (
@@ -53,8 +52,7 @@ def lower(ir: IR) -> IR:
     """
     has_formats = any(
         isinstance(value, MemoryFormat) and value.name.startswith("channels_last")
-        for scope in Scope(ir).walk()
-        for node in scope.ir.nodes
+        for _, _, node in ir.walk()
         for value in node.attrs.values()
     )
     return _without_unused(_Lowering(ir, is_contiguous=not has_formats).run())
@@ -93,43 +91,21 @@ class _Lowering:
     ir: IR
     is_contiguous: bool
     is_body: bool = False
-    names: Names = field(init=False)
-    nodes: list[OpNode] = field(default_factory=list[OpNode])
-    values: dict[str, TensorMeta] = field(default_factory=dict[str, TensorMeta])
-    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
-    operators: dict[str, str] = field(default_factory=dict[str, str])
+    builder: Builder = field(init=False)
     made: dict[tuple[str, str], TensorMeta] = field(
         default_factory=dict[tuple[str, str], TensorMeta]
     )
     orders: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def __post_init__(self) -> None:
-        self.names = Names.of(self.ir)
+        self.builder = Builder(self.ir, dialect="edge")
 
     def run(self) -> IR:
         """The lowered graph, its functions lowered too."""
         for node in self.ir.nodes:
-            self._node(with_inputs(node, self.values))
-        functions = {
-            name: _Lowering(function, self.is_contiguous, is_body=True).run()
-            for name, function in self.ir.functions.items()
-        }
-        signature = self.ir.signature
-        if signature is not None:
-            signature = Signature(signature.inputs, with_leaves(signature.outputs, self.values))
-        return self.ir.replace(
-            nodes=self.nodes,
-            graph_outputs=[self._current(meta) for meta in self.ir.graph_outputs],
-            mutations=[m.__class__(m.target, self._current(m.value)) for m in self.ir.mutations],
-            constants={**self.ir.constants, **self.constants},
-            functions=functions,
-            signature=signature,
-            operators={**self.ir.operators, **self.operators},
-            dialect="edge",
-        )
-
-    def _current(self, meta: TensorMeta) -> TensorMeta:
-        return self.values.get(meta.name, meta)
+            self._node(self.builder.mapped(node))
+        self.builder.map_functions(lambda f: _Lowering(f, self.is_contiguous, is_body=True).run())
+        return self.builder.finish()
 
     # -- one node ---------------------------------------------------------------------------------
 
@@ -138,7 +114,7 @@ class _Lowering:
             return
         same = _same_value(node)
         if same is not None:
-            self.values[node.outputs[0].name] = same
+            self.builder.replace(node.outputs[0], same)
             return
         node = _without_alias(node)
         node = self._with_tensors(node)
@@ -154,10 +130,10 @@ class _Lowering:
                 attrs["dim_order"] = order
                 self.orders[node.outputs[0].name] = order
             node = node.replace(op_type=by_order, attrs=attrs)
-            self.operators[by_order] = DIM_ORDER_SCHEMAS[by_order]
+            self.builder.operators[by_order] = DIM_ORDER_SCHEMAS[by_order]
         elif len(node.outputs) == 1:
             self.orders[node.outputs[0].name] = self._order_after(node)
-        self.nodes.append(node)
+        self.builder.nodes.append(node)
 
     def _dim_order(self, node: OpNode) -> tuple[int, ...] | None:
         rank = len(node.outputs[0].shape)
@@ -234,7 +210,7 @@ class _Lowering:
     def _narrowed(self, node: OpNode) -> OpNode:
         """A node that computes in float32, and after it the cast that gives its result."""
         (result,) = node.outputs
-        name = self.names.fresh(f"{node.name}_wide")
+        name = self.builder.names.fresh(f"{node.name}_wide")
         wide = TensorMeta(name, result.shape, "float32", name)
         self._append(node.replace(name=name, outputs=(wide,)))
         attrs = {"dtype": DType(result.dtype)}
@@ -259,14 +235,7 @@ class _Lowering:
         if self.is_body:  # functions have no constants
             attrs = {"size": (), "fill_value": value, "dtype": DType(dtype)}
             return self._emit("aten.full.default", attrs, (), dtype, node)
-        return self._constant(Constant.from_torch(cast_number(value, dtype)), "number")
-
-    def _constant(self, constant: Constant, wanted: str) -> TensorMeta:
-        name = self.names.fresh(wanted)
-        while name in self.ir.constants:
-            name = self.names.fresh(wanted)
-        self.constants[name] = constant
-        return TensorMeta(name, constant.shape, constant.dtype)
+        return self.builder.constant(Constant.from_torch(cast_number(value, dtype)), "number")
 
     def _cast(self, meta: TensorMeta, dtype: str, node: OpNode) -> TensorMeta:
         key = (f"%{meta.name}", dtype)
@@ -274,7 +243,7 @@ class _Lowering:
             known = self._known(meta)
             if known is not None and not self.is_body:
                 tensor = cast_tensor(known, dtype)
-                self.made[key] = self._constant(tensor, f"{meta.name}_{dtype}")
+                self.made[key] = self.builder.constant(tensor, f"{meta.name}_{dtype}")
             else:
                 attrs = {"dtype": DType(dtype)}
                 self.made[key] = self._emit(
@@ -305,7 +274,7 @@ class _Lowering:
         wanted: str = "scalar",
     ) -> TensorMeta:
         """Add a node that makes one tensor, of the shape of its input or without dimensions."""
-        name = self.names.fresh(wanted)
+        name = self.builder.names.fresh(wanted)
         shape = inputs[0].shape if inputs else ()
         made = TensorMeta(name, shape, dtype, name)
         self._append(OpNode(name, op_type, inputs, (made,), attrs, None, node.location))
@@ -344,27 +313,17 @@ def _operand(value: Value) -> Operand:
 
 def _with_operands(node: OpNode, given: Mapping[str, Sequence[TensorMeta]]) -> OpNode:
     """The node with other tensors for some arguments."""
-    inputs: list[TensorMeta] = []
-    operands: dict[str, Slots] = {}
-
-    def slot(meta: TensorMeta) -> int:
-        inputs.append(meta)
-        return len(inputs) - 1
-
     schema = lookup(node.op_type)
+    arguments: dict[str, Any] = {}
     for argument in schema.arguments if schema is not None else ():
         name = argument.name
-        old: Slots = node.slots.get(name)
         if given.get(name):
-            metas = given[name]
-            is_list = argument.takes_tensor_list
-            operands[name] = tuple([slot(m) for m in metas]) if is_list else slot(metas[0])
-        elif isinstance(old, tuple):
-            operands[name] = tuple([None if i is None else slot(node.inputs[i]) for i in old])
-        elif old is not None:
-            operands[name] = slot(node.inputs[old])
+            arguments[name] = given[name] if argument.takes_tensor_list else given[name][0]
+        elif node.slots.get(name) is not None:
+            arguments[name] = node.argument(name)
+    inputs, rest, operands = split_arguments(arguments)
     attrs = {name: value for name, value in node.attrs.items() if not given.get(name)}
-    return node.replace(inputs=tuple(inputs), operands=operands, attrs=attrs)
+    return node.replace(inputs=inputs, operands=operands, attrs={**attrs, **rest})
 
 
 def _without_alias(node: OpNode) -> OpNode:

@@ -14,7 +14,7 @@ from typing import Any
 import torch  # this module is imported where programs are lowered, and only there
 
 from torch_ir.ir import IR, Constant, OpNode, Signature, TensorLeaf, TensorMeta, Tree
-from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.builder import Builder
 from torch_ir.ir.tree import Container
 from torch_ir.passes.edge.promotion import cast_number
 
@@ -75,39 +75,23 @@ class _Numbers:
 
     ir: IR
     is_body: bool = False
-    names: Names = field(init=False)
-    nodes: list[OpNode] = field(default_factory=list[OpNode])
-    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
-    values: dict[str, TensorMeta] = field(default_factory=dict[str, TensorMeta])
+    builder: Builder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.names = Names.of(self.ir)
+        self.builder = Builder(self.ir)
 
     def run(self) -> IR:
         """Convert the graph and its functions."""
         for node in self.ir.nodes:
-            self.nodes += self._replaced(_without_defaults(with_inputs(node, self.values)))
-        functions = {
-            name: _Numbers(body, is_body=True).run() for name, body in self.ir.functions.items()
-        }
-        outputs = [self._current(meta) for meta in self.ir.graph_outputs]
+            self.builder.nodes += self._replaced(_without_defaults(self.builder.mapped(node)))
+        self.builder.map_functions(lambda body: _Numbers(body, is_body=True).run())
         signature = self.ir.signature
         if signature is not None and not self.is_body:
             given: list[TensorMeta] = []
             tree = self._results(signature.outputs, given)
-            signature = Signature(signature.inputs, tree)
-            outputs = given
-        return self.ir.replace(
-            nodes=self.nodes,
-            graph_outputs=outputs,
-            mutations=[m.__class__(m.target, self._current(m.value)) for m in self.ir.mutations],
-            constants={**self.ir.constants, **self.constants},
-            functions=functions,
-            signature=signature,
-        )
-
-    def _current(self, meta: TensorMeta) -> TensorMeta:
-        return self.values.get(meta.name, meta)
+            if tree != signature.outputs:
+                self.builder.returns(given, Signature(signature.inputs, tree))
+        return self.builder.finish()
 
     def _results(self, tree: Tree, given: list[TensorMeta]) -> Tree:
         """The tree of results with a constant for each number; its tensors are added in order."""
@@ -115,7 +99,7 @@ class _Numbers:
             children = tuple([self._results(child, given) for child in tree.children])
             return Container(tree.type, children, tree.keys, tree.context)
         if isinstance(tree, TensorLeaf):
-            meta = self._current(self._outputs()[tree.name])
+            meta = self.builder.value(self._outputs()[tree.name])
         elif isinstance(tree.value, bool | int | float):
             meta = self._constant(torch.tensor(tree.value, dtype=_EXACT[type(tree.value)]))
         else:
@@ -127,12 +111,7 @@ class _Numbers:
         return self.ir.view("outputs by name", lambda: {m.name: m for m in self.ir.graph_outputs})
 
     def _constant(self, tensor: torch.Tensor) -> TensorMeta:
-        constant = Constant.from_torch(tensor)
-        name = self.names.fresh("number")
-        while name in self.ir.constants:
-            name = self.names.fresh("number")
-        self.constants[name] = constant
-        return TensorMeta(name, constant.shape, constant.dtype)
+        return self.builder.constant(Constant.from_torch(tensor), "number", shared=False)
 
     # -- one node ---------------------------------------------------------------------------------
 
@@ -155,7 +134,7 @@ class _Numbers:
 
     def fresh(self, node: OpNode, packet: str, like: TensorMeta) -> TensorMeta:
         """A value of a node that stands beside another."""
-        name = self.names.fresh(f"{node.name}_{packet}")
+        name = self.builder.names.fresh(f"{node.name}_{packet}")
         return TensorMeta(name, like.shape, like.dtype, name)
 
     # -- calls that give the same numbers ---------------------------------------------------------
@@ -173,7 +152,7 @@ class _Numbers:
             tensor = torch.ops.aten.scalar_tensor.default(arguments["s"], dtype=dtype)
         else:
             tensor = torch.ops.aten.arange.start_step(**arguments, dtype=dtype)
-        self.values[result.name] = self._constant(tensor)
+        self.builder.replace(result, self._constant(tensor))
         return []
 
     def filled(self, node: OpNode) -> list[OpNode] | None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch_ir.errors import PassError, counted
 from torch_ir.infer.storage import decided_aliases
 from torch_ir.ir import IR, DType, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
-from torch_ir.ir.builder import Names, renamed, with_inputs, with_leaves
+from torch_ir.ir.builder import Builder, renamed, with_inputs, with_leaves
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
-from torch_ir.ir.tree import Container, Tree, leaves
+from torch_ir.ir.queries import result_names
+from torch_ir.ir.tree import Container, Tree
 from torch_ir.ops.schema import Schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import IN_PLACE_VIEWS, Variant, functional_variant
@@ -121,10 +122,10 @@ class _Walk:
         self, ir: IR, functions: Mapping[str, IR], written: Mapping[str, tuple[str, ...]]
     ):
         self.ir = ir
-        self.functions = dict(functions)
         self.written_by = written
-        self.names = Names.of(ir)
-        self.nodes: list[OpNode] = []
+        self.builder = Builder(ir, dialect="aten")
+        self.builder.functions.update(functions)
+        self.nodes, self.names = self.builder.nodes, self.builder.names
         self.views: dict[str, View] = {}
         self.values: dict[str, TensorMeta] = {}
         self.reasons: list[tuple[OpNode, str]] = []
@@ -468,7 +469,7 @@ class _Walk:
                     f"the function {names[0]!r} writes %{view.meta.name}, whose memory it also "
                     "takes or returns under another name"
                 )
-        first = _count_results(body)
+        first = len(result_names(body))
         made = [
             view.current.replace(
                 name=f"{node.name}.{first + position}",
@@ -496,9 +497,8 @@ class _Walk:
             names = [m.target for m in self.ir.mutations if self.views.get(m.target) is view]
             target = (names or [view.storage.target])[0]
             mutations.setdefault(target, Mutation(target, view.current))
-        return self._with_outputs(outputs, ()).replace(
-            mutations=[mutations[name] for name in sorted(mutations, key=self._order)]
-        )
+        ordered = [mutations[name] for name in sorted(mutations, key=self._order)]
+        return self._with_outputs(outputs, (), ordered)
 
     def body(self) -> IR:
         """The functional body of a function: it returns what it writes, after its results."""
@@ -520,7 +520,12 @@ class _Walk:
         known = [mutation.target for mutation in self.ir.mutations]
         return (known.index(target) if target in known else len(known), target)
 
-    def _with_outputs(self, outputs: Mapping[str, TensorMeta], more: Sequence[TensorMeta]) -> IR:
+    def _with_outputs(
+        self,
+        outputs: Mapping[str, TensorMeta],
+        more: Sequence[TensorMeta],
+        mutations: Sequence[Mutation] | None = None,
+    ) -> IR:
         signature = self.ir.signature
         if signature is not None:
             tree = with_leaves(signature.outputs, outputs)
@@ -528,13 +533,9 @@ class _Walk:
                 parts = _parts(tree)
                 tree = Container("tuple", (*parts, *(TensorLeaf(meta.name) for meta in more)))
             signature = Signature(signature.inputs, tree)
-        return self.ir.replace(
-            nodes=self.nodes,
-            graph_outputs=(*(outputs[meta.name] for meta in self.ir.graph_outputs), *more),
-            functions=self.functions,
-            signature=signature,
-            dialect="aten",
-        )
+        own = [outputs[name] for name in self.ir.output_names]
+        self.builder.returns([*own, *more], signature, mutations)
+        return self.builder.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,25 +553,16 @@ class _Emitter:
         like: TensorMeta,
     ) -> TensorMeta:
         packet = op_type.split(".")[1].strip("_")
-        name = self.walk.names.fresh(f"{self.node.name.rstrip('_')}_{packet}")
-        made = TensorMeta(name, like.shape, like.dtype, name)
-        slots = {argument: position for position, argument in enumerate(operands)}
-        location = self.node.location
-        self.walk.nodes.append(
-            OpNode(name, op_type, tuple(operands.values()), (made,), attrs, slots, location)
-        )
+        name = f"{self.node.name.rstrip('_')}_{packet}"
+        types = [(like.shape, like.dtype)]
+        emit = self.walk.builder.emit
+        (made,) = emit(op_type, {**operands, **attrs}, like=self.node, results=types, name=name)
         return made
 
 
 def _may_share(body: IR) -> bool:
     """Return whether results of a function may share storage with its inputs or each other."""
     return not body.aliases.are_apart((*body.input_names, *body.output_names))
-
-
-def _count_results(body: IR) -> int:
-    if body.signature is None:
-        return len(body.graph_outputs)
-    return sum(1 for _ in leaves(body.signature.outputs))
 
 
 def _parts(tree: Tree) -> tuple[Tree, ...]:

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.builder import with_inputs, without_unused
 from torch_ir.ops.schema import parse_schema
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.constant_folding import without_unused
 from torch_ir.passes.memory import in_functions, rewired
 from torch_ir.passes.patterns.elements import Match, Pattern
 from torch_ir.passes.patterns.matcher import Matcher
