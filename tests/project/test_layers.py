@@ -93,3 +93,7 @@ def test_the_folders_of_this_tree_are_listed_once():
     order = layers.tomllib.loads(text)["tool"]["torch_ir"]["layers"]["order"]
     names = [name for line in order for name in line]
     assert len(names) == len(set(names))
+
+
+def test_no_import_of_this_tree_runs_upward():
+    assert layers.main() == 0

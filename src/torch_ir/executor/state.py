@@ -35,7 +35,7 @@ class State:
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
-        """Wait for the runs that have begun before."""
+        """Hold the turn: yield when the runs that have begun before are done."""
         if self.turn is None:
             yield
         else:
@@ -72,7 +72,7 @@ class State:
             )
 
     def detach(self) -> None:
-        """Cut every buffer from what it was computed by: gradients are those of one call."""
+        """Detach every buffer: gradients are those of one call."""
         for tensor in self.tensors.values():
             if tensor.requires_grad:
                 tensor.detach_()

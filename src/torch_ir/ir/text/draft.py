@@ -105,7 +105,7 @@ def require_new(
 
 
 def closest(name: str, names: Iterable[str]) -> str:
-    """Suggest the closest names; comparing very long ones would take too long."""
+    """Return a hint with the closest names; very long ones are not compared."""
     if len(name) > MAX_COMPARED:
         return ""
     return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])

@@ -1,4 +1,4 @@
-"""Reading of constants, with the values that are given for them."""
+"""Constants of a text, read with the values that are given for them."""
 
 from __future__ import annotations
 

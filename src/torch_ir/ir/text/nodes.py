@@ -1,4 +1,4 @@
-"""Reading of nodes, references and definitions."""
+"""Nodes, references and definitions of a text, read from its lines."""
 
 from __future__ import annotations
 
