@@ -33,15 +33,9 @@ def test_the_tables_say_what_torch_does(tmp_path):
     assert len(uncalled) <= UNCALLED
 
 
-def test_a_mark_is_shared_always_and_a_star_is_every_mark():
-    schema = parse_schema(
-        "my::op(Tensor(a) x, Tensor(b) y, Tensor z) -> (Tensor(a), Tensor(*), Tensor)"
-    )
-    assert [dict(shared) for shared in sharing(schema)] == [
-        {"x": Sharing.ALWAYS},
-        {"x": Sharing.ALWAYS, "y": Sharing.ALWAYS},
-        {},
-    ]
+def test_a_mark_is_shared_always():
+    schema = parse_schema("my::op(Tensor(a) x, Tensor y) -> (Tensor(a), Tensor)")
+    assert [dict(shared) for shared in sharing(schema)] == [{"x": Sharing.ALWAYS}, {}]
     chunks = sharing(lookup("aten.chunk.default"))
     assert [dict(shared) for shared in chunks] == [{"self": Sharing.ALWAYS}]
 

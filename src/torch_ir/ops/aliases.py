@@ -148,14 +148,7 @@ def _sharing(text: str) -> tuple[Shared, ...]:
 
 
 def _marks(schema: Schema) -> Iterator[tuple[int, list[str]]]:
-    """Yield each result with the arguments of its alias set; ``*`` is every set."""
+    """Yield each result with the arguments of its alias set."""
     for position, result in enumerate(schema.returns):
-        sets = (result.alias, "*")
-        yield (
-            position,
-            [
-                a.name
-                for a in schema.arguments
-                if result.alias and a.alias and (a.alias in sets or result.alias == "*")
-            ],
-        )
+        names = [a.name for a in schema.arguments if a.alias and a.alias == result.alias]
+        yield position, names
