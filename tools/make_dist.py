@@ -5,6 +5,7 @@ Usage: ``python tools/make_dist.py``, which is ``make dist``. Needs a package in
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,15 +22,20 @@ PACKAGE = "torch_ir"
 TOOLS = ("build", "twine")
 # Files of the source tree that serve its development only.
 LEFT_OUT = ("ruff.toml",)
+CACHE = re.compile(r"/(__pycache__|\.[^/]+)/")
 
 
 def expected_members() -> set[str]:
     """Return the paths that the wheel must hold below its top: all of the package's files."""
     return {
-        path.relative_to(SOURCE).as_posix()
+        _below(path)
         for path in (SOURCE / PACKAGE).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.name not in LEFT_OUT
+        if path.is_file() and path.name not in LEFT_OUT and not CACHE.search(_below(path))
     }
+
+
+def _below(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
 
 
 def wheel_faults(members: Iterable[str], expected: Iterable[str]) -> Iterator[str]:
