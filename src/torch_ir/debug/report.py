@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
@@ -167,8 +167,7 @@ class Profile:
             labels = {path: _indented(path) for path in labels}
         rows = [("time", "share", "nodes", "read", "written", "FLOPs", by)]
         rows += [(*_cells(group), labels[group.name]) for group in shown]
-        align: list[Literal["left", "right"]] = [*["right"] * 6, "left"]
-        lines = [*self._headline(), "", table(rows, align=align)]
+        lines = [*self._headline(), "", table(rows, align=_SIDES)]
         if len(shown) < len(groups):
             lines.append(f"and {len(groups) - len(shown)} more")
         return "\n".join(lines)
@@ -208,6 +207,9 @@ def module_paths(path: str) -> list[str]:
     """
     parts = path.split(".") if path else []
     return ["", *(".".join(parts[: end + 1]) for end in range(len(parts)))]
+
+
+_SIDES = ("right", "right", "right", "right", "right", "right", "left")
 
 
 def _slowest_first(groups: Iterable[Group]) -> tuple[Group, ...]:
