@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +63,22 @@ def crowded(names: Iterable[str]) -> Iterator[str]:
             yield f"{folder}: {count} files, the limit is {FOLDER_FILES}"
 
 
+NOT_YET_UNIQUE = frozenset({"Binding", "Call", "Layout", "Result", "Signature", "Step"})
+"""Names that are still to be told apart; none may be added."""
+
+
+def repeated_classes(sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield one sentence for each public class name that several of the named files define."""
+    homes: dict[str, list[str]] = {}
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source, name)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    for name, files in sorted(homes.items()):
+        if len(files) > 1 and name not in NOT_YET_UNIQUE:
+            yield f"class {name} is defined in {', '.join(files)}: names of classes are unique"
+
+
 def main() -> int:
     sources = {
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -71,7 +87,7 @@ def main() -> int:
     }
     package = {name: text for name, text in sources.items() if name.startswith("src/")}
     findings = [line for name, text in sources.items() for line in oversized(name, text)]
-    findings += crowded(package)
+    findings += [*crowded(package), *repeated_classes(package)]
     later: list[str] = []
     for name, text in package.items():
         (later if name in PENDING else findings).extend(large_classes(name, text))

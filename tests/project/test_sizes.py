@@ -47,5 +47,13 @@ def test_folders_of_registries_hold_a_file_for_each_row():
         assert list(sizes.crowded(f"{folder}/more/{name}" for name in names)) != []
 
 
+def test_two_public_classes_have_two_names():
+    files = {"a.py": "class A: ...\nclass _P: ...\n", "b.py": "class _P: ...\nclass B: ...\n"}
+    assert list(sizes.repeated_classes(files)) == []
+    assert list(sizes.repeated_classes({**files, "c.py": "class A: ...\n"})) == [
+        "class A is defined in a.py, c.py: names of classes are unique"
+    ]
+
+
 def test_this_tree_keeps_to_the_limits():
     assert sizes.main() == 0

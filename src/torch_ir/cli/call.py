@@ -70,7 +70,7 @@ def call_options(command: Command) -> Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Invocation:
     """What to run a program on; the fields are the options."""
 
     inputs: str | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from torch_ir.dialects.rules import GraphRule, NodeRule
-from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.scope import VerifierScope
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.ir.check import check
@@ -34,7 +34,7 @@ class Dialect:
         self, ir: IR, *, allow: Iterable[str] = (), types: bool = True
     ) -> tuple[Diagnostic, ...]:
         """Find everything in a program that breaks a rule; see :func:`verify`."""
-        root = Scope(ir, "", ir.operators, frozenset(allow))
+        root = VerifierScope(ir, "", ir.operators, frozenset(allow))
         found = [*check(ir)]
         malformed = {violation.node for violation in found}
         for scope in root.walk():
@@ -43,7 +43,7 @@ class Dialect:
                 found += _derived(scope, malformed)
         return tuple(dict.fromkeys(found))
 
-    def _in_scope(self, scope: Scope) -> Iterator[Diagnostic]:
+    def _in_scope(self, scope: VerifierScope) -> Iterator[Diagnostic]:
         for graph_rule in self.graph_rules:
             yield from graph_rule(scope)
         for node in scope.ir.nodes:
@@ -66,7 +66,7 @@ class Dialect:
         return f"{self.name}: {self.summary}"
 
 
-def _derived(scope: Scope, malformed: set[str]) -> Iterable[Diagnostic]:
+def _derived(scope: VerifierScope, malformed: set[str]) -> Iterable[Diagnostic]:
     try:
         derive = import_module("torch_ir.dialects.type_rules")
     except ModuleNotFoundError as error:

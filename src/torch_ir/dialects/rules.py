@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.scope import VerifierScope
 from torch_ir.ir import MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ops.spec import OpSpec
 from torch_ir.ops.variants import copy_of
 
-NodeRule: TypeAlias = Callable[[Scope, OpNode], Iterator[Diagnostic]]
-GraphRule: TypeAlias = Callable[[Scope], Iterator[Diagnostic]]
+NodeRule: TypeAlias = Callable[[VerifierScope, OpNode], Iterator[Diagnostic]]
+GraphRule: TypeAlias = Callable[[VerifierScope], Iterator[Diagnostic]]
 
 TORCH_NAMESPACES = frozenset({"aten", "prims", "higher_order"})
 LATER_NAMESPACES = frozenset({"dim_order_ops", "executorch_prims", "edge"})
@@ -45,7 +45,7 @@ def is_custom(op_type: str) -> bool:
     return namespace_of(op_type) not in TORCH_NAMESPACES | LATER_NAMESPACES
 
 
-def known_operator(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def known_operator(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require a schema of custom operators: recorded by the program, or registered with torch."""
     if namespace_of(node.op_type) == "higher_order" or scope.spec(node) is not None:
         return
@@ -59,7 +59,7 @@ def known_operator(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
     )
 
 
-def functional(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def functional(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse calls that write an argument or return a view of one."""
     spec = scope.spec(node)
     if spec is None:
@@ -78,7 +78,7 @@ def functional(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         yield _aliasing(scope, node, spec)
 
 
-def own_results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def own_results(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse calls that write an argument, and graph outputs that alias what others see.
 
     Inside a graph that writes nothing, a view and a copy have the same effect.
@@ -95,7 +95,7 @@ def own_results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
             yield _shown(scope, node, meta, other)
 
 
-def _aliasing(scope: Scope, node: OpNode, spec: OpSpec) -> Diagnostic:
+def _aliasing(scope: VerifierScope, node: OpNode, spec: OpSpec) -> Diagnostic:
     return scope.violation(
         "aliases-argument",
         node,
@@ -106,7 +106,7 @@ def _aliasing(scope: Scope, node: OpNode, spec: OpSpec) -> Diagnostic:
     )
 
 
-def _shown(scope: Scope, node: OpNode, meta: TensorMeta, other: str) -> Diagnostic:
+def _shown(scope: VerifierScope, node: OpNode, meta: TensorMeta, other: str) -> Diagnostic:
     copy = copy_of(node.op_type) or "aten.clone.default"
     return scope.violation(
         "aliases-argument",
@@ -119,7 +119,7 @@ def _shown(scope: Scope, node: OpNode, meta: TensorMeta, other: str) -> Diagnost
     )
 
 
-def core(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def core(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require that calls of ATen are of its core set, or of an operator that the caller allows."""
     spec = scope.spec(node)
     if spec is None or namespace_of(node.op_type) != "aten" or node.op_type in scope.allow:
@@ -137,7 +137,7 @@ def core(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
 def namespaces(*allowed: str, custom: bool) -> NodeRule:
     """Return the rule that operators come from these libraries, or are custom ones."""
 
-    def rule(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+    def rule(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
         namespace = namespace_of(node.op_type)
         if namespace in allowed or (custom and is_custom(node.op_type)):
             return
@@ -153,7 +153,7 @@ def namespaces(*allowed: str, custom: bool) -> NodeRule:
     return rule
 
 
-def contiguous(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def contiguous(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse calls that ask for another memory format than the contiguous one."""
     asked = node.attrs.get("memory_format")
     allowed = ("contiguous_format", "preserve_format")
@@ -168,7 +168,7 @@ def contiguous(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         )
 
 
-def results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def results(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require that a call of an operator that returns one tensor outputs it, with its type."""
     spec = scope.spec(node)
     if spec is None or node.functions:

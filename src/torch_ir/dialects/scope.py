@@ -16,7 +16,7 @@ Region: TypeAlias = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class VerifierScope:
     """A graph with where it stands.
 
     Attributes:
@@ -33,16 +33,16 @@ class Scope:
     allow: frozenset[str] = frozenset()
     regions: tuple[Region, ...] = ()
 
-    def inner(self) -> Iterator[Scope]:
+    def inner(self) -> Iterator[VerifierScope]:
         """Yield the functions of the graph, each as a scope of its own."""
         regions = dict(_regions(self.ir))
         for name, function in self.ir.functions.items():
             path = f"{self.path}/{name}" if self.path else name
             operators = {**self.operators, **function.operators}
             inside = (*self.regions, *regions.get(name, ()))
-            yield Scope(function, path, operators, self.allow, inside)
+            yield VerifierScope(function, path, operators, self.allow, inside)
 
-    def walk(self) -> Iterator[Scope]:
+    def walk(self) -> Iterator[VerifierScope]:
         """Yield this graph and all functions within, outermost first."""
         yield self
         for scope in self.inner():

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 import torch  # noqa: TID253  # this module is imported where types are derived, and only there
 
 from torch_ir.dialects.rules import is_custom, namespace_of
-from torch_ir.dialects.scope import Region, Scope
+from torch_ir.dialects.scope import Region, VerifierScope
 from torch_ir.errors import ExecutionError, InvalidIRError, first_line
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.resolve import evaluate, resolve_operator
@@ -67,7 +67,7 @@ class Derived:
     aliases: bool = False
 
 
-def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Diagnostic]:
+def type_violations(scope: VerifierScope, malformed: set[str]) -> Iterator[Diagnostic]:
     """Yield every call of a graph that torch refuses, or whose results are not as recorded.
 
     Args:
@@ -83,7 +83,7 @@ def type_violations(scope: Scope, malformed: set[str]) -> Iterator[Diagnostic]:
             yield from _of_node(scope, node, samples)
 
 
-def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Diagnostic]:
+def _of_node(scope: VerifierScope, node: OpNode, symbols: Symbols) -> Iterator[Diagnostic]:
     if scope.spec(node) is None or namespace_of(node.op_type) == "higher_order":
         return
     try:
@@ -109,7 +109,10 @@ def _of_node(scope: Scope, node: OpNode, symbols: Symbols) -> Iterator[Diagnosti
 
 
 def _compared(
-    scope: Scope, node: OpNode, recorded: Iterable[tuple[TensorMeta, Type]], derived: Derived
+    scope: VerifierScope,
+    node: OpNode,
+    recorded: Iterable[tuple[TensorMeta, Type]],
+    derived: Derived,
 ) -> Iterator[Diagnostic]:
     for meta, (shape, dtype) in recorded:
         index = meta.producer_output_idx

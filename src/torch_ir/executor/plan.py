@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class StateWrite:
     """A value that is written to an input or buffer when the program ends.
 
     Attributes:
@@ -85,7 +85,7 @@ class Plan:
     ir: IR
     steps: tuple[Step, ...]
     external: tuple[str, ...]
-    writes: tuple[Write, ...]
+    writes: tuple[StateWrite, ...]
     functions: Mapping[str, Plan]
     is_private: bool
     copied_outputs: frozenset[str]
@@ -237,12 +237,12 @@ def _outputs_are_apart(ir: IR, roots: Mapping[str, Roots]) -> bool:
     return True
 
 
-def _writes(ir: IR, roots: Mapping[str, Roots]) -> Iterable[Write]:
+def _writes(ir: IR, roots: Mapping[str, Roots]) -> Iterable[StateWrite]:
     moved = [m for m in ir.mutations if m.value.name != m.target]
     targets = frozenset[str]().union(*[roots[m.target] for m in moved])
     for mutation in moved:
         value = mutation.value.name
-        yield Write(mutation.target, value, bool(roots[value] & targets))
+        yield StateWrite(mutation.target, value, bool(roots[value] & targets))
 
 
 # -- life -----------------------------------------------------------------------------------------

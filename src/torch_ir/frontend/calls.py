@@ -25,7 +25,7 @@ schema_of = lru_cache(maxsize=4096)(operator_schema)
 
 
 @dataclass(slots=True)
-class Call:
+class ExportedCall:
     """A call being put together: its inputs in the order of first use, and who takes them."""
 
     inputs: list[TensorMeta] = field(default_factory=list[TensorMeta])
@@ -53,13 +53,15 @@ class Call:
         return len(self.inputs) - 1
 
 
-def translate_call(node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttribute) -> Call:
+def translate_call(
+    node: torch.fx.Node, resolve: Resolve, to_attribute: ToAttribute
+) -> ExportedCall:
     """Translate the call of an operator, every argument under its name in the schema.
 
     Raises:
         InvalidIRError: An argument cannot be stored.
     """
-    call = Call()
+    call = ExportedCall()
     for name, value, skippable in _named_arguments(node):
         value = map_arg(value, resolve)
         if value is None and skippable:

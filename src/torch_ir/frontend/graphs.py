@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
-from torch_ir.frontend.calls import Call, schema_of, translate_call
+from torch_ir.frontend.calls import ExportedCall, schema_of, translate_call
 from torch_ir.frontend.captures import Captured, Captures
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
@@ -229,7 +229,7 @@ class GraphTranslator:
                         yield fact
 
     def _convert(
-        self, node: FxNode, op_type: str, call: Call, outputs: list[TensorMeta]
+        self, node: FxNode, op_type: str, call: ExportedCall, outputs: list[TensorMeta]
     ) -> OpNode:
         info = NodeInfo(
             name=node.name,

@@ -61,7 +61,7 @@ class TrueType(Struct, forbid_unknown_fields=True):
     shape: ConstantShape
 
 
-class Entry(TrueType):
+class TensorEntry(TrueType):
     """One tensor in the header."""
 
     data_offsets: tuple[int, int]
@@ -147,10 +147,10 @@ def _size(kind: TrueType) -> int:
     return math.prod(kind.shape) * DTYPES[kind.dtype].itemsize
 
 
-def _entry(kind: TrueType, start: int, end: int) -> Entry:
+def _entry(kind: TrueType, start: int, end: int) -> TensorEntry:
     if kind.dtype in _NAMES:
-        return Entry(_NAMES[kind.dtype], kind.shape, (start, end))
-    return Entry("U8", [end - start], (start, end))
+        return TensorEntry(_NAMES[kind.dtype], kind.shape, (start, end))
+    return TensorEntry("U8", [end - start], (start, end))
 
 
 def read_tensor_file(data: memoryview) -> dict[str, Constant]:
@@ -164,7 +164,7 @@ def read_tensor_file(data: memoryview) -> dict[str, Constant]:
         raise Fault("", "the header of the tensors is cut off")
     header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
     metadata = header.pop(METADATA, {})
-    entries = _convert(header, dict[str, Entry])
+    entries = _convert(header, dict[str, TensorEntry])
     texts = _convert(metadata, dict[str, str])
     true_types = _decode(texts.get(TRUE_TYPES, "{}").encode(), dict[str, TrueType])
     same = _decode(texts.get(SAME, "{}").encode(), dict[str, str])
@@ -195,7 +195,7 @@ def _convert(value: object, kind: type[Any]) -> Any:
         raise explain(error, value, kind) from None
 
 
-def _check_offsets(entries: Mapping[str, Entry], size: int) -> None:
+def _check_offsets(entries: Mapping[str, TensorEntry], size: int) -> None:
     """The tensors fill the body one after the other, without gaps or overlaps."""
     end = 0
     for start, stop in sorted(entry.data_offsets for entry in entries.values()):
@@ -206,7 +206,7 @@ def _check_offsets(entries: Mapping[str, Entry], size: int) -> None:
         raise Fault("", f"the tensors fill {end} bytes of {size}")
 
 
-def _constant(entry: Entry, true_type: TrueType | None, body: memoryview) -> Constant:
+def _constant(entry: TensorEntry, true_type: TrueType | None, body: memoryview) -> Constant:
     stored = _DTYPES.get(entry.dtype)
     if stored is None:
         raise Fault(".dtype", f"{entry.dtype!r:.40} is not an element type of safetensors")

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from torch_ir.traced.arguments import Flat
-from torch_ir.traced.entry import Entry
+from torch_ir.traced.entry import CacheEntry
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.explain import Description, differences
 
@@ -46,10 +46,10 @@ class ProgramCache:
         self.turn = threading.RLock()
         self.misses = 0
         self._maxsize = maxsize
-        self._entries: OrderedDict[Any, list[Entry]] = OrderedDict()
+        self._entries: OrderedDict[Any, list[CacheEntry]] = OrderedDict()
         self._hits = 0
 
-    def find(self, key: Any, flat: Flat) -> Entry | None:
+    def find(self, key: Any, flat: Flat) -> CacheEntry | None:
         """Return the entry that fits a call as it is."""
         for entry in self._entries.get(key, ()):
             if entry.closure.guard.holds() and entry.fits(flat):
@@ -59,7 +59,7 @@ class ProgramCache:
                 return entry
         return None
 
-    def move(self, key: Any, flat: Flat, closure: Closure) -> Entry | None:
+    def move(self, key: Any, flat: Flat, closure: Closure) -> CacheEntry | None:
         """Return an entry whose guards match by value though the guarded objects changed."""
         entries = self._entries.get(key, [])
         for position, entry in enumerate(entries):
@@ -71,7 +71,7 @@ class ProgramCache:
                     return moved
         return None
 
-    def peek(self, key: Any, flat: Flat, closure: Closure) -> Entry | None:
+    def peek(self, key: Any, flat: Flat, closure: Closure) -> CacheEntry | None:
         """Return the entry that fits a call by value, and count nothing."""
         for entry in self._entries.get(key, ()):
             if entry.closure.is_alike(closure) and entry.fits(flat):
@@ -86,7 +86,7 @@ class ProgramCache:
         found = [differences(description, call) for description in reversed(known)]
         return min(found, key=len) or ["an object is another one"]
 
-    def keep(self, key: Any, entry: Entry) -> None:
+    def keep(self, key: Any, entry: CacheEntry) -> None:
         """Put an entry first, and forget those that have not been used for longest."""
         self._entries[key] = [entry, *self._entries.get(key, ())][: max(self._maxsize, 1)]
         self._entries.move_to_end(key)

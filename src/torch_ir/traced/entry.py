@@ -21,7 +21,7 @@ from torch_ir.traced.results import assembler
 from torch_ir.traced.run.runners import MakeRunner
 
 
-class Entry:
+class CacheEntry:
     """A program with the closure that it was traced in.
 
     Args:
@@ -107,14 +107,14 @@ class Entry:
                 for theirs, ours in zip(given, self.choice.generators, strict=True):
                     theirs.set_state(ours.get_state())
 
-    def moved(self, closure: Closure, flat: Flat) -> Entry:
+    def moved(self, closure: Closure, flat: Flat) -> CacheEntry:
         """Return an entry of the same program for other objects with equal values and types."""
         tensors = closure.tensors
         if all(map(is_, tensors, self.closure.tensors)):
             entry = copy.copy(self)
             entry.closure = closure
             return entry
-        return Entry(
+        return CacheEntry(
             self.program,
             closure,
             flat,

@@ -17,7 +17,7 @@ from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.cache import CacheInfo, ProgramCache
 from torch_ir.traced.capture import trace
 from torch_ir.traced.dialects import in_dialect, require_dialect
-from torch_ir.traced.entry import Entry, is_apart
+from torch_ir.traced.entry import CacheEntry, is_apart
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.explain import Description, Given, explain_call, leaves_of
 from torch_ir.traced.modes import is_observed, modes
@@ -121,7 +121,7 @@ class Traced:
 
     # -- tracing ----------------------------------------------------------------------------------
 
-    def _missed(self, key: Any, flat: Flat, given: Given) -> Entry:
+    def _missed(self, key: Any, flat: Flat, given: Given) -> CacheEntry:
         """Return the entry that matches a call by value, or trace the function anew."""
         with self._cache.turn:
             closure = self._closure_of(flat)
@@ -142,7 +142,7 @@ class Traced:
         closure: Closure,
         given: Given,
         call: Description,
-    ) -> Entry:
+    ) -> CacheEntry:
         """The program of a call, ready to run."""
         if not is_apart(flat, closure):
             raise TraceError(
@@ -152,7 +152,7 @@ class Traced:
         make = Preference(executors, self._dialect, self._strict)
         for dynamic in (True, False) if self._dynamic else (False,):
             program = self._program(flat, closure, given, dynamic=dynamic)
-            entry = Entry(program, closure, flat, make, call, dynamic=self._dynamic)
+            entry = CacheEntry(program, closure, flat, make, call, dynamic=self._dynamic)
             if entry.fits(flat):
                 return entry
         raise TraceError(f"the program of {self._title} does not fit the call it was traced for")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from torch_ir.cli.call import Call, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.files import write, write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
@@ -54,7 +54,7 @@ def command(
     torch-ir profile m.json --weights m.safetensors --inputs x.npz --by module
     torch-ir profile m.json --random-weights --random --by node --top 10 --chrome trace.json
     """  # noqa: D301  # \b is a character that click reads
-    call = Call(**options)
+    call = Invocation(**options)
     call.check_usage()
     require_torch()
     ir = call.read(file)

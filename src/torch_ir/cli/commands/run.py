@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torch_ir.cli.call import Call, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.files import write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
@@ -60,7 +60,7 @@ def command(
     torch-ir run m.tir --random --capture golden.safetensors
     torch-ir run m.tir --reference --random
     """  # noqa: D301  # \b is a character that click reads
-    call = Call(**options)
+    call = Invocation(**options)
     _check_usage(call, output, capture, patterns, reference)
     if not reference:
         require_torch()
@@ -76,7 +76,7 @@ def command(
 
 
 def _check_usage(
-    call: Call,
+    call: Invocation,
     output: str | None,
     capture: str | None,
     patterns: tuple[str, ...],
@@ -93,7 +93,9 @@ def _check_usage(
         raise click.UsageError(f"the name {capture!r} does not end in .safetensors")
 
 
-def _run_reference(ir: IR, call: Call, file: str, output: str | None) -> list[dict[str, Any]]:
+def _run_reference(
+    ir: IR, call: Invocation, file: str, output: str | None
+) -> list[dict[str, Any]]:
     from torch_ir.cli.reference import run_reference, summaries_of_arrays, write_arrays
 
     results = run_reference(
@@ -112,7 +114,7 @@ def _run_reference(ir: IR, call: Call, file: str, output: str | None) -> list[di
 
 def _run_compiled(
     ir: IR,
-    call: Call,
+    call: Invocation,
     file: str,
     output: str | None,
     capture: str | None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from torch_ir.cli.call import Call, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.files import write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
@@ -43,7 +43,7 @@ def command(
     torch-ir validate m.json --weights m.safetensors --inputs x.npz --repro out
     torch-ir validate m.json --random-weights --random --against eager
     """  # noqa: D301  # \b is a character that click reads
-    call = Call(**options)
+    call = Invocation(**options)
     call.check_usage()
     require_torch()
     ir = call.read(file)

@@ -25,7 +25,7 @@ _KERNEL_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "Meta"
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class PatternBinding:
     """An operator and what it stands for.
 
     Attributes:
@@ -40,10 +40,10 @@ class Binding:
     has_kernel: bool
 
 
-_BINDINGS: dict[str, Binding] = {}
+_BINDINGS: dict[str, PatternBinding] = {}
 
 
-def bindings() -> Mapping[str, Binding]:
+def bindings() -> Mapping[str, PatternBinding]:
     """Return every bound operator by overload; those of unloaded libraries are gone."""
     return {name: bound for name, bound in _BINDINGS.items() if _is_there(name)}
 
@@ -108,7 +108,7 @@ def bind_pattern_to_op(
             _require_equal(schema, cast(Any, operator), pattern, tried, tolerance)
         else:
             _register(library, schema, pattern, define=operator is None)
-        _BINDINGS[schema.op_type] = Binding(schema, pattern, has_kernel)
+        _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, has_kernel)
         return function
 
     return decorate

@@ -44,21 +44,21 @@ def edge_op(op_type: str) -> EdgeOp:
     return EdgeOp(op_type, typed_schema(spec.schema, table), spec.traits, table)
 
 
-class OperatorNamespace:
+class EdgeNamespace:
     """Names of operators up to a point: ``ops``, ``ops.aten``, ``ops.aten.sigmoid``."""
 
     def __init__(self, path: str = ""):
         self._path = path
 
-    def __getattr__(self, name: str) -> OperatorNamespace | EdgeOp:
+    def __getattr__(self, name: str) -> EdgeNamespace | EdgeOp:
         if name.startswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}" if self._path else name
         if path.count(".") == 2:
-            found: OperatorNamespace | EdgeOp = _operator(path)
+            found: EdgeNamespace | EdgeOp = _operator(path)
         else:
             _require_known(path)
-            found = OperatorNamespace(path)
+            found = EdgeNamespace(path)
         setattr(self, name, found)  # the next look-up finds it without this method
         return found
 
@@ -93,4 +93,4 @@ def _absent(path: str, hint: str) -> AttributeError:
     return AttributeError(f"there is no Edge operator {path!r}{'. ' if hint else ''}{hint}")
 
 
-ops = OperatorNamespace()
+ops = EdgeNamespace()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from torch_ir.dialects.rules import is_custom
-from torch_ir.dialects.scope import Scope
+from torch_ir.dialects.scope import VerifierScope
 from torch_ir.ir import DType, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import kind_of
@@ -27,7 +27,7 @@ BY_STRIDES = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.emp
 """Operators whose layout follows from strides."""
 
 
-def lowered(scope: Scope) -> Iterator[Diagnostic]:
+def lowered(scope: VerifierScope) -> Iterator[Diagnostic]:
     """Require that the program says it is Edge; before, its operators are ATen's, of any dtype."""
     if not scope.path and scope.ir.dialect not in ("edge", "backend"):
         yield Diagnostic(
@@ -39,7 +39,7 @@ def lowered(scope: Scope) -> Iterator[Diagnostic]:
         )
 
 
-def dtype_rows(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def dtype_rows(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require that the dtypes of a call are among the operator's rows."""
     spec = scope.spec(node)
     if spec is None:
@@ -53,7 +53,7 @@ def dtype_rows(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         yield _no_row(scope, node, table, query)
 
 
-def _supported(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def _supported(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Without rows, a call may have every dtype that Edge has."""
     for meta in (*node.inputs, *node.outputs):
         if meta.dtype not in EDGE_DTYPES:
@@ -110,7 +110,7 @@ def kind_of_number(value: Attribute) -> str | None:
 
 
 def _no_row(
-    scope: Scope, node: OpNode, table: DTypeTable, query: Mapping[str, str | None]
+    scope: VerifierScope, node: OpNode, table: DTypeTable, query: Mapping[str, str | None]
 ) -> Diagnostic:
     arguments = {name: dtype for name, dtype in query.items() if name not in table.results}
     results = {name: dtype for name, dtype in query.items() if name in table.results}
@@ -165,7 +165,7 @@ def _listed(dtypes: frozenset[str]) -> str:
     return " or ".join(sorted(dtypes)) or "nothing"
 
 
-def one_dtype_in_lists(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def one_dtype_in_lists(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require that the tensors of a list, given or returned, have one dtype."""
     spec = scope.spec(node)
     if spec is None or node.op_type in scope.operators:
@@ -178,7 +178,7 @@ def one_dtype_in_lists(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
 
 
 def _one_dtype(
-    scope: Scope, node: OpNode, name: str, metas: tuple[TensorMeta, ...]
+    scope: VerifierScope, node: OpNode, name: str, metas: tuple[TensorMeta, ...]
 ) -> Iterator[Diagnostic]:
     dtypes = list(dict.fromkeys(meta.dtype for meta in metas))
     if len(dtypes) > 1:
@@ -192,7 +192,7 @@ def _one_dtype(
         )
 
 
-def no_number_for_tensor(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def no_number_for_tensor(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse numbers where the schema has a tensor."""
     spec = scope.spec(node)
     if spec is None:
@@ -210,7 +210,7 @@ def no_number_for_tensor(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
             )
 
 
-def no_number_results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def no_number_results(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse custom operators that return a number."""
     spec = scope.spec(node)
     if spec is not None and is_custom(node.op_type) and "scalar-result" in spec.traits:
@@ -223,7 +223,7 @@ def no_number_results(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         )
 
 
-def layout_by_dim_order(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def layout_by_dim_order(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require the order of dimensions for layouts; refuse strides and memory formats."""
     if node.op_type in BY_STRIDES:
         yield scope.violation(
@@ -236,7 +236,7 @@ def layout_by_dim_order(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         )
 
 
-def layout_by_strides(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def layout_by_strides(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Require memory formats for layouts; refuse the order of dimensions."""
     if node.op_type.startswith("dim_order_ops."):
         yield scope.violation(
@@ -251,7 +251,7 @@ def layout_by_strides(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
 # -- the strict reading: no number anywhere -------------------------------------------------------
 
 
-def no_numbers(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
+def no_numbers(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     """Refuse number arguments that a tensor could replace."""
     spec = scope.spec(node)
     if spec is None:
@@ -277,7 +277,7 @@ def no_numbers(scope: Scope, node: OpNode) -> Iterator[Diagnostic]:
         )
 
 
-def tensors_in_and_out(scope: Scope) -> Iterator[Diagnostic]:
+def tensors_in_and_out(scope: VerifierScope) -> Iterator[Diagnostic]:
     """Require that the program takes and returns tensors only."""
     if scope.ir.signature is None or scope.path:
         return

@@ -170,7 +170,7 @@ class Tensors:
 
 
 @dataclass(slots=True)
-class Call:
+class CallText:
     """A call as it stands in the text.
 
     Attributes:
@@ -192,9 +192,9 @@ class Call:
 ReadReference: TypeAlias = Callable[[Line], Reference]
 
 
-def read_call(line: Line, read_reference: ReadReference) -> Call:
+def read_call(line: Line, read_reference: ReadReference) -> CallText:
     """Take a call: from the operator to the end of its inputs."""
-    call = Call(read_word(line, "an operator such as aten.add.Tensor"))
+    call = CallText(read_word(line, "an operator such as aten.add.Tensor"))
     line.expect("(")
     if line.accept("*"):
         line.expect("[")
@@ -224,7 +224,7 @@ def _read_references(line: Line, read_reference: ReadReference) -> list[Referenc
 
 
 def _read_arguments(
-    line: Line, call: Call, read_reference: ReadReference, *, keyword: bool = False
+    line: Line, call: CallText, read_reference: ReadReference, *, keyword: bool = False
 ) -> None:
     position = 0
     while not line.accept(")"):
@@ -309,7 +309,7 @@ def _positional(value: object) -> object:
     )
 
 
-def _store(line: Line, call: Call, name: str, value: object, at: int) -> None:
+def _store(line: Line, call: CallText, name: str, value: object, at: int) -> None:
     is_tensor = value is _NO_TENSOR or isinstance(value, Reference | Tensors)
     gaps: tuple[Attribute, ...] = ()
     if isinstance(value, Tensors):
@@ -333,7 +333,7 @@ Resolve: TypeAlias = Callable[[Reference], TensorMeta]
 
 
 def bind_call(
-    call: Call, resolve: Resolve
+    call: CallText, resolve: Resolve
 ) -> tuple[tuple[TensorMeta, ...], FrozenDict[str, Slots] | None, FrozenDict[str, Attribute]]:
     """Bind the arguments of a spelled call to the node's inputs, operands and attributes.
 
@@ -370,7 +370,7 @@ def _mixed(reference: Reference, message: str) -> ParseError:
     )
 
 
-def _number(call: Call, number: Callable[[Reference], int]) -> dict[str, Slots]:
+def _number(call: CallText, number: Callable[[Reference], int]) -> dict[str, Slots]:
     ranks = _ranks(call.op_type)
     behind = len(ranks)
     names: Iterable[str] = call.operands

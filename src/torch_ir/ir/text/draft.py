@@ -12,9 +12,9 @@ from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.text.calls import Call, Reference, bind_call
+from torch_ir.ir.text.calls import CallText, Reference, bind_call
 from torch_ir.ir.text.lexer import Line
-from torch_ir.ir.text.scope import Scope
+from torch_ir.ir.text.scope import NameScope
 from torch_ir.ir.text.views import WrittenView, with_views
 from torch_ir.ir.values import Attribute
 
@@ -27,7 +27,7 @@ class DraftNode:
     """A node whose references are not looked up yet."""
 
     name: str
-    call: Call
+    call: CallText
     outputs: tuple[TensorMeta, ...]
     location: Location | None
     binds: dict[str, int]
@@ -60,7 +60,7 @@ class Draft:
         results = [meta for node in self.nodes for meta in node.outputs]
         known = with_views(self.constants, self.views)
         constants = {key: known[key] for key in sorted(known)}
-        scope = Scope([*self.inputs, *results], self.weights, constants, self.names)
+        scope = NameScope([*self.inputs, *results], self.weights, constants, self.names)
 
         def resolve(reference: Reference) -> TensorMeta:
             if reference.meta is not None:
@@ -111,7 +111,7 @@ def closest(name: str, names: Iterable[str]) -> str:
     return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])
 
 
-def _refuse(reference: Reference, scope: Scope) -> TensorMeta:
+def _refuse(reference: Reference, scope: NameScope) -> TensorMeta:
     if reference.mark == "#":
         raise reference.line.error(
             "inputs by number need the list of inputs",

@@ -14,7 +14,7 @@ from torch_ir.ir.text.constants import spell_constant
 from torch_ir.ir.text.fold import Run, runs
 from torch_ir.ir.text.lexer import quote, sigil, spell_int, word
 from torch_ir.ir.text.locations import spell_location
-from torch_ir.ir.text.scope import Scope, names_by_key, spell_producer
+from torch_ir.ir.text.scope import NameScope, names_by_key, spell_producer
 from torch_ir.ir.text.trees import spell_tree
 from torch_ir.ir.text.values import spell_type, spell_value
 
@@ -60,11 +60,13 @@ def node_text(node: OpNode) -> str:
     return _node(node, lambda meta: sigil("%", meta.name))
 
 
-def scope_of(ir: IR) -> Scope:
+def scope_of(ir: IR) -> NameScope:
     """Return the definitions that names mean in an IR."""
     results = chain.from_iterable(node.outputs for node in ir.nodes)
     constants = {key: ir.constants[key] for key in sorted(ir.constants)}
-    return Scope(chain(ir.graph_inputs, results), ir.weights, constants, ir.weight_name_mapping)
+    return NameScope(
+        chain(ir.graph_inputs, results), ir.weights, constants, ir.weight_name_mapping
+    )
 
 
 def located_node_text(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
@@ -95,7 +97,7 @@ def _body(ir: IR, fold: int | None, indent: str) -> Iterator[str]:
     yield f"{indent}return {', '.join(map(scope.reference, ir.graph_outputs))}".rstrip()
 
 
-def _header(ir: IR, scope: Scope) -> Iterator[str]:
+def _header(ir: IR, scope: NameScope) -> Iterator[str]:
     if ir.pytorch_version:
         yield f"torch {quote(ir.pytorch_version)}"
     if ir.dialect != "export":

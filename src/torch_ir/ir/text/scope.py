@@ -9,7 +9,7 @@ from torch_ir.ir.text.lexer import sigil, spell_int, word
 from torch_ir.ir.text.values import spell_type
 
 
-class Scope:
+class NameScope:
     """The definitions of one graph; where a name is defined twice, the first one counts.
 
     Attributes:

@@ -29,7 +29,7 @@ class Emit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ViewWrite:
     """A new value for what a view shows.
 
     Attributes:
@@ -71,17 +71,17 @@ class Write:
         return self.scatter("slice_scatter.default", dim=axis, start=start, end=end, step=1)
 
 
-Rule: TypeAlias = Callable[[Write], TensorMeta | None]
+Rule: TypeAlias = Callable[[ViewWrite], TensorMeta | None]
 """The new whole, or None where the write cannot be followed."""
 
 
-def identity(write: Write) -> TensorMeta | None:
+def identity(write: ViewWrite) -> TensorMeta | None:
     """Return the value of a write through a view that shows the whole unchanged."""
     same = (write.value.shape, write.value.dtype) == (write.base.shape, write.base.dtype)
     return write.value if same else None
 
 
-def _reshape(write: Write) -> TensorMeta | None:
+def _reshape(write: ViewWrite) -> TensorMeta | None:
     if write.value.dtype != write.base.dtype:
         return None
     if write.value.shape == write.base.shape:
@@ -90,7 +90,7 @@ def _reshape(write: Write) -> TensorMeta | None:
     return write.emit("aten.reshape.default", {"self": write.value}, attrs, write.base)
 
 
-def _expand(write: Write) -> TensorMeta | None:
+def _expand(write: ViewWrite) -> TensorMeta | None:
     """Reduce a value written through ``expand`` to its base, whose repeats must be equal."""
     value, added = write.value, len(write.value.shape) - len(write.base.shape)
     for dim, size in enumerate(write.value.shape):
@@ -103,24 +103,24 @@ def _expand(write: Write) -> TensorMeta | None:
     return _reshape(replace(write, value=value))
 
 
-def _permute(write: Write, dims: list[int]) -> TensorMeta:
+def _permute(write: ViewWrite, dims: list[int]) -> TensorMeta:
     order = [write.axis(dim) for dim in dims]
     back = [order.index(axis) for axis in range(len(order))]
     return write.emit("aten.permute.default", {"self": write.value}, {"dims": back}, write.base)
 
 
-def _transpose(write: Write, first: int, second: int) -> TensorMeta:
+def _transpose(write: ViewWrite, first: int, second: int) -> TensorMeta:
     order = list(range(write.rank))
     a, b = write.axis(first), write.axis(second)
     order[a], order[b] = order[b], order[a]
     return _permute(write, order) if a != b else write.value
 
 
-def _t(write: Write) -> TensorMeta:
+def _t(write: ViewWrite) -> TensorMeta:
     return write.value if write.rank < 2 else _transpose(write, 0, 1)
 
 
-def _movedim(write: Write) -> TensorMeta:
+def _movedim(write: ViewWrite) -> TensorMeta:
     given = [write.attr("source"), write.attr("destination")]
     pairs = [[write.axis(dim) for dim in ([d] if isinstance(d, int) else d)] for d in given]
     source, destination = pairs
@@ -130,79 +130,79 @@ def _movedim(write: Write) -> TensorMeta:
     return _permute(write, order)
 
 
-def _slice(write: Write) -> TensorMeta:
+def _slice(write: ViewWrite) -> TensorMeta:
     given = {k: v for k, v in write.node.attrs.items() if k in ("dim", "start", "end", "step")}
     return write.scatter("slice_scatter.default", **given)
 
 
-def _narrow(write: Write) -> TensorMeta:
+def _narrow(write: ViewWrite) -> TensorMeta:
     dim, start = write.axis(write.attr("dim")), write.attr("start")
     if isinstance(start, int) and start < 0:
         start = as_dim(f"({write.base.shape[dim]}) + ({start})")
     return write.slice(dim, start, write.attr("length"))
 
 
-def _select(write: Write) -> TensorMeta:
+def _select(write: ViewWrite) -> TensorMeta:
     attrs = {"dim": write.attr("dim"), "index": write.attr("index")}
     return write.scatter("select_scatter.default", **attrs)
 
 
-def _unbind(write: Write) -> TensorMeta:
+def _unbind(write: ViewWrite) -> TensorMeta:
     index = write.output.producer_output_idx
     return write.scatter("select_scatter.default", dim=write.attr("dim", 0), index=index)
 
 
-def _diagonal(write: Write) -> TensorMeta:
+def _diagonal(write: ViewWrite) -> TensorMeta:
     names = ("offset", "dim1", "dim2")
     given = {k: v for k, v in write.node.attrs.items() if k in names}
     return write.scatter("diagonal_scatter.default", **given)
 
 
-def _as_strided(write: Write) -> TensorMeta:
+def _as_strided(write: ViewWrite) -> TensorMeta:
     return write.scatter("as_strided_scatter.default", **write.node.attrs)
 
 
-def _part(write: Write, dim: int, start: Dim | None) -> TensorMeta | None:
+def _part(write: ViewWrite, dim: int, start: Dim | None) -> TensorMeta | None:
     if start is None:
         return None
     axis = write.axis(dim)
     return write.slice(axis, start, write.output.shape[axis])
 
 
-def _split(write: Write) -> TensorMeta | None:
+def _split(write: ViewWrite) -> TensorMeta | None:
     size, index = write.attr("split_size"), write.output.producer_output_idx
     return _part(write, write.attr("dim", 0), as_dim(f"{index} * ({size})"))
 
 
-def _split_with_sizes(write: Write) -> TensorMeta | None:
+def _split_with_sizes(write: ViewWrite) -> TensorMeta | None:
     sizes = write.attr("split_sizes", write.attr("split_size"))
     before = sizes[: write.output.producer_output_idx]
     return _part(write, write.attr("dim", 0), as_dim(" + ".join(f"({s})" for s in (0, *before))))
 
 
-def _chunk(write: Write) -> TensorMeta | None:
+def _chunk(write: ViewWrite) -> TensorMeta | None:
     dim = write.attr("dim", 0)
     length = write.base.shape[write.axis(dim)]
     size = as_dim(f"(({length}) + {write.attr('chunks') - 1}) // {write.attr('chunks')}")
     return _part(write, dim, as_dim(f"{write.output.producer_output_idx} * ({size})"))
 
 
-def _tensor_split(write: Write) -> TensorMeta | None:
+def _tensor_split(write: ViewWrite) -> TensorMeta | None:
     return _sections(write, write.attr("dim", 0), write.attr("sections"))
 
 
-def _sections(write: Write, dim: int, sections: int) -> TensorMeta | None:
+def _sections(write: ViewWrite, dim: int, sections: int) -> TensorMeta | None:
     length, index = write.base.shape[write.axis(dim)], write.output.producer_output_idx
     if not isinstance(length, int):
         return None
     return _part(write, dim, index * (length // sections) + min(index, length % sections))
 
 
-def _tensor_split_at(write: Write) -> TensorMeta | None:
+def _tensor_split_at(write: ViewWrite) -> TensorMeta | None:
     return _at(write, write.attr("dim", 0))
 
 
-def _at(write: Write, dim: int) -> TensorMeta | None:
+def _at(write: ViewWrite, dim: int) -> TensorMeta | None:
     index, places = write.output.producer_output_idx, write.attr("indices")
     length = write.base.shape[write.axis(dim)]
     start = 0 if index == 0 else places[index - 1]
@@ -214,7 +214,7 @@ def _at(write: Write, dim: int) -> TensorMeta | None:
 def _other_split(dim: int) -> Rule:
     """hsplit, vsplit and dsplit: tensor_split along a fixed dimension."""
 
-    def rule(write: Write) -> TensorMeta | None:
+    def rule(write: ViewWrite) -> TensorMeta | None:
         axis = 0 if dim == 1 and write.rank == 1 else dim
         if "sections" in write.node.attrs:
             return _sections(write, axis, write.attr("sections"))
@@ -223,7 +223,7 @@ def _other_split(dim: int) -> Rule:
     return rule
 
 
-def _dtype(write: Write) -> TensorMeta:
+def _dtype(write: ViewWrite) -> TensorMeta:
     attrs = {"dtype": DType(write.base.dtype)}
     return write.emit("aten.view.dtype", {"self": write.value}, attrs, write.base)
 
@@ -232,7 +232,7 @@ def _unary(op_type: str) -> Rule:
     return lambda write: write.emit(op_type, {"self": write.value}, {}, write.base)
 
 
-def _conj(write: Write) -> TensorMeta:
+def _conj(write: ViewWrite) -> TensorMeta:
     if not write.base.dtype.startswith("complex"):
         return write.value
     return write.emit("aten._conj_physical.default", {"self": write.value}, {}, write.base)
@@ -241,7 +241,7 @@ def _conj(write: Write) -> TensorMeta:
 def _component(index: int) -> Rule:
     """The real or imaginary part of a complex tensor."""
 
-    def rule(write: Write) -> TensorMeta | None:
+    def rule(write: ViewWrite) -> TensorMeta | None:
         if not write.base.dtype.startswith("complex"):
             return identity(write)
         shape = (*write.base.shape, 2)
@@ -255,7 +255,7 @@ def _component(index: int) -> Rule:
     return rule
 
 
-def _adjoint(write: Write) -> TensorMeta:
+def _adjoint(write: ViewWrite) -> TensorMeta:
     flipped = write.value if write.rank < 2 else _transpose(write, -2, -1)
     if not write.base.dtype.startswith("complex"):
         return flipped

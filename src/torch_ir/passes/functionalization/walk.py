@@ -23,7 +23,7 @@ from torch_ir.ops.variants import IN_PLACE_VIEWS, Variant, functional_variant
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.functionalization.copies import with_own_results
-from torch_ir.passes.functionalization.scatter import RULES, Write
+from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import Storage, View
 from torch_ir.passes.functionalization.variants import fresh_results, functional_call
 from torch_ir.passes.inline import inline_scopes
@@ -412,7 +412,7 @@ class _Walk:
             rule = RULES.get(item.made.op_type)
             whole = None
             if rule is not None:
-                whole = rule(Write(item.made, item.meta, base, value, emit))
+                whole = rule(ViewWrite(item.made, item.meta, base, value, emit))
             if whole is None:
                 raise CannotFollowError(
                     f"it writes through node {item.made.name!r} ({item.made.op_type})"
