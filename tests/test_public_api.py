@@ -115,7 +115,7 @@ def test_without_torch_the_extra_is_named():
 import sys
 sys.modules["torch"] = None  # as if it were not installed
 import torch_ir
-for name in ("extract_ir", "load_weights", "IRExecutor", "verify"):
+for name in ("extract_ir", "load_weights", "IRExecutor", "verify", "compile", "decompose"):
     try:
         getattr(torch_ir, name)
     except torch_ir.OptionalDependencyError as error:
@@ -130,7 +130,14 @@ print(torch_ir.IR([], [], [], []).check(), torch_ir.ir_to_mermaid is not None)
         == "".join(
             f"torch_ir.{name} needs PyTorch, which is not installed\n"
             "Install it with: pip install 'torch-ir[torch]'\n"
-            for name in ("extract_ir", "load_weights", "IRExecutor", "verify")
+            for name in (
+                "extract_ir",
+                "load_weights",
+                "IRExecutor",
+                "verify",
+                "compile",
+                "decompose",
+            )
         )
         + "() True\n"
     )

@@ -15,7 +15,7 @@ import torch_ir
 from torch_ir import IR, ExecGraph, OpNode, TensorMeta, compile_graph
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.executor import register_executor, unregister_executor
-from torch_ir.infer.meta import twin_of
+from torch_ir.infer.dispatch import twin_of
 from torch_ir.ir import Location
 
 X = TensorMeta("x", (4,), "float32")

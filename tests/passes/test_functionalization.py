@@ -13,7 +13,7 @@ from small_models import CASES
 from torch_ir import IR, IRExecutor, OpNode, TensorMeta, extract_ir, functionalize, parse
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
-from torch_ir.infer.fake import arguments
+from torch_ir.infer.bind import bind
 from torch_ir.ir import DType, Mutation
 from torch_ir.torch_api import overload
 
@@ -361,7 +361,7 @@ def programs(draw):
 
 
 def _run(node, tensors):
-    args, kwargs = arguments(node, tensors, {})
+    args, kwargs = bind(node, tensors)
     return overload(*node.op_type.split("."))(*args, **kwargs)
 
 

@@ -2,8 +2,7 @@
 
 from torch_ir.errors import CompileError, ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.autograd.gradients import Gradients, Pullback
-from torch_ir.executor.check.compile import compile_graph
-from torch_ir.executor.check.types import check_types
+from torch_ir.executor.check.compile import check_types, compile_graph
 from torch_ir.executor.graph import ExecGraph, RunStats
 from torch_ir.executor.listeners import Listener
 from torch_ir.executor.run import IRExecutor, execute_ir

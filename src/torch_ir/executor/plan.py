@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.infer.bind import Call
+from torch_ir.infer.bind import BoundCall
 from torch_ir.infer.bindings import Binding
-from torch_ir.infer.meta import Binding as PythonBinding
-from torch_ir.infer.meta import Proof
+from torch_ir.infer.dispatch import PythonBinding
+from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR
 from torch_ir.ops.aliases import Sharing, sharing
 
@@ -40,7 +40,7 @@ class Step(NamedTuple):
         symbols: The symbols that take their value from its results.
     """
 
-    call: Call
+    call: BoundCall
     binding: PythonBinding | None
     in_place: PythonBinding | None
     scalar: torch.dtype | None
@@ -95,8 +95,8 @@ class Plan:
 
 def make_plan(
     ir: IR,
-    calls: Sequence[Call],
-    proofs: Sequence[Proof | None],
+    calls: Sequence[BoundCall],
+    outcomes: Sequence[MetaResult | None],
     symbols: Sequence[tuple[Binding, ...]],
     functions: Mapping[str, Plan],
     *,
@@ -107,12 +107,12 @@ def make_plan(
     Args:
         ir: The graph.
         calls: Its nodes as calls.
-        proofs: What was found about each; None where nothing was tried.
+        outcomes: What was found about each; None where nothing was tried.
         symbols: The symbols that each binds.
         functions: The plans of its functions.
         reuse: Whether results may take the place of values that nothing else reads.
     """
-    roots, pinned = _roots(ir, calls, proofs)
+    roots, pinned = _roots(ir, calls, outcomes)
     last = _last_uses(ir, calls)
     dead: list[list[str]] = [[] for _ in calls]
     for name, position in last.items():
@@ -123,13 +123,13 @@ def make_plan(
     given = {meta.name for meta in ir.graph_inputs} | external.keys()
     foreign = given | {UNKNOWN}
     steps: list[Step] = []
-    for position, (call, proof, bound) in enumerate(zip(calls, proofs, symbols, strict=True)):
-        binding = None if proof is None else proof.binding
+    for position, (call, found, bound) in enumerate(zip(calls, outcomes, symbols, strict=True)):
+        binding = None if found is None else found.binding
         in_place = None
-        if reuse and proof is not None and _may_reuse(call, proof, position, roots, groups, given):
-            in_place = proof.in_place
-        scalar = _scalar(proof) if reuse else None
-        count = None if proof is None or proof.results is None else len(proof.results)
+        if reuse and found is not None and _may_reuse(call, found, position, roots, groups, given):
+            in_place = found.in_place
+        scalar = _scalar(found) if reuse else None
+        count = None if found is None or found.kind != "ok" else len(found.results)
         steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
     writes = tuple(_writes(ir, roots))
     written = [_written(ir, call, roots) for call in calls]
@@ -155,17 +155,17 @@ def make_plan(
     )
 
 
-def _scalar(proof: Proof | None) -> torch.dtype | None:
-    made = proof.results[0] if proof is not None and proof.results else None
-    takes_tensor = proof is not None and proof.takes_tensor
-    return made.type.dtype if made is not None and takes_tensor else None
+def _scalar(found: MetaResult | None) -> torch.dtype | None:
+    made = found.results[0] if found is not None and found.results else None
+    takes_tensor = found is not None and found.takes_tensor
+    return getattr(torch, made.dtype) if made is not None and takes_tensor else None
 
 
 # -- storage --------------------------------------------------------------------------------------
 
 
 def _roots(
-    ir: IR, calls: Sequence[Call], proofs: Sequence[Proof | None]
+    ir: IR, calls: Sequence[BoundCall], outcomes: Sequence[MetaResult | None]
 ) -> tuple[dict[str, Roots], set[str]]:
     """The storage that each value may have: by the schema's alias marks, and as it was seen.
 
@@ -177,10 +177,10 @@ def _roots(
     roots: dict[str, Roots] = {name: frozenset({name}) for name in names}
     targets = {mutation.target for mutation in ir.mutations}
     pinned: set[str] = set()
-    for call, proof in zip(calls, proofs, strict=True):
+    for call, found in zip(calls, outcomes, strict=True):
         taken = [roots[read.name] for read in call.reads]
         for meta in call.node.outputs:
-            shared = _shared(call, proof, meta.producer_output_idx, roots, taken)
+            shared = _shared(call, found, meta.producer_output_idx, roots)
             if shared is None:  # nothing is known
                 pinned.update(*taken)
                 shared = frozenset().union(*taken) & targets | {meta.name, UNKNOWN}
@@ -189,24 +189,23 @@ def _roots(
 
 
 def _shared(
-    call: Call,
-    proof: Proof | None,
+    call: BoundCall,
+    found: MetaResult | None,
     index: int,
     roots: Mapping[str, Roots],
-    taken: Sequence[Roots],
 ) -> Roots | None:
     """The storage that one result has from the arguments; None if it cannot be told."""
-    if proof is None or proof.results is None or call.schema is None:
+    if found is None or found.kind != "ok" or call.schema is None:
         return None
-    if index >= len(proof.results):
+    if index >= len(found.results):
         return None
-    result = proof.results[index]
+    shares = found.shares[index]
     declared = sharing(call.schema)
     shared = declared[min(index, len(declared) - 1)] if declared else {}
-    if result is not None and not (result.shares or shared):
+    is_seen = found.results[index] is not None
+    if is_seen and not (shares or shared):
         return NOTHING
-    seen = [] if result is None else [taken[position] for position in result.shares]
-    is_seen = result is not None
+    seen = [roots[call.node.inputs[position].name] for position in shares]
     stated = [
         roots[meta.name]
         for argument, kind in shared.items()
@@ -216,7 +215,7 @@ def _shared(
     return frozenset[str]().union(*seen, *stated)
 
 
-def _written(ir: IR, call: Call, roots: Mapping[str, Roots]) -> Roots:
+def _written(ir: IR, call: BoundCall, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
@@ -248,7 +247,7 @@ def _writes(ir: IR, roots: Mapping[str, Roots]) -> Iterable[StateWrite]:
 # -- life -----------------------------------------------------------------------------------------
 
 
-def _last_uses(ir: IR, calls: Sequence[Call]) -> dict[str, int | None]:
+def _last_uses(ir: IR, calls: Sequence[BoundCall]) -> dict[str, int | None]:
     """The position after which nothing reads a value that a node makes; None for what is kept."""
     last: dict[str, int | None] = {}
     for position, call in enumerate(calls):
@@ -275,8 +274,8 @@ def _last_use_of_storage(
 
 
 def _may_reuse(
-    call: Call,
-    proof: Proof,
+    call: BoundCall,
+    found: MetaResult,
     position: int,
     roots: Mapping[str, Roots],
     last_use_of_storage: Mapping[str, int | None],
@@ -286,7 +285,7 @@ def _may_reuse(
 
     The result itself will have it, so its own life does not count: it begins here.
     """
-    if proof.in_place is None:
+    if found.in_place is None:
         return False
     first, *others = [read.name for read in call.reads]
     own = roots[first]

@@ -1,1 +1,1 @@
-"""Inference of what a call gives: its arguments, its results, and the storage they share."""
+"""What a call of an operator gives: arguments bound, and operators run without data."""

@@ -1,4 +1,4 @@
-"""One node as a call: its exact operator, and what each argument is."""
+"""The one binder of arguments: a node as a call of its exact operator."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
 from torch_ir.infer.resolve import from_text, has_expression, resolve_operator, to_torch
 from torch_ir.infer.slots import Idx, Slots
+from torch_ir.infer.symbolic import symbolic
+from torch_ir.infer.types import Callee
 from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
@@ -67,7 +69,7 @@ Operand: TypeAlias = Read | Literal | Expression | Function | Listed | Named
 Target: TypeAlias = OpOverload | HigherOrderOperator | Kernel
 
 
-class Call(NamedTuple):
+class BoundCall(NamedTuple):
     """A node with its operator and arguments resolved.
 
     Attributes:
@@ -113,7 +115,7 @@ def _parts(operands: Iterable[Operand]) -> Iterator[Operand]:
                 yield operand
 
 
-def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
+def resolve(node: OpNode, slots: Slots, device: torch.device) -> BoundCall:
     """Resolve a node to a bound call, and define its outputs.
 
     Args:
@@ -124,12 +126,16 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
     Raises:
         DiagnosticError: ``unknown-operator``, or an argument is not what the operator takes.
     """
-    target, args, kwargs, schema = _bound(node, slots, device)
+
+    def read(index: int) -> Operand:
+        return Read(slots.operand(node, index), node.inputs[index].name)
+
+    target, args, kwargs, schema = _bound(node, len(node.inputs), read, device)
     operands = [*args, *[operand for _, operand in kwargs]]
     parts = operands
     if not _FLAT.issuperset(map(type, operands)):
         parts = list(_parts(operands))
-    return Call(
+    return BoundCall(
         node,
         target,
         tuple(args),
@@ -141,15 +147,77 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> Call:
     )
 
 
+def bind(
+    node: Callee, values: Sequence[Any], symbols: Mapping[str, Any] = FrozenDict()
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and keyword arguments of a node's operator.
+
+    Args:
+        node: The node.
+        values: What stands for each of its inputs, a tensor or anything else.
+        symbols: The value of each symbol, a number or a symbolic number of torch.
+
+    Raises:
+        ExecutionError: torch has no such operator.
+        PassError: An argument is not what the operator takes, or is a function.
+        InvalidIRError: An expression has no value.
+
+    Example:
+        >>> from torch_ir.ir import TensorMeta
+        >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> node = OpNode("y", "aten.sum.dim_IntList", [x], [y], {"dim": [1]})
+        >>> bind(node, ["a tensor"])
+        (['a tensor', [1]], {})
+    """
+
+    def read(index: int) -> Operand:
+        if not 0 <= index < len(values):
+            raise DiagnosticError("bad-operand", f"{node.op_type} has no input {index}")
+        return Literal(values[index])
+
+    try:
+        operator = resolve_operator(node.op_type)
+        arguments = _Arguments(node, len(values), read, RUN_DEVICE)
+        _, args, kwargs, _ = _matched(arguments, operator)
+    except DiagnosticError as fault:
+        raise PassError(fault.message, remedy=fault.remedy or None) from fault
+    filled = [_filled(operand, symbols) for operand in args]
+    return filled, {name: _filled(operand, symbols) for name, operand in kwargs}
+
+
+def _filled(operand: Operand, symbols: Mapping[str, Any]) -> Any:
+    """The value of an operand whose reads are values already."""
+    match operand:
+        case Literal(value=value):
+            return value
+        case Expression(value=value):
+            known = all(isinstance(symbols.get(name, 0), int | float) for name in value.symbols)
+            return value.evaluate(symbols) if known else symbolic(value, symbols)
+        case Listed(parts=parts, is_tuple=is_tuple):
+            items = [_filled(part, symbols) for part in parts]
+            return tuple(items) if is_tuple else items
+        case Named(parts=parts):
+            return {key: _filled(part, symbols) for key, part in parts}
+        case Function(name=name):
+            raise PassError(f"the function {name!r} is not called here")
+        case Read():
+            raise AssertionError("values are bound as literals")
+
+
+RUN_DEVICE = torch.device("cpu")
+"""What ``Device("run")`` stands for where operators are called ahead of a run."""
+
 _FLAT = frozenset([Read, Literal, Expression, Function])
 
 _Bound: TypeAlias = tuple[Target, list[Operand], list[tuple[str, Operand]], Schema | None]
 
 
-def _bound(node: OpNode, slots: Slots, device: torch.device) -> _Bound:
+def _bound(
+    node: OpNode, count: int, read: Callable[[int], Operand], device: torch.device
+) -> _Bound:
     kernel = registered_kernel(node.op_type)
     if kernel is not None:
-        inputs = tuple([_read(node, index, slots) for index in range(len(node.inputs))])
+        inputs = tuple([read(index) for index in range(count)])
         return kernel, [Listed(inputs), Literal(node.attrs)], [], None
     try:
         operator = resolve_operator(node.op_type)
@@ -157,7 +225,10 @@ def _bound(node: OpNode, slots: Slots, device: torch.device) -> _Bound:
         raise DiagnosticError(
             "unknown-operator", error.message, remedy=error.remedy or ""
         ) from None
-    arguments = _Arguments(node, slots, device)
+    return _matched(_Arguments(node, count, read, device), operator)
+
+
+def _matched(arguments: _Arguments, operator: OpOverload | HigherOrderOperator) -> _Bound:
     if isinstance(operator, OpOverload):
         return _overload(arguments, operator)
     return _higher_order(arguments, operator)
@@ -214,17 +285,20 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class _Arguments:
     """The arguments of one node, by name."""
 
-    def __init__(self, node: OpNode, slots: Slots, device: torch.device):
+    def __init__(
+        self, node: Callee, count: int, read: Callable[[int], Operand], device: torch.device
+    ):
         self.node = node
-        self._slots = slots
+        self._count = count
+        self._read = read
         self._device = device
-        self._operands: Mapping[str, Any] = node.slots
+        self._operands: Mapping[str, Any] = {} if node.operands is None else node.operands
 
     def require_operands(self, schema: object) -> None:
         if self.node.operands is None:
             raise DiagnosticError(
                 "unbound-inputs",
-                f"the {len(self.node.inputs)} inputs of {self.node.op_type} do not fit its "
+                f"the {self._count} inputs of {self.node.op_type} do not fit its "
                 f"arguments: {schema}",
             )
 
@@ -260,7 +334,7 @@ class _Arguments:
                     f"argument {name!r} of {self.node.op_type} is given twice, as an input and as "
                     "an attribute",
                 )
-            return _read(self.node, slots, self._slots)
+            return self._read(slots)
         rest = cast(tuple[Attribute, ...], self.node.attrs.get(name, (None,) * len(slots)))
         if not isinstance(rest, tuple) or len(rest) != len(slots):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file may hold anything
             raise DiagnosticError(
@@ -269,7 +343,7 @@ class _Arguments:
                 f"attribute is {rest!r:.60}",
             )
         parts = [
-            self._value(name, value) if slot is None else _read(self.node, slot, self._slots)
+            self._value(name, value) if slot is None else self._read(slot)
             for slot, value in zip(slots, rest, strict=True)
         ]
         return Listed(tuple(parts))
@@ -301,10 +375,6 @@ class _Arguments:
     def _bad_value(self, name: str, message: str, remedy: str | None = None) -> DiagnosticError:
         where = f"argument {name!r} of {self.node.op_type}"
         return DiagnosticError("bad-argument", f"{where}: {message}", remedy=remedy or "")
-
-
-def _read(node: OpNode, index: int, slots: Slots) -> Read:
-    return Read(slots.operand(node, index), node.inputs[index].name)
 
 
 _AS_THEY_ARE = frozenset([bool, int, float, type(None)])

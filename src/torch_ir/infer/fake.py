@@ -1,8 +1,7 @@
-"""The nodes of a program on torch's fake tensors: shapes, strides and storages without data."""
+"""Fake tensors of a program: shapes, strides and storages without data, over its own symbols."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,42 +11,26 @@ import torch
 from torch._guards import Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-from torch_ir.errors import InvalidIRError, PassError, first_line
+from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.frontend.symbols.scalars import expression
+from torch_ir.infer.bind import bind
+from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
 from torch_ir.infer.hints import samplings
-from torch_ir.infer.resolve import resolve_operator, to_torch
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.symbolic import symbolic
-from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.expressions import Number, renamed
-from torch_ir.ir.symbols import Dim, as_dim
-from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import (
-    FakeTensorMode,
-    HigherOrderOperator,
-    ShapeEnv,
-    assume,
-    enable_python_dispatcher,
-    operator_schema,
-    parameters_of,
-    pytree,
+from torch_ir.infer.types import (
+    Outcome,
+    TensorType,
+    contiguous,
+    external_types,
+    name_of,
+    recorded,
+    symbols_of,
 )
-
-RUN_DEVICE = torch.device("cpu")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The type of a tensor and how it lies in memory.
-
-    Attributes:
-        dtype: Name of the element type.
-        shape: Dimensions.
-        strides: Elements from one position to the next, for each dimension.
-    """
-
-    dtype: str
-    shape: tuple[Dim, ...]
-    strides: tuple[Dim, ...]
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.expressions import renamed
+from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.torch_api import FakeTensorMode, ShapeEnv, assume, enable_python_dispatcher
 
 
 @dataclass(frozen=True)
@@ -59,51 +42,6 @@ class _Symbol(Source):
     @property
     def _name_template(self) -> str:
         return self.symbol
-
-
-def contiguous(meta: TensorMeta) -> Layout:
-    """Return the layout of a tensor whose elements lie in row-major order.
-
-    Example:
-        >>> contiguous(TensorMeta("x", (2, "s0", 3), "float32")).strides
-        (SymExpr('3*s0'), 3, 1)
-    """
-    strides: list[Dim] = []
-    size: Dim = 1
-    for dim in reversed(meta.shape):
-        strides.append(size)
-        size = (
-            size * dim if isinstance(size, int) and isinstance(dim, int) else _product(size, dim)
-        )
-    return Layout(meta.dtype, meta.shape, tuple(reversed(strides)))
-
-
-def external_layouts(ir: IR) -> dict[str, Layout]:
-    """Return the layout of each constant, and of each weight, which is taken to be contiguous.
-
-    Args:
-        ir: The program.
-
-    Returns:
-        A layout for each name under which nodes use a weight or constant.
-
-    Example:
-        >>> table = Constant.from_list([[1, 2], [3, 4]], "int64")
-        >>> column = table.view_of("table", (2,), strides=(2,))
-        >>> layouts = external_layouts(IR([], [], [], [], constants={"t": table, "c": column}))
-        >>> layouts["t"].strides, layouts["c"].strides
-        ((2, 1), (2,))
-    """
-    return {
-        name: Layout(value.dtype, value.shape, value.strides)
-        if isinstance(value, Constant)
-        else contiguous(value)
-        for name, (_, value) in ir.external_values().items()
-    }
-
-
-def _product(left: Dim, right: Dim) -> Dim:
-    return as_dim(f"({left}) * ({right})")
 
 
 class Fakes:
@@ -118,6 +56,8 @@ class Fakes:
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.symbols: dict[str, Any] = {}
         self._ours: dict[str, str] = {}
+        self._outcomes: dict[object, Outcome] = {}
+        self._known_dims: dict[object, Dim] = {}
         with self.mode:
             self._declare(ir)
         self._known_guards = len(self.env.guards)
@@ -158,21 +98,40 @@ class Fakes:
 
     # -- values -----------------------------------------------------------------------------------
 
-    def tensor(self, layout: Layout) -> torch.Tensor:
-        """Make a fresh fake tensor of that layout."""
-        shape = [symbolic(dim, self.symbols) for dim in layout.shape]
-        strides = [symbolic(dim, self.symbols) for dim in layout.strides]
-        return torch.empty_strided(shape, strides, dtype=getattr(torch, layout.dtype))
+    def tensor(self, kind: TensorType) -> torch.Tensor:
+        """Return a fresh fake tensor of that type."""
+        shape = [symbolic(dim, self.symbols) for dim in kind.shape]
+        strides = [symbolic(dim, self.symbols) for dim in kind.strides]
+        return torch.empty_strided(shape, strides, dtype=getattr(torch, kind.dtype))
 
-    def layout(self, meta: TensorMeta, tensor: torch.Tensor) -> Layout:
-        """Return the layout of a result recorded as ``meta``; what data decides is contiguous."""
-        try:
-            strides = [self.dim(stride) for stride in tensor.stride()]
-        except (PassError, InvalidIRError):
-            return contiguous(meta)
-        if len(strides) != len(meta.shape):
-            return contiguous(meta)
-        return Layout(meta.dtype, meta.shape, tuple(strides))
+    def type_of(self, meta: TensorMeta, tensor: torch.Tensor) -> tuple[TensorType, bool]:
+        """Return the type of a result that is recorded as ``meta``, and whether it is known whole.
+
+        A size that data decides is taken to be what is recorded; where data decides how elements
+        lie, they are taken to lie in row-major order.
+        """
+        if tensor.layout != torch.strided:
+            return contiguous(meta), False
+        shape, strides = self._dims(tensor.shape), self._dims(tensor.stride())
+        is_whole = None not in shape and None not in strides
+        if len(shape) == len(meta.shape):
+            shape = [
+                old if dim is None else dim for dim, old in zip(shape, meta.shape, strict=True)
+            ]
+        dtype = name_of(tensor.dtype)
+        known = tuple([dim for dim in shape if dim is not None])
+        if None in strides or len(known) < len(shape):
+            return contiguous(meta.replace(shape=known, dtype=dtype)), False
+        return TensorType(known, dtype, tuple(cast(list[Dim], strides))), is_whole
+
+    def _dims(self, sizes: Sequence[int | torch.SymInt]) -> list[Dim | None]:
+        found: list[Dim | None] = []
+        for size in sizes:
+            try:
+                found.append(self.dim(size))
+            except (PassError, InvalidIRError):
+                found.append(None)
+        return found
 
     def dim(self, value: int | torch.SymInt) -> Dim:
         """Convert a size to a dimension over the program's own symbols.
@@ -180,7 +139,12 @@ class Fakes:
         Raises:
             PassError: It has a symbol that the program does not have.
         """
-        return as_dim(value) if isinstance(value, int) else as_dim(self.expression(value))
+        if isinstance(value, int):
+            return value
+        key = value.node.expr
+        if key not in self._known_dims:
+            self._known_dims[key] = as_dim(self.expression(value))
+        return self._known_dims[key]
 
     def expression(self, value: Any) -> SymExpr:
         """Convert a symbolic number to an expression over the program's own symbols.
@@ -224,10 +188,10 @@ class Fakes:
         self,
         node: OpNode,
         tensors: Sequence[Any],
-        symbols: Mapping[str, Number] | None = None,
+        symbols: Mapping[str, Any] | None = None,
         function: Callable[..., Any] | None = None,
     ) -> Any:
-        """Call a node's operator on the given tensors, one for each of its inputs.
+        """Return the result of a node on the given tensors, one for each of its inputs.
 
         Args:
             node: The node.
@@ -235,74 +199,97 @@ class Fakes:
             symbols: Values of the symbols, if not those of this object.
             function: What to call in place of the operator, with the same arguments.
         """
-        args, kwargs = arguments(node, tensors, self.symbols if symbols is None else symbols)
+        args, kwargs = bind(node, tensors, self.symbols if symbols is None else symbols)
         target = cast(Any, function or resolve_operator(node.op_type))
         return target(*args, **kwargs)
 
+    def outcome(self, node: OpNode, types: Sequence[TensorType] | None = None) -> Outcome:
+        """Return the outcome of a node of the program.
 
-def arguments(
-    node: OpNode, tensors: Sequence[Any], symbols: Mapping[str, Number]
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return the positional and keyword arguments of a node's operator.
+        Args:
+            node: The node.
+            types: The type of each of its inputs; as recorded, in row-major order, if None.
+        """
+        given = _given(node, types)
+        if _is_static(node, given):
+            return call_at(node, given, {})
+        if draws_by_name(node):
+            return Outcome(kind="data-dependent")
+        results = tuple([(meta.shape, meta.dtype) for meta in node.outputs])
+        key = (node.op_type, node.attrs, node.operands, given, results)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._outcome(node, given)
+        return self._outcomes[key]
 
-    Raises:
-        ExecutionError: torch has no such operator.
-        PassError: The node's inputs have no arguments.
+    def _outcome(self, node: OpNode, types: Sequence[TensorType]) -> Outcome:
+        with quiet(), self.tracing():
+            tensors = [self.tensor(kind) for kind in types]
+            made = attempt(lambda: list(flatten(self.call(node, tensors))))
+            if isinstance(made, Failure):
+                return made.outcome(node.op_type)
+            metas = {meta.producer_output_idx: meta for meta in node.outputs}
+            found: list[TensorType | None] = []
+            is_known = True
+            for index, item in enumerate(made):
+                kind = None
+                if isinstance(item, torch.Tensor):
+                    kind, is_whole = self.type_of(metas.get(index, _UNRECORDED), item)
+                    is_known = is_known and is_whole
+                found.append(kind)
+            shares = tuple([sharing(item, tensors) for item in made])
+            return Outcome(tuple(found), shares, "ok" if is_known else "data-dependent")
+
+
+_UNRECORDED = TensorMeta("", (), "float32")
+
+
+def call_on(ir: IR, node: OpNode, inputs: Sequence[TensorType] | None = None) -> Outcome:
+    """Return what a node gives: the types of its results, and whose storage they have.
+
+    Args:
+        ir: The program, whose symbols sizes may have.
+        node: The node.
+        inputs: The type of each of its inputs; as recorded, in row-major order, if None.
+
+    Example:
+        >>> from torch_ir.ir import SymbolRange
+        >>> x = TensorMeta("x", ("s0", 3), "float32")
+        >>> y = TensorMeta("y", (3, "s0"), "float32", "y")
+        >>> node = OpNode("y", "aten.t.default", [x], [y])
+        >>> outcome = call_on(IR([node], [x], [y], [], symbols={"s0": SymbolRange(2, None)}), node)
+        >>> outcome.results[0].strides, outcome.shares, outcome.kind
+        ((1, 3), (frozenset({0}),), 'ok')
     """
-    if node.operands is None:
-        raise PassError(f"the inputs of node {node.name!r} do not fit {node.op_type}")
-    operator = resolve_operator(node.op_type)
-    if isinstance(operator, HigherOrderOperator):
-        keyword_only = {
-            parameter.name: parameter.kind is inspect.Parameter.KEYWORD_ONLY
-            for parameter in parameters_of(operator)
-        }
-    else:
-        keyword_only = {a.name: a.keyword_only for a in operator_schema(operator).arguments}
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    skipped = False
-    for name, is_keyword in keyword_only.items():
-        if name not in node.operands and name not in node.attrs:
-            skipped = True
-            continue
-        value = _argument(node, name, tensors, symbols)
-        if is_keyword or skipped:
-            kwargs[name] = value
-        else:
-            args.append(value)
-    return args, kwargs
+    given = _given(node, inputs)
+    if _is_static(node, given):
+        return call_at(node, given, {})
+    return ir.view("fakes", lambda: Fakes(ir)).outcome(node, given)
 
 
-def _argument(
-    node: OpNode, name: str, tensors: Sequence[Any], symbols: Mapping[str, Number]
-) -> Any:
-    slots = node.slots.get(name)
-    if isinstance(slots, int):
-        return tensors[slots]
-    constant = symbolic(to_torch(node.attrs.get(name), RUN_DEVICE, _no_function), symbols)
-    if slots is None:
-        return constant
-    rest = constant or [None] * len(slots)
-    return [
-        value if slot is None else tensors[slot] for slot, value in zip(slots, rest, strict=True)
-    ]
+def _given(node: OpNode, types: Sequence[TensorType] | None) -> tuple[TensorType, ...]:
+    return tuple([contiguous(meta) for meta in node.inputs] if types is None else types)
 
 
-def _no_function(name: str) -> Callable[..., Any]:
-    raise PassError(f"the function {name!r} is not called on fake tensors")
+def _is_static(node: OpNode, types: Sequence[TensorType]) -> bool:
+    """Whether a call has no symbols: it is then the same in every program."""
+    return (
+        all(kind.is_static for kind in types)
+        and all(meta.is_static for meta in node.outputs)
+        and not any(map(symbols_of, node.attrs.values()))
+    )
 
 
-def result_dtypes(fakes: Fakes, node: OpNode) -> tuple[str, ...]:
-    """Return the dtypes of a node's results.
+def value_types(ir: IR) -> Mapping[str, TensorType]:
+    """Return the type of each value; one that torch cannot tell is absent, and so is what follows.
 
-    Raises:
-        PassError: torch refuses the call.
+    Graph inputs and weights are taken to be contiguous; constants have their own strides.
     """
-    with fakes.tracing():
-        tensors = [fakes.tensor(contiguous(meta)) for meta in node.inputs]
-        try:
-            results = pytree.tree_leaves(fakes.call(node, tensors))
-        except Exception as error:  # torch refuses calls with any error
-            raise PassError(f"torch refuses {node.op_type} here: {first_line(error)}") from error
-    return tuple([dtype_name(result.dtype, strict=False) for result in results])
+    found = {meta.name: contiguous(meta) for meta in ir.graph_inputs} | external_types(ir)
+    for node in ir.nodes:
+        if all(meta.name in found for meta in node.inputs):
+            outcome = call_on(ir, node, [found[meta.name] for meta in node.inputs])
+            for meta in node.outputs:
+                made = outcome.result(meta)
+                if made is not None:
+                    found[meta.name] = recorded(meta, made)
+    return found

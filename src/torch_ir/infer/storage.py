@@ -27,16 +27,17 @@ def _shares(ir: IR, names: frozenset[str]) -> dict[str, frozenset[str]]:
     """Return, for each result of the named nodes, the inputs whose storage it has."""
     import torch
 
-    from torch_ir.infer.fake import Fakes, contiguous, external_layouts
+    from torch_ir.infer.fake import Fakes
+    from torch_ir.infer.types import contiguous, external_types
 
     fakes, found = Fakes(ir), dict[str, frozenset[str]]()
-    layouts = external_layouts(ir)
+    types = external_types(ir)
     values: dict[str, torch.Tensor] = {}
     pending = set(names)
 
     def value(meta: TensorMeta) -> torch.Tensor:
         if meta.name not in values:
-            values[meta.name] = fakes.tensor(layouts.get(meta.name) or contiguous(meta))
+            values[meta.name] = fakes.tensor(types.get(meta.name) or contiguous(meta))
         return values[meta.name]
 
     with fakes.mode, torch.no_grad():
@@ -64,19 +65,15 @@ def _results(fakes: Fakes, node: OpNode, inputs: Sequence[object]) -> Sequence[A
     Torch's Python implementations, which trace more, copy where its kernels do not: they come
     second.
     """
-    from torch_ir.torch_api import enable_python_dispatcher, pytree
+    from torch_ir.infer.engine import Failure, attempt, flatten
+    from torch_ir.torch_api import enable_python_dispatcher
 
     for context in (nullcontext, enable_python_dispatcher):
-        try:
-            with context():
-                return pytree.tree_leaves(fakes.call(node, inputs), is_leaf=_is_none)
-        except Exception:  # noqa: BLE001, S112  # data decides the result, or torch has no fake kernel: its memory is taken to be its own
-            continue
-    return ()
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+        with context():
+            made = attempt(lambda: list(flatten(fakes.call(node, inputs))))
+        if not isinstance(made, Failure):
+            return made
+    return ()  # its memory is taken to be its own
 
 
 def _sharing(node: OpNode, inputs: Sequence[Any], made: Sequence[Any]) -> frozenset[str]:

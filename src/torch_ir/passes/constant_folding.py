@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from torch_ir.infer.fake import RUN_DEVICE, arguments
+from torch_ir.infer.bind import RUN_DEVICE, bind
+from torch_ir.infer.engine import Failure, attempt, flatten
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import (
     IR,
@@ -26,7 +27,7 @@ from torch_ir.ir.builder import Builder
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.common_subexpressions import is_repeatable
-from torch_ir.torch_api import constant_tensors, pytree
+from torch_ir.torch_api import constant_tensors
 from torch_ir.weights.tensor_registry import registered_kernel
 
 MAX_BYTES = 1 << 20
@@ -158,12 +159,15 @@ def _run(
     """The results of a node; none if they are too large or not what is recorded."""
     if any((meta.nbytes or 0) > max_bytes for meta in node.outputs):
         return {}
-    try:
-        args, kwargs = arguments(node, inputs, {})
+
+    def call() -> list[object]:
+        args, kwargs = bind(node, inputs)
         operator: Any = resolve_operator(node.op_type)
         with torch.no_grad(), torch.device(RUN_DEVICE):
-            results = pytree.tree_leaves(operator(*args, **kwargs), is_leaf=_is_none)
-    except Exception:  # noqa: BLE001  # kernels raise anything: the node stays, and raises when the program runs
+            return list(flatten(operator(*args, **kwargs)))
+
+    results = attempt(call)
+    if isinstance(results, Failure):  # the node stays, and raises when the program runs
         return {}
     found: dict[str, torch.Tensor] = {}
     for meta in node.outputs:
@@ -191,7 +195,3 @@ def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.
     for node in nodes:
         builder.keep(node)
     return builder.finish()
-
-
-def _is_none(value: object) -> bool:
-    return value is None

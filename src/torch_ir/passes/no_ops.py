@@ -13,7 +13,7 @@ from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
 
 if TYPE_CHECKING:
-    from torch_ir.infer.fake import Layout
+    from torch_ir.infer.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
     memory = StorageGroups(ir)
 
     @cache
-    def layouts() -> Mapping[str, Layout]:
-        from torch_ir.infer import layouts as module
+    def layouts() -> Mapping[str, TensorType]:
+        from torch_ir.infer.fake import value_types
 
-        return module.layouts(ir)
+        return value_types(ir)
 
     for node in ir.nodes:
         source = _given(node) if op_types is None or node.op_type in op_types else None
@@ -79,7 +79,7 @@ def _is_removable(
     node: OpNode,
     source: TensorMeta,
     memory: StorageGroups,
-    layouts: Callable[[], Mapping[str, Layout]],
+    layouts: Callable[[], Mapping[str, TensorType]],
 ) -> bool:
     result = node.outputs[0]
     if memory.is_written(source.name) or memory.is_written(result.name):

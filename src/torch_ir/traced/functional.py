@@ -10,8 +10,8 @@ import torch
 
 from torch_ir.errors import ExecutionError, TraceError
 from torch_ir.infer.bindings import Symbols
-from torch_ir.infer.fake import contiguous
-from torch_ir.infer.layouts import layouts
+from torch_ir.infer.fake import value_types
+from torch_ir.infer.types import contiguous
 from torch_ir.ir import (
     IR,
     Container,
@@ -167,7 +167,7 @@ def _require_no_strides(exported: IR, ir: IR) -> None:
     graphs = [(graph, g is exported) for g in (exported, ir) for graph in _graphs(g)]
     for graph, is_own in graphs:
         found = [node for node in graph.nodes if node.op_type in _STRIDED]
-        lies = layouts(graph) if found and not is_own else {}
+        lies = value_types(graph) if found and not is_own else {}
         for node in found:
             taken = node.inputs[0]
             if is_own or lies.get(taken.name) != contiguous(taken):

@@ -25,7 +25,8 @@ from torch.fx import Node as FxNode
 from torch_ir.backends.torch.fx import FxGraph, value_of
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
-from torch_ir.infer.fake import Fakes, Layout, external_layouts
+from torch_ir.infer.fake import Fakes
+from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -90,12 +91,12 @@ class _Exported:
     payload: Mapping[str, torch.Tensor]
     fakes: Fakes
     built: FxGraph = field(init=False)
-    layouts: Mapping[str, Layout] = field(init=False)
+    types: Mapping[str, TensorType] = field(init=False)
     inputs: list[InputSpec] = field(default_factory=list[InputSpec])
 
     def __post_init__(self) -> None:
         self.built = FxGraph(self.ir, self.fakes)
-        self.layouts = external_layouts(self.ir)
+        self.types = external_types(self.ir)
 
     def program(self) -> ExportedProgram:
         """The exported program."""
@@ -151,10 +152,10 @@ class _Exported:
     def _takes_external(self, key: str, names: list[str], kind: InputKind) -> None:
         _, value = self.ir.external_values()[names[0]]
         metas = [TensorMeta(name, value.shape, value.dtype) for name in names]
-        layout = self.layouts[names[0]]
-        node = self.built.takes(metas[0], names[0].replace(".", "_"), layout)
+        lies = self.types[names[0]]
+        node = self.built.takes(metas[0], names[0].replace(".", "_"), lies)
         for meta in metas[1:]:
-            self.built.gives(meta, node)
+            self.built.gives(meta, node, lies)
         stored = key not in self.ir.constants if kind is InputKind.BUFFER else None
         self.inputs.append(InputSpec(kind, TensorArgument(node.name), key, stored))
         for alias, known in self.ir.weight_aliases.items():

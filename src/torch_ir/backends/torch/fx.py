@@ -15,7 +15,8 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from torch_ir.errors import PassError
 from torch_ir.infer.bind import (
-    Call,
+    RUN_DEVICE,
+    BoundCall,
     Expression,
     Function,
     Listed,
@@ -26,14 +27,15 @@ from torch_ir.infer.bind import (
     resolve,
 )
 from torch_ir.infer.bindings import Binding, Bindings
-from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout, contiguous
+from torch_ir.infer.fake import Fakes
 from torch_ir.infer.slots import Slots
 from torch_ir.infer.symbolic import symbolic
+from torch_ir.infer.types import Outcome, TensorType, contiguous, recorded
 from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.tree import Container, leaves, unflatten
-from torch_ir.torch_api import HigherOrderOperator, OpOverload, pytree, unbacked_key
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, unbacked_key
 
 
 class _NumberTracer(GraphAppendingTracer):
@@ -138,6 +140,7 @@ class FxGraph:
     values: dict[str, FxNode] = field(default_factory=dict[str, FxNode])
     modules: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
     _slots: Slots = field(default_factory=Slots)
+    _types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     numbers: Numbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,13 +149,14 @@ class FxGraph:
     # -- what a graph takes -----------------------------------------------------------------------
 
     def takes(
-        self, meta: TensorMeta, name: str | None = None, layout: Layout | None = None
+        self, meta: TensorMeta, name: str | None = None, kind: TensorType | None = None
     ) -> FxNode:
         """Add a placeholder for a tensor, contiguous by default; its sizes give symbols values."""
+        lies = kind or contiguous(meta)
         with self.fakes.mode:
-            value = self.fakes.tensor(layout or contiguous(meta))
+            value = self.fakes.tensor(lies)
         node = self._placeholder(name or meta.name, value)
-        self.gives(meta, node)
+        self.gives(meta, node, lies)
         self.numbers.sizes(node, meta)
         return node
 
@@ -165,8 +169,9 @@ class FxGraph:
             self.numbers.known.setdefault(value.text, self.numbers.proxy(node))
         return node
 
-    def gives(self, meta: TensorMeta, node: FxNode) -> None:
-        """Note that a placeholder is a value of the program."""
+    def gives(self, meta: TensorMeta, node: FxNode, kind: TensorType) -> None:
+        """Note that a placeholder is a value of the program, of this type."""
+        self._types[meta.name] = kind
         self._slots.define(meta)
         self.values[meta.name] = node
 
@@ -191,7 +196,7 @@ class FxGraph:
             except (DiagnosticError, PassError) as error:
                 raise error_at(node, error.message, remedy=error.remedy, kind=PassError) from error
 
-    def _add(self, call: Call, bindings: Sequence[Binding]) -> None:
+    def _add(self, call: BoundCall, bindings: Sequence[Binding]) -> None:
         if not isinstance(call.target, OpOverload | HigherOrderOperator):
             raise PassError(
                 f"{call.node.op_type} runs with a registered kernel, which torch does not know",
@@ -203,7 +208,7 @@ class FxGraph:
             "call_function", call.target, args, kwargs, name=call.node.name
         )
         made.meta.update(_place(call.node.location))
-        self._results(call, made, self._fake_results(call, made))
+        self._results(call, made)
         self._bind(made, call.node, bindings)
 
     def _argument(self, operand: Operand) -> Any:
@@ -222,34 +227,21 @@ class FxGraph:
             case Named(parts=parts):
                 return {key: self._argument(part) for key, part in parts}
 
-    def _fake_results(self, call: Call, made: FxNode) -> list[Any]:
-        """What the node gives, flattened, each where it lies as torch says."""
-        if not isinstance(call.target, OpOverload):
-            return []
-        fakes = self.fakes
-        with fakes.tracing():
-            try:
-                args, kwargs = map_arg((made.args, made.kwargs), value_of)
-                result = call.target(*args, **kwargs)
-            except Exception:  # noqa: BLE001  # data decides the result, or there is no fake kernel: the recorded type is taken
-                return []
-        return pytree.tree_leaves(result, is_leaf=_is_none)
-
-    def _results(self, call: Call, made: FxNode, results: Sequence[Any]) -> None:
-        node, fakes = call.node, self.fakes
+    def _results(self, call: BoundCall, made: FxNode) -> None:
+        """Add what gives each result of a node, where it lies as torch says."""
+        node, outcome = call.node, Outcome()
+        if isinstance(call.target, OpOverload):
+            outcome = self.fakes.outcome(node, [self._types[meta.name] for meta in node.inputs])
         found: dict[int, Any] = {}
         for meta in node.outputs:
-            index = meta.producer_output_idx
-            result = results[index] if index < len(results) else None
-            is_known = isinstance(result, torch.Tensor)
-            layout = fakes.layout(meta, result) if is_known else contiguous(meta)
-            with fakes.mode:
-                found[index] = fakes.tensor(layout)
+            kind = self._types[meta.name] = recorded(meta, outcome.result(meta))
+            with self.fakes.mode:
+                found[meta.producer_output_idx] = self.fakes.tensor(kind)
         if _is_single(call):
             self.values.update(dict.fromkeys([meta.name for meta in node.outputs], made))
             made.meta["val"] = found.get(0)
             return
-        count = max([len(results), *[index + 1 for index in found]])
+        count = max([len(outcome.results), *[index + 1 for index in found]])
         made.meta["val"] = tuple([found.get(index) for index in range(count)])
         for meta in node.outputs:
             index = meta.producer_output_idx
@@ -318,7 +310,7 @@ def _body(ir: IR, fakes: Fakes) -> GraphModule:
     return GraphModule(cast(Any, built.modules), built.graph)
 
 
-def _is_single(call: Call) -> bool:
+def _is_single(call: BoundCall) -> bool:
     """Whether a call gives one tensor, which is not in a tuple."""
     if call.schema is not None:
         return len(call.schema.returns) <= 1 and not any(
@@ -338,7 +330,3 @@ def _place(location: Location | None) -> Mapping[str, Any]:
     if location.module or location.module_type:
         made["nn_module_stack"] = {location.module: (location.module, location.module_type)}
     return made
-
-
-def _is_none(value: object) -> bool:
-    return value is None

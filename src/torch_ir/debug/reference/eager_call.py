@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.infer.meta import flatten
+from torch_ir.infer.engine import flatten
 from torch_ir.infer.resolve import evaluate, from_text, resolve_operator, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear

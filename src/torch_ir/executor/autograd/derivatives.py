@@ -11,14 +11,14 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, first_line
-from torch_ir.infer.meta import Exact, Pattern, Signature, Type, flatten
+from torch_ir.infer.engine import Failure, attempt, call_with, flatten, remembered
+from torch_ir.infer.types import CallSignature, TensorType
 from torch_ir.torch_api import FakeTensorMode, enable_python_dispatcher
 
 
@@ -53,38 +53,49 @@ class Formula:
     refusal: str = ""
 
 
-@lru_cache(maxsize=16_384)
 def prove_formula(
-    signature: Signature, wanted: tuple[bool, ...], *, forward: bool, autocast: Autocast | None
+    signature: CallSignature, wanted: tuple[bool, ...], *, forward: bool, autocast: Autocast | None
 ) -> Formula:
     """Take the gradient of a call on trial tensors.
 
     Args:
         signature: The call.
-        wanted: For each of its tensors, in order, whether a gradient is wanted of it.
+        wanted: For each of its types whether a gradient is wanted of it.
         forward: Carry tangents forward instead of gradients back.
         autocast: The region that it stands in, if any.
 
     Example:
-        >>> x = Type((2, 3), (3, 1), torch.float32)
-        >>> relu = Signature(torch.ops.aten.relu.default, (x,), ())
+        >>> from torch_ir.ir import FrozenDict
+        >>> x = TensorType((2, 3), "float32", (3, 1))
+        >>> relu = CallSignature("aten.relu.default", FrozenDict(), FrozenDict(self=0), (x,))
         >>> prove_formula(relu, (True,), forward=False, autocast=None)
         Formula(recorded=(True,), refusal='')
-        >>> igamma = Signature(torch.ops.aten.igamma.default, (x, x), ())
+        >>> both = FrozenDict(self=0, other=1)
+        >>> igamma = CallSignature("aten.igamma.default", FrozenDict(), both, (x, x))
         >>> prove_formula(igamma, (True, False), forward=False, autocast=None).refusal
         "the derivative for 'igamma: input' is not implemented."
     """
+    return remembered(_prove, signature, wanted, forward, autocast)
+
+
+def _prove(
+    signature: CallSignature, wanted: tuple[bool, ...], forward: bool, autocast: Autocast | None
+) -> Formula:
     region = autocast or nullcontext
-    first: Exception | None = None
+    failures: list[Exception] = []
     for trial in (_Fake(), _Real()):  # the second where torch cannot tell without data
-        try:
+
+        def tried(trial: _Fake | _Real = trial) -> Formula:
             with trial, torch.inference_mode(False), region():
                 return _forward(signature, wanted) if forward else _backward(signature, wanted)
-        except ExecutionError:  # it is not the call that is at fault
-            raise
-        except Exception as error:  # noqa: BLE001  # kernels and formulas raise anything; it is told
-            first = first or error
-    return Formula((), first_line(first))
+
+        found = attempt(tried)
+        if not isinstance(found, Failure):
+            return found
+        if isinstance(found.error, ExecutionError):  # it is not the call that is at fault
+            raise found.error
+        failures.append(found.error)
+    return Formula((), first_line(failures[0]))
 
 
 # -- trial tensors --------------------------------------------------------------------------------
@@ -121,27 +132,18 @@ class _Arguments:
         leaves: What gradients are taken of.
     """
 
-    def __init__(self, signature: Signature, wanted: tuple[bool, ...], *, forward: bool):
+    def __init__(self, signature: CallSignature, wanted: tuple[bool, ...], *, forward: bool):
         self.leaves: list[torch.Tensor] = []
-        self._wanted = iter(wanted)
         self._forward = forward
-        self.args = [self._argument(item) for item in signature.args]
-        self.kwargs = {name: self._argument(item) for name, item in signature.kwargs}
+        pairs = zip(signature.types, wanted, strict=True)
+        self._values = [self._tensor(kind, is_wanted=flag) for kind, flag in pairs]
+        self._signature = signature
 
-    def _argument(self, item: Pattern) -> Any:
-        match item:
-            case Type():
-                return self._tensor(item, is_wanted=next(self._wanted))
-            case Exact(value=torch.device()):
-                return torch.device("cpu")
-            case Exact(value=value):
-                return value
-            case tuple():
-                return [self._argument(part) for part in cast(tuple[Pattern, ...], item)]
-            case _:
-                return item
+    def call(self) -> list[object]:
+        """Call the operator; its results, flattened."""
+        return list(flatten(call_with(self._signature, self._values)))
 
-    def _tensor(self, kind: Type, *, is_wanted: bool) -> torch.Tensor:
+    def _tensor(self, kind: TensorType, *, is_wanted: bool) -> torch.Tensor:
         tensor = _ones(kind)
         if not is_wanted:
             return tensor
@@ -151,13 +153,15 @@ class _Arguments:
         return tensor.clone()  # operators may write to it, but not to a leaf
 
 
-def _ones(kind: Type) -> torch.Tensor:
-    pairs = zip(kind.shape, kind.stride, strict=True)
+def _ones(kind: TensorType) -> torch.Tensor:
+    shape, strides = cast(tuple[int, ...], kind.shape), cast(tuple[int, ...], kind.strides)
+    pairs = zip(shape, strides, strict=True)
     extent = 1 + sum([(size - 1) * stride for size, stride in pairs])
-    return torch.ones(max(extent, 0), dtype=kind.dtype).as_strided(kind.shape, kind.stride)
+    dtype: torch.dtype = getattr(torch, kind.dtype)
+    return torch.ones(max(extent, 0), dtype=dtype).as_strided(shape, strides)
 
 
-def _backward(signature: Signature, wanted: tuple[bool, ...]) -> Formula:
+def _backward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
     formula, made, leaves = _recorded(signature, wanted)
     ends = [item for item in made if item.requires_grad]
     if ends and not formula.refusal:
@@ -166,12 +170,12 @@ def _backward(signature: Signature, wanted: tuple[bool, ...]) -> Formula:
 
 
 def _recorded(
-    signature: Signature, wanted: tuple[bool, ...]
+    signature: CallSignature, wanted: tuple[bool, ...]
 ) -> tuple[Formula, list[torch.Tensor], list[torch.Tensor]]:
     """What the call records, without taking a gradient; its tensors; and those it started from."""
     with torch.enable_grad():
         given = _Arguments(signature, wanted, forward=False)
-        results = list(flatten(signature.operator(*given.args, **given.kwargs)))
+        results = given.call()
     made = [item for item in results if isinstance(item, torch.Tensor)]
     recorded = tuple([isinstance(r, torch.Tensor) and r.requires_grad for r in results])
     missing = next((name for name in _nodes(made) if "NotImplemented" in name), None)
@@ -193,14 +197,14 @@ def _nodes(tensors: list[torch.Tensor]) -> Iterator[str]:
             pending.extend(below for below, _ in node.next_functions if below is not None)
 
 
-def _forward(signature: Signature, wanted: tuple[bool, ...]) -> Formula:
+def _forward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
     """As backward; a result that drops its tangent, as kernels without a formula do, is told."""
     formula, _, _ = _recorded(signature, wanted)
     if formula.refusal:
         return formula
     with forward_level(), torch.no_grad():
         given = _Arguments(signature, wanted, forward=True)
-        results = list(flatten(signature.operator(*given.args, **given.kwargs)))
+        results = given.call()
         for result, is_recorded in zip(results, formula.recorded, strict=True):
             if is_recorded and forward_ad.unpack_dual(cast(Any, result)).tangent is None:
                 return Formula(formula.recorded, _NONE)

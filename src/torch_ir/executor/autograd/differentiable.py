@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
-from torch_ir.executor.check.derive import Derivation
+from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.plan import Plan
-from torch_ir.infer.bind import Call, Literal
+from torch_ir.infer.bind import BoundCall, Literal
 from torch_ir.infer.hints import samplings
-from torch_ir.infer.meta import Proof, Type
+from torch_ir.infer.meta import MetaResult
+from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.torch_api import HigherOrderOperator
@@ -118,20 +119,20 @@ class _Search:
         for meta in ir.graph_inputs:
             derivation.believe(meta)
         for name, tensor in payload.items():
-            derivation.take(name, Type.of(tensor))
+            derivation.take(name, TensorType.of(tensor))
         return derivation
 
     def _node(
-        self, plan: Plan, call: Call, values: _Values, derivation: Derivation, region: _Region
+        self, plan: Plan, call: BoundCall, values: _Values, derivation: Derivation, region: _Region
     ) -> None:
-        proof = None
+        found = None
         if region.autocast is None:
-            proof = derivation.step(call)
+            found = derivation.step(call)
         else:  # an operator gives other types there than it says
             for meta in call.node.outputs:
                 derivation.believe(meta)
-        values.share(call, proof)
-        mask = tuple([read.name in values.recorded for read in call.reads])
+        values.share(call, found)
+        mask = tuple([meta.name in values.recorded for meta in call.node.inputs])
         if not any(mask):
             return
         if isinstance(call.target, HigherOrderOperator):
@@ -142,7 +143,7 @@ class _Search:
             values.record_written(call)
 
     def _formula(
-        self, call: Call, derivation: Derivation, mask: tuple[bool, ...], region: _Region
+        self, call: BoundCall, derivation: Derivation, mask: tuple[bool, ...], region: _Region
     ) -> Sequence[TensorMeta]:
         """The results of a node that depend differentiably on what is wanted.
 
@@ -163,7 +164,7 @@ class _Search:
     def _functions(
         self,
         plan: Plan,
-        call: Call,
+        call: BoundCall,
         operator: HigherOrderOperator,
         mask: tuple[bool, ...],
         region: _Region,
@@ -192,7 +193,7 @@ class _Search:
 _REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
-def _inner_region(call: Call, operator: str, region: _Region) -> _Region:
+def _inner_region(call: BoundCall, operator: str, region: _Region) -> _Region:
     """The region that a call makes for its functions."""
     values: list[Any] = [item.value if isinstance(item, Literal) else None for item in call.args]
     if operator == "wrap_with_set_grad_enabled":
@@ -203,7 +204,7 @@ def _inner_region(call: Call, operator: str, region: _Region) -> _Region:
     return region
 
 
-def _no_gradient(call: Call, reason: str, *, forward: bool = False) -> DiagnosticError:
+def _no_gradient(call: BoundCall, reason: str, *, forward: bool = False) -> DiagnosticError:
     mode = " in forward mode" if forward else ""
     return DiagnosticError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
 
@@ -224,18 +225,18 @@ class _Values:
     def record(self, metas: Iterable[TensorMeta]) -> None:
         self.recorded.update(meta.name for meta in metas if is_differentiable(meta))
 
-    def record_written(self, call: Call) -> None:
+    def record_written(self, call: BoundCall) -> None:
         """What a call writes to depends on its arguments, under every name that it has."""
         for name in _written(call):
             self.record([self._metas[other] for other in self._groups[name]])
 
-    def share(self, call: Call, proof: Proof | None) -> None:
+    def share(self, call: BoundCall, found: MetaResult | None) -> None:
         """Note which arguments the results of a call may share storage with."""
-        reads = [read.name for read in call.reads]
+        inputs = [meta.name for meta in call.node.inputs]
         for meta in call.node.outputs:
             self._metas[meta.name] = meta
             group = {meta.name}
-            for name in _shared(meta, reads, proof):
+            for name in _shared(meta, inputs, found):
                 group |= self._groups[name]
             for name in group:
                 self._groups[name] = group
@@ -245,14 +246,14 @@ def _named(name: str, declared: Any) -> TensorMeta:
     return TensorMeta(name, declared.shape, declared.dtype)
 
 
-def _shared(meta: TensorMeta, reads: Sequence[str], proof: Proof | None) -> Sequence[str]:
-    if proof is None or proof.results is None or meta.producer_output_idx >= len(proof.results):
-        return reads
-    result = proof.results[meta.producer_output_idx]
-    return [] if result is None else [reads[position] for position in result.shares]
+def _shared(meta: TensorMeta, inputs: Sequence[str], found: MetaResult | None) -> Sequence[str]:
+    index = meta.producer_output_idx
+    if found is None or found.kind != "ok" or index >= len(found.results):
+        return inputs
+    return [inputs[position] for position in found.shares[index]]
 
 
-def _written(call: Call) -> Iterable[str]:
+def _written(call: BoundCall) -> Iterable[str]:
     """The names of the arguments that a call writes to, by its schema."""
     for argument in call.schema.arguments if call.schema is not None else ():
         if argument.is_written:

@@ -9,17 +9,18 @@ from typing import Any, cast
 import torch
 
 from torch_ir.executor.autograd.differentiable import require_gradients
-from torch_ir.executor.check.derive import Derivation
+from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.plan import Plan, make_plan
 from torch_ir.executor.program import CompiledProgram
-from torch_ir.infer.bind import Call, resolve
+from torch_ir.infer.bind import BoundCall, resolve
 from torch_ir.infer.bindings import Bindings
 from torch_ir.infer.hints import samplings
-from torch_ir.infer.meta import Proof, Type
+from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.slots import Slots
+from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.tensor import type_text
@@ -136,9 +137,23 @@ def _op_types(ir: IR) -> tuple[str, ...]:
     return ir.view("op_types", found)
 
 
-def find_faults(ir: IR, device: torch.device) -> tuple[Diagnostic, ...]:
-    """Find every reason why :func:`compile_graph` would refuse a graph, whatever its weights."""
-    compiler = _Compiler(device, collect=True, derives=True, grad=False)
+def check_types(ir: IR) -> tuple[Diagnostic, ...]:
+    """Return all nodes that torch refuses, or whose results are not of the recorded types.
+
+    The operators run on tensors without data, inside functions too. Symbols take values from
+    their ranges, and a second time others where the ranges and guards allow it: a size that is
+    equal by accident is told from one that has to be. A result that depends on data is believed.
+    Findings have the codes of :func:`torch_ir.executor.compile_graph`: ``refused-arguments``,
+    ``wrong-type``, ``impossible-shape``, and those for calls that cannot be made at all.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2, 3), "float32"), TensorMeta("y", (2, 3), "float32", "y")
+        >>> node = OpNode("y", "aten.sum.dim_IntList", [x], [y], {"dim": [1]})
+        >>> print(*check_types(IR([node], [x], [y], [])))  # doctest: +NORMALIZE_WHITESPACE
+        [wrong-type] node 'y': %y is not what aten.sum.dim_IntList gives (expected f32[2], got
+        f32[2, 3])
+    """
+    compiler = _Compiler(torch.device("cpu"), collect=True, derives=True, grad=False)
     declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
     compiler.plan(ir, declared)
     return tuple(compiler.findings)
@@ -231,7 +246,7 @@ class _Compiler:
         """The plan of a graph or of one of its functions."""
         derivations = self._derivations(ir, payload, path)
         calls = list(self._calls(ir, path))
-        proofs = self._proofs(calls, derivations, path)
+        outcomes = self._outcomes(calls, derivations, path)
         functions = self._function_plans(ir, calls, path)
         if self.findings:  # nothing will run it
             return make_plan(
@@ -240,9 +255,9 @@ class _Compiler:
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
         reuse = not (self.grad or path) and self.device.type == "cpu"
-        return make_plan(ir, calls, proofs, symbols, functions, reuse=reuse)
+        return make_plan(ir, calls, outcomes, symbols, functions, reuse=reuse)
 
-    def _function_plans(self, ir: IR, calls: list[Call], path: str) -> dict[str, Plan]:
+    def _function_plans(self, ir: IR, calls: list[BoundCall], path: str) -> dict[str, Plan]:
         """The plans of the functions that nodes refer to."""
         plans: dict[str, Plan] = {}
         for call in calls:
@@ -255,7 +270,7 @@ class _Compiler:
             self.derives = derives
         return plans
 
-    def _calls(self, ir: IR, path: str) -> Iterator[Call]:
+    def _calls(self, ir: IR, path: str) -> Iterator[BoundCall]:
         slots = Slots()
         for meta in ir.graph_inputs:
             slots.define(meta)
@@ -286,56 +301,49 @@ class _Compiler:
                     derivation.believe(meta)
                 for name, tensor in payload.items():
                     if tensor.layout == torch.strided:
-                        derivation.take(name, Type.of(tensor))
+                        derivation.take(name, TensorType.of(tensor))
             except DiagnosticError as fault:
                 self.found(fault, None, path)
                 return []
             found.append(derivation)
         return found
 
-    def _proofs(
-        self, calls: list[Call], derivations: list[Derivation], path: str
-    ) -> list[Proof | None]:
+    def _outcomes(
+        self, calls: list[BoundCall], derivations: list[Derivation], path: str
+    ) -> list[MetaResult | None]:
         if self.findings:
             return []
-        proofs: list[Proof | None] = []
+        outcomes: list[MetaResult | None] = []
         for call in calls:
-            found: list[Proof | None] = []
+            found: list[MetaResult | None] = []
             try:
                 found = [derivation.step(call) for derivation in derivations]
             except DiagnosticError as fault:
                 self.found(fault, call.node, path)
-            proofs.append(_common(found))
-        return proofs
+            outcomes.append(_common(found))
+        return outcomes
 
 
-def _common(proofs: list[Proof | None]) -> Proof | None:
+def _common(found: list[MetaResult | None]) -> MetaResult | None:
     """Keep the facts that hold under all size hints."""
-    if not proofs or any(proof is None for proof in proofs):
+    known = [result for result in found if result is not None]
+    if not known or len(known) < len(found):
         return None
-    first = proofs[0]
-    if first is None or all(proof == first for proof in proofs):
+    first = known[0]
+    if all(result == first for result in known):
         return first
-    others = [proof for proof in proofs if proof is not None]
-    binding = first.binding if all(p.binding == first.binding for p in others) else None
-    in_place = first.in_place if all(p.in_place == first.in_place for p in others) else None
-    same = all(_shares(p) == _shares(first) for p in others)
-    return replace(
+    common = replace(
         first,
-        binding=binding,
-        in_place=in_place,
-        results=first.results if same else None,
-        takes_tensor=all(p.takes_tensor for p in others),
+        binding=first.binding if all(r.binding == first.binding for r in known) else None,
+        in_place=first.in_place if all(r.in_place == first.in_place for r in known) else None,
+        takes_tensor=all(r.takes_tensor for r in known),
     )
+    if all((r.kind, r.shares) == (first.kind, first.shares) for r in known):
+        return common
+    return replace(common, results=(), shares=(), kind="data-dependent")
 
 
-def _shares(proof: Proof) -> list[tuple[int, ...]] | None:
-    if proof.results is None:
-        return None
-    return [() if result is None else result.shares for result in proof.results]
-
-
-def _require_functions(ir: IR, call: Call) -> None:
+def _require_functions(ir: IR, call: BoundCall) -> None:
     for name in call.functions:
         if name not in ir.functions:
             raise DiagnosticError("undefined-function", f"the graph has no function {name!r}")

@@ -12,10 +12,10 @@ import torch
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.names import IdentifierPool, printable
 from torch_ir.infer.bind import (
-    Call,
+    BoundCall,
 )
+from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.generators import name_of
-from torch_ir.infer.meta import Binding as PythonBinding
 from torch_ir.ir import OpNode, SymExpr
 from torch_ir.ir.expressions import FUNCTIONS, renamed
 from torch_ir.ir.tensor import type_text
@@ -50,7 +50,7 @@ class GeneratedModule:
 
     def __init__(self) -> None:
         self.names = IdentifierPool()
-        self.kernels: dict[str, Call] = {}
+        self.kernels: dict[str, BoundCall] = {}
         self._header: dict[str, str] = {}
         for name in ("bind", "payload", "kernels"):
             self.names.of("own", name)
@@ -72,7 +72,7 @@ class GeneratedModule:
         self._header.setdefault(given, f"{given} = {text}")
         return given
 
-    def called(self, call: Call, binding: PythonBinding | None) -> str:
+    def called(self, call: BoundCall, binding: PythonBinding | None) -> str:
         """Return an expression for the function that a call calls."""
         if binding is not None:
             prefix = binding.home.rpartition(".")[2].strip("_")

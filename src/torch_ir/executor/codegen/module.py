@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.codegen.source import Source
-from torch_ir.infer.bind import Call
+from torch_ir.infer.bind import BoundCall
 from torch_ir.ir import OpNode
 
 
@@ -89,7 +89,7 @@ def compile_source(source: Source, name: str) -> CompiledModule:
     )
 
 
-def _kernel(call: Call) -> Callable[[Sequence[torch.Tensor]], Any]:
+def _kernel(call: BoundCall) -> Callable[[Sequence[torch.Tensor]], Any]:
     """A kernel that a user registered, as generated code calls it."""
     function: Any = call.target
     return lambda inputs: function(list(inputs), call.node.attrs)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torch_ir.errors import ExecutionError, counted
-from torch_ir.infer.meta import flatten
+from torch_ir.infer.engine import flatten
 from torch_ir.ir import SymbolRange
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.torch_api import SYMBOLIC_TYPES

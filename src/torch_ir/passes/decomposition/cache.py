@@ -14,12 +14,15 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_ir.errors import InvalidIRError, PassError, first_line
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.infer.fake import RUN_DEVICE, Fakes, Layout
+from torch_ir.infer.bind import RUN_DEVICE
+from torch_ir.infer.engine import Failure, attempt, flatten
+from torch_ir.infer.fake import Fakes
+from torch_ir.infer.types import TensorType, recorded
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.edge.memory_formats import channels_order, permuted_copy
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.torch_api import pytree, without_mkldnn
+from torch_ir.torch_api import without_mkldnn
 
 INPUT = "input:{}"
 """How a fragment names its inputs: no node of a program has such a name."""
@@ -38,14 +41,14 @@ class Fragment:
     Attributes:
         nodes: The nodes, in order, with names that are unique within the fragment.
         results: The value of each flattened result of the call, None for what is no tensor.
-        layouts: How each of these lies in memory.
+        types: The type of each of these.
         constants: Values that the nodes use, by name.
         reusable: Whether another call of the same kind may use it: it makes no symbols.
     """
 
     nodes: tuple[OpNode, ...]
     results: tuple[TensorMeta | None, ...]
-    layouts: tuple[Layout | None, ...]
+    types: tuple[TensorType | None, ...]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     reusable: bool = True
 
@@ -66,16 +69,16 @@ class Tracer:
     def trace(
         self,
         node: OpNode,
-        inputs: Sequence[Layout],
+        inputs: Sequence[TensorType],
         function: Any,
         scopes: Sequence[Any] = (),
         more: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> Fragment:
-        """Trace the decomposition of a call whose inputs have these layouts.
+        """Trace the decomposition of a call whose inputs have these types.
 
         Args:
             node: The call.
-            inputs: The layout of each of its inputs.
+            inputs: The type of each of its inputs.
             function: What to call in place of the operator; None for the operator itself.
             scopes: Contexts that are entered around the call.
             more: Decompositions beside the table.
@@ -91,18 +94,17 @@ class Tracer:
                 for scope in scopes:
                     stack.enter_context(scope())
                 made = self.fakes.call(node, tensors, symbols, function)
-            return pytree.tree_leaves(made, is_leaf=_is_none)
+            return list(flatten(made))
 
         self.fakes.settle()
         table = {**self.table, **(more or {})}
         with without_mkldnn(), self.fakes.tracing():
             tensors = [self.fakes.tensor(layout) for layout in inputs]
-            try:
-                traced = make_fx(call, decomposition_table=table)(
-                    tensors, list(self.fakes.symbols.values())
-                )
-            except Exception as error:  # tracing runs decompositions, which raise anything
-                raise PassError(f"torch cannot decompose it: {first_line(error)}") from error
+            sizes = list(self.fakes.symbols.values())
+            traced = attempt(lambda: make_fx(call, decomposition_table=table)(tensors, sizes))
+        if isinstance(traced, Failure):
+            error = traced.error
+            raise PassError(f"torch cannot decompose it: {first_line(error)}") from error
         try:
             return self._fragment(node, traced, len(tensors))
         except InvalidIRError as error:
@@ -144,15 +146,15 @@ class Tracer:
         if translator.functions:
             raise PassError("its decomposition holds control flow")
         fragment = self._owned(node, translator.nodes, results, named)
-        return replace(fragment, layouts=tuple(self._layouts(flat, fragment.results)))
+        return replace(fragment, types=tuple(self._types(flat, fragment.results)))
 
-    def _layouts(
+    def _types(
         self, traced: Sequence[Any], results: Sequence[TensorMeta | None]
-    ) -> Iterator[Layout | None]:
+    ) -> Iterator[TensorType | None]:
         for item, meta in zip(traced, results, strict=True):
             value = item.meta.get("val") if isinstance(item, torch.fx.Node) else None
             if isinstance(value, torch.Tensor) and meta is not None:
-                yield self.fakes.layout(meta, value)
+                yield recorded(meta, self.fakes.type_of(meta, value)[0])
             else:
                 yield None
 
@@ -266,7 +268,3 @@ def _constants_as_inputs(traced: GraphModule) -> dict[str, Constant]:
         traced.graph.erase_node(node)
         constants[placeholder.name] = Constant.from_torch(value)
     return constants
-
-
-def _is_none(value: object) -> bool:
-    return value is None

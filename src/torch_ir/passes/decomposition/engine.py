@@ -11,8 +11,10 @@ import torch
 import torch._decomp
 
 from torch_ir.errors import PassError
-from torch_ir.infer.fake import Fakes, Layout, contiguous, external_layouts
+from torch_ir.infer.engine import autocast
+from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.types import Region, TensorType, contiguous, external_types, recorded
 from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
@@ -20,13 +22,10 @@ from torch_ir.ir.queries import result_names
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
-from torch_ir.torch_api import pytree, state_of_torch
+from torch_ir.torch_api import state_of_torch
 
 Decomposition: TypeAlias = Callable[..., Any]
 """Computes what an operator computes, from the same arguments, with other operators."""
-
-Scope: TypeAlias = tuple[str, str, bool]
-"""An autocast region: its device type, its dtype and whether it is on."""
 
 _OURS = ("aten", "prims")
 """The namespaces of which operators are decomposed; those of libraries stay."""
@@ -96,7 +95,7 @@ def spare_decompositions() -> dict[Any, Decomposition]:
     return cast(dict[Any, Decomposition], torch._decomp.decomposition_table)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
-_TRACED: dict[Any, tuple[dict[Any, Fragment], dict[Any, tuple[Layout, ...]]]] = {}
+_TRACED: dict[Any, dict[Any, Fragment]] = {}
 """What calls without symbols become by torch's decompositions, by all that these depend on."""
 
 MAX_TRACED = 20_000
@@ -114,12 +113,10 @@ class Shared:
         self.fakes = fakes
         self.tracer = Tracer(fakes, settings.decompositions)
         self.fragments: dict[Any, Fragment] = {}
-        self.layouts: dict[Any, tuple[Layout, ...]] = {}
         if settings.is_torchs and not fakes.symbols:
-            known = _TRACED.setdefault(state_of_torch(), ({}, {}))
-            if max(map(len, known)) > MAX_TRACED:
+            self.fragments = _TRACED.setdefault(state_of_torch(), {})
+            if len(self.fragments) > MAX_TRACED:
                 _TRACED.clear()
-            self.fragments, self.layouts = known
 
 
 def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
@@ -139,10 +136,10 @@ class _Walk:
         self.bodies = ir.functions
         self.builder = Builder(ir)
         self.builder.functions = {}  # those that are called, lowered
-        self.layouts = external_layouts(ir)
+        self.types = external_types(ir)
         self.found = Diagnostics()
 
-    def node(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+    def node(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         """Add what stands for a node."""
         node = self.builder.mapped(node)
         if node.op_type in _RENAMED:
@@ -163,39 +160,18 @@ class _Walk:
             self.found.add(about(Diagnostic("not-decomposable", error.message), node, self.path))
             self.builder.nodes.append(node)
 
-    def _layouts(self, node: OpNode) -> tuple[Layout, ...]:
-        return tuple([self.layouts.get(meta.name) or contiguous(meta) for meta in node.inputs])
+    def _types(self, node: OpNode) -> tuple[TensorType, ...]:
+        return tuple([self.types.get(meta.name) or contiguous(meta) for meta in node.inputs])
 
     # -- nodes that stay --------------------------------------------------------------------------
 
     def _keep(self, node: OpNode) -> None:
         self.builder.nodes.append(node)
-        inputs = self._layouts(node)
-        types = tuple([(meta.shape, meta.dtype) for meta in node.outputs])
-        key = (node.op_type, node.attrs, node.operands, inputs, types)
-        if key not in self.shared.layouts:
-            self.shared.layouts[key] = self._kept_layouts(node, inputs)
-        for meta, layout in zip(node.outputs, self.shared.layouts[key], strict=True):
-            self.layouts[meta.name] = layout
+        outcome = self.shared.fakes.outcome(node, self._types(node))
+        for meta in node.outputs:
+            self.types[meta.name] = recorded(meta, outcome.result(meta))
 
-    def _kept_layouts(self, node: OpNode, inputs: Sequence[Layout]) -> tuple[Layout, ...]:
-        fakes = self.shared.fakes
-        with fakes.tracing():
-            try:
-                made = fakes.call(node, [fakes.tensor(layout) for layout in inputs])
-            except Exception:  # noqa: BLE001  # data decides the result, or there is no fake kernel: it is taken to be contiguous
-                made = ()
-        flat = pytree.tree_leaves(made, is_leaf=_is_none)
-        return tuple(
-            [
-                fakes.layout(meta, flat[meta.producer_output_idx])
-                if meta.producer_output_idx < len(flat)
-                else contiguous(meta)
-                for meta in node.outputs
-            ]
-        )
-
-    def _call(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+    def _call(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         names = node.functions
         if scopes and names:
             raise PassError("control flow under autocast is not written out")
@@ -209,7 +185,7 @@ class _Walk:
 
     # -- regions under autocast -------------------------------------------------------------------
 
-    def _region(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
+    def _region(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         (name,) = node.functions
         body = self.bodies[name]
         dtype = node.attrs.get("dtype")
@@ -232,13 +208,13 @@ class _Walk:
 
     # -- nodes that are replaced ------------------------------------------------------------------
 
-    def _replace(self, node: OpNode, scopes: tuple[Scope, ...]) -> None:
-        inputs = self._layouts(node)
+    def _replace(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
+        inputs = self._types(node)
         key = (node.op_type, node.attrs, node.operands, inputs, scopes)
         fragment = self.shared.fragments.get(key)
         if fragment is None:
             function = self.shared.settings.function(node)
-            contexts = [partial(_autocast, scope) for scope in scopes]
+            contexts = [partial(autocast, scope) for scope in scopes]
             fragment = self._traced(node, inputs, function, contexts)
             if fragment.reusable:
                 self.shared.fragments[key] = fragment
@@ -249,7 +225,7 @@ class _Walk:
             self._splice(node, fragment)
 
     def _traced(
-        self, node: OpNode, inputs: tuple[Layout, ...], function: Any, contexts: Sequence[Any]
+        self, node: OpNode, inputs: tuple[TensorType, ...], function: Any, contexts: Sequence[Any]
     ) -> Fragment:
         """The fragment in the target's operators.
 
@@ -272,7 +248,7 @@ class _Walk:
             function = function or found.get(resolve_operator(node.op_type))
 
     def _lowered_again(
-        self, fragment: Fragment, node: OpNode, layouts: Sequence[Layout]
+        self, fragment: Fragment, node: OpNode, types: Sequence[TensorType]
     ) -> Fragment:
         """A fragment that was made functional after it was traced, its nodes decomposed."""
         inputs = [
@@ -282,7 +258,7 @@ class _Walk:
         outputs = [meta for meta in fragment.results if meta is not None]
         ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
         walk = _Walk(ir, self.shared, self.path)
-        walk.layouts = {meta.name: layout for meta, layout in zip(inputs, layouts, strict=True)}
+        walk.types = {meta.name: kind for meta, kind in zip(inputs, types, strict=True)}
         for item in fragment.nodes:
             walk.node(item, ())
         done = walk.builder.finish()
@@ -325,9 +301,9 @@ class _Walk:
             if (made.dtype, len(made.shape)) != (meta.dtype, len(meta.shape)):
                 raise PassError(f"its decomposition makes {made}, not {meta}")
             self.builder.replace(meta, made)
-            layout = fragment.layouts[meta.producer_output_idx]
-            if layout is not None:
-                self.layouts[made.name] = layout
+            kind = fragment.types[meta.producer_output_idx]
+            if kind is not None:
+                self.types[made.name] = kind
 
     def _wanted(self, node: OpNode, fragment: Fragment) -> str:
         """The node of a fragment that takes the name of a node with a single result."""
@@ -355,13 +331,3 @@ def _renamed(made: TensorMeta, node: OpNode, name: str, recorded: TensorMeta | N
         shape = recorded.shape
     suffix = made.name[len(node.name) :] if made.name.startswith(node.name) else ""
     return TensorMeta(name + suffix, shape, made.dtype, name, made.producer_output_idx)
-
-
-def _autocast(scope: Scope) -> Any:
-    device, dtype, enabled = scope
-    kind = getattr(torch, dtype) if dtype else None
-    return torch.autocast(device, dtype=kind, enabled=enabled, cache_enabled=False)
-
-
-def _is_none(value: object) -> bool:
-    return value is None

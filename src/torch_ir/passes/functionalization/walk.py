@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch_ir.errors import PassError, counted
 from torch_ir.infer.storage import decided_aliases
@@ -27,9 +27,6 @@ from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import Storage, View
 from torch_ir.passes.functionalization.variants import fresh_results, functional_call
 from torch_ir.passes.inline import inline_scopes
-
-if TYPE_CHECKING:
-    from torch_ir.infer.fake import Fakes
 
 _COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "logical_", "isfinite")
 
@@ -134,8 +131,6 @@ class _Walk:
         self.external: dict[str, View] = {}
         self.writes = any(written.values()) or any(ir.effects(n).writes for n in ir.nodes)
         self.aliases = decided_aliases(ir) if self.writes else ir.aliases
-        self.dtypes: dict[object, tuple[str, ...]] = {}
-        self.fakes: Fakes | None = None
 
     def run(self) -> None:
         for node in self.ir.nodes:
@@ -359,13 +354,14 @@ class _Walk:
         promotes = "pointwise" in tagged_traits(variant.op_type) and len(dtypes) > 1
         if not (promotes or variant.dropped or packet.startswith(_COMPARISONS)):
             return {key: meta.dtype for key, meta in types.items()}
-        signature = (call.op_type, str(call.attrs), tuple(m.replace(name="") for m in call.inputs))
-        if signature not in self.dtypes:
-            from torch_ir.infer.fake import Fakes, result_dtypes
+        from torch_ir.infer.fake import call_on
 
-            self.fakes = self.fakes or Fakes(self.ir)
-            self.dtypes[signature] = result_dtypes(self.fakes, call)
-        return {key: self.dtypes[signature][place] for key, place in places.items()}
+        outcome = call_on(self.ir, call)
+        if not outcome.results:
+            reason = outcome.refusal or "data decides what it gives"
+            raise PassError(f"torch refuses {call.op_type} here: {reason}")
+        made = [meta.dtype if meta is not None else "" for meta in outcome.results]
+        return {key: made[place] for key, place in places.items()}
 
     def _cast(self, node: OpNode, name: str, value: TensorMeta, dtype: str) -> TensorMeta:
         made = value.replace(name=name, dtype=dtype, producer_node=name, producer_output_idx=0)

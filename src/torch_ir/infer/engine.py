@@ -1,0 +1,270 @@
+"""The engine that says what a call gives: operators run on tensors without data.
+
+Outcomes are kept for calls of equal signatures, since models repeat theirs; those of custom
+operators are not, which may be registered anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
+from torch_ir.infer.bind import bind
+from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType
+from torch_ir.ir import OpNode
+from torch_ir.ir.expressions import Number
+from torch_ir.torch_api import (
+    NO_FAKE_RESULT,
+    FakeTensorMode,
+    OpOverload,
+    enable_python_dispatcher,
+    fake_tensor_log,
+)
+
+T = TypeVar("T")
+
+MAX_KNOWN = 65_536
+"""How many outcomes are kept."""
+
+_LASTING = frozenset({"aten", "prims", "dim_order_ops", "executorch_prims", "edge"})
+"""The namespaces of operators that are never registered anew."""
+
+
+# -- the cache ------------------------------------------------------------------------------------
+
+
+_KNOWN: dict[object, object] = {}
+
+
+def remembered(find: Callable[..., T], signature: CallSignature, *more: Hashable) -> T:
+    """Return what a function finds about a call, which it is asked once unless it may change.
+
+    Args:
+        find: Takes the signature and what follows.
+        signature: The call.
+        more: What else the answer depends on.
+    """
+    op_type, attrs, operands, *others = signature
+    if op_type.partition(".")[0] not in _LASTING:
+        return find(signature, *more)
+    slots = None if operands is None else tuple(operands.items())
+    key = (find, op_type, attrs and _exact(attrs), slots, *others, more)
+    known = _KNOWN.get(key)
+    if known is None:
+        if len(_KNOWN) >= MAX_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[key] = find(signature, *more)
+    return cast(T, known)
+
+
+def _exact(attrs: Mapping[str, Any]) -> Hashable:
+    """The arguments as a key that tells 1 from 1.0 and True, and is cheaper than they are."""
+    values = attrs.values()
+    kinds = [tuple(map(type, value)) if type(value) is tuple else type(value) for value in values]
+    is_deep = any(type(kind) is tuple and tuple in kind for kind in kinds)
+    return cast(Hashable, attrs) if is_deep else (*attrs.items(), *kinds)
+
+
+# -- calls that may fail --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that raised an error."""
+
+    error: Exception
+
+    def outcome(self, op_type: str) -> Outcome:
+        """Return the outcome of a call of an operator that failed in this way."""
+        error = self.error
+        if isinstance(error, NO_FAKE_RESULT) or isinstance(error.__cause__, NO_FAKE_RESULT):
+            return Outcome(kind=_unknown_kind(op_type, error))
+        if isinstance(error, InvalidIRError):  # an expression has no value
+            return Outcome(kind="data-dependent")
+        if isinstance(error, PassError | ExecutionError):
+            return Outcome(kind="refused", refusal=error.message, remedy=error.remedy or "")
+        return Outcome(kind="refused", refusal=first_line(error))
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """Return what a call of kernels gives, or its failure.
+
+    Args:
+        call: Calls operators.
+    """
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001  # kernels raise anything; callers look at it
+        return Failure(error)
+
+
+def _unknown_kind(op_type: str, error: Exception) -> Kind:
+    """The kind of a call without a result: it needs data, or nobody wrote a fake kernel."""
+    operator = resolve_operator(op_type)
+    if not isinstance(operator, OpOverload) or operator.namespace in ("aten", "prims"):
+        return "data-dependent"
+    tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+    needs_data = bool(tags & {*operator.tags}) or "DataDependent" in type(error).__name__
+    return "data-dependent" if needs_data else "no-fake-kernel"
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep torch from logging the refusals that are asked for: they are told as outcomes."""
+    before = fake_tensor_log.disabled
+    fake_tensor_log.disabled = True
+    try:
+        yield
+    finally:
+        fake_tensor_log.disabled = before
+
+
+# -- calls of known sizes -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A call that was made: its tensors and arguments, and what it gave."""
+
+    given: Sequence[torch.Tensor]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    made: Any
+
+    def outcome(self) -> Outcome:
+        """Return the types of the results, and whose storage they have."""
+        flat = list(flatten(self.made))
+        types = tuple([_type(item) for item in flat])
+        shares = tuple([sharing(item, self.given) for item in flat])
+        known = [t is not None and len(t.strides) == len(t.shape) for t in types]
+        is_ok = all(
+            is_known or not isinstance(item, torch.Tensor)
+            for item, is_known in zip(flat, known, strict=True)
+        )
+        return Outcome(types, shares, "ok" if is_ok else "data-dependent")
+
+
+def trial(signature: CallSignature, device: str = "cpu") -> Trial:
+    """Make a call with empty tensors of a device, fake ones where fake tensors are in force."""
+    given = [kind.empty(device) for kind in signature.types]
+    args, kwargs = bind(signature, given, dict(signature.symbols))
+    args, kwargs = _moved(args, device), _moved(kwargs, device)
+    operator: Any = resolve_operator(signature.op_type)
+    return Trial(given, args, kwargs, operator(*args, **kwargs))
+
+
+def call_with(signature: CallSignature, values: Sequence[torch.Tensor]) -> Any:
+    """Make a call with given tensors, on the CPU."""
+    args, kwargs = bind(signature, values, dict(signature.symbols))
+    operator: Any = resolve_operator(signature.op_type)
+    return operator(*_moved(args, "cpu"), **_moved(kwargs, "cpu"))
+
+
+def _moved(value: Any, device: str) -> Any:
+    if isinstance(value, list):
+        return [_moved(item, device) for item in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in cast(dict[str, Any], value).items()}
+    return torch.device(device) if isinstance(value, torch.device) else value
+
+
+def evaluate(signature: CallSignature) -> Outcome:
+    """Return the outcome of a call under torch's fake tensors, which know the CPU's peculiarities.
+
+    Raises:
+        ExecutionError: torch has no such operator.
+
+    Example:
+        >>> from torch_ir.ir import FrozenDict
+        >>> x = TensorType((2, 3), "float32", (3, 1))
+        >>> evaluate(CallSignature("aten.t.default", FrozenDict(), FrozenDict(self=0), (x,)))
+        Outcome(results=(TensorType(shape=(3, 2), dtype='float32', strides=(1, 3)),), \
+shares=(frozenset({0}),), kind='ok', refusal='', remedy='')
+    """
+    return remembered(_evaluate, signature)
+
+
+def _evaluate(signature: CallSignature) -> Outcome:
+    operator = resolve_operator(signature.op_type)  # an error is not remembered
+    if not isinstance(operator, OpOverload) or draws_by_name(signature):
+        return Outcome(kind="data-dependent")
+    with ExitStack() as stack:
+        # with torch's Python implementations, as torch.export traces: some kernels would read data
+        for context in (
+            quiet(),
+            FakeTensorMode(allow_non_fake_inputs=True),
+            enable_python_dispatcher(),
+            torch.no_grad(),
+            *map(autocast, signature.regions),
+        ):
+            stack.enter_context(cast(Any, context))
+        made = attempt(lambda: trial(signature))
+        return made.outcome(signature.op_type) if isinstance(made, Failure) else made.outcome()
+
+
+def autocast(region: Region) -> Any:
+    """Return the context of an autocast region."""
+    device, dtype, enabled = region
+    kind = getattr(torch, dtype) if dtype else None
+    return torch.autocast(device, dtype=kind, enabled=enabled, cache_enabled=False)
+
+
+def call_at(
+    node: OpNode,
+    types: Sequence[TensorType],
+    symbols: Mapping[str, Number],
+    regions: tuple[Region, ...] = (),
+) -> Outcome:
+    """Return the outcome of a node for inputs of known sizes.
+
+    Args:
+        node: The node; a higher-order operator is data-dependent.
+        types: The type of each of its inputs, without symbols.
+        symbols: The value of each symbol.
+        regions: The autocast regions around it.
+    """
+    try:
+        return evaluate(CallSignature.of(node, tuple(types), symbols, regions))
+    except ExecutionError as error:  # torch has no such operator
+        return Outcome(kind="refused", refusal=error.message, remedy=error.remedy or "")
+
+
+def draws_by_name(node: Callee) -> bool:
+    """Return whether a node draws from a generator of the user's, which no trial may advance."""
+    return isinstance(node.attrs.get("generator"), str)
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def flatten(made: object) -> Iterator[object]:
+    """Yield the results of an operator, one after the other; None counts as one."""
+    if isinstance(made, list | tuple):
+        for item in cast(list[object], made):
+            yield from flatten(item)
+    else:
+        yield made
+
+
+def _type(made: object) -> TensorType | None:
+    if not isinstance(made, torch.Tensor) or any(type(size) is not int for size in made.shape):
+        return None  # no tensor, or its size depends on data
+    return TensorType.of(made)
+
+
+def sharing(made: object, given: Sequence[torch.Tensor]) -> frozenset[int]:
+    """Return the positions of the tensors that have the storage of a result."""
+    if not isinstance(made, torch.Tensor) or made.layout != torch.strided:
+        return frozenset()
+    storage = _storage(made)
+    return frozenset([i for i, other in enumerate(given) if _storage(other) == storage])
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # without data there is no pointer to compare
