@@ -6,10 +6,11 @@ import torch
 from torch_ir import IR, OpNode, TensorMeta, compile_graph
 from torch_ir.dialects import verify
 from torch_ir.errors import CompileError, ExecutionError, PassError
+from torch_ir.infer import TensorType, call_on
 from torch_ir.infer.bind import bind
 from torch_ir.infer.engine import call_at
-from torch_ir.infer.fake import call_on, value_types
-from torch_ir.infer.types import TensorType, contiguous
+from torch_ir.infer.fake import value_types
+from torch_ir.infer.types import contiguous
 from torch_ir.ir import DType, FunctionRef, SymbolRange, SymExpr
 
 NAMESPACE = "torch_ir_test_infer"

@@ -1,1 +1,20 @@
-"""What a call of an operator gives: arguments bound, and operators run without data."""
+"""Inference of what a call gives: arguments bound, and operators run without data."""
+
+from typing import TYPE_CHECKING
+
+from torch_ir.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torch_ir.infer.fake import call_on
+    from torch_ir.infer.types import Outcome, TensorType
+
+__all__ = ["Outcome", "TensorType", "call_on"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Outcome": "torch_ir.infer.types",
+        "TensorType": "torch_ir.infer.types",
+        "call_on": "torch_ir.infer.fake",
+    },
+)

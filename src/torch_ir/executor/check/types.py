@@ -83,8 +83,8 @@ class Derivation:
         """Derive the results of a node, and compare them with what is recorded.
 
         Raises:
-            DiagnosticError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a result has
-                another shape or dtype than recorded. The recorded types hold then.
+            DiagnosticError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a
+                result has another shape or dtype than recorded. The recorded types hold then.
         """
         signature = self.signature(call)
         if signature is not None:
