@@ -167,7 +167,8 @@ class ExecGraph:
         if listener is None:
             results = self._execute(self._run, (*inputs, *values))
         else:
-            results = self._program.execute_for(listener, (*inputs, *values), reuse=reuse)
+            args = (*inputs, *values)
+            results = self._program.execute_for(listener, self.ir.nodes, args, reuse=reuse)
         known = dict(zip(self._module.symbols, values, strict=True))
         if len(results) > self._outputs:
             made = results[self._outputs :]

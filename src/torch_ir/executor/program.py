@@ -82,12 +82,18 @@ class CompiledProgram:
         return self._call(run, args, module or self.module)
 
     def execute_for(
-        self, listener: Listener, args: tuple[Any, ...], *, reuse: bool
+        self,
+        listener: Listener,
+        nodes: Sequence[OpNode],
+        args: tuple[Any, ...],
+        *,
+        reuse: bool,
     ) -> tuple[Any, ...]:
         """Run the program, telling a listener of every node.
 
         Args:
             listener: Is told.
+            nodes: The nodes as it is told of them.
             args: The tensors and symbols that the program takes.
             reuse: Whether results take the place of dead values.
 
@@ -98,7 +104,7 @@ class CompiledProgram:
             written = write_source(self.plan, self.device, observed=True, reuse=reuse)
             compiled = compile_source(written, self.plan.ir.model_name)
             self._observed[reuse] = compiled.bind(self.payload)
-        module, nodes = self._observed[reuse], self.plan.ir.nodes
+        module = self._observed[reuse]
         tell = guarded(nodes, listener.will_run), guarded(nodes, listener.did_run)
         return self.execute(module.run, (*args, *tell), module)
 
