@@ -6,7 +6,7 @@ call on the way down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -23,23 +23,10 @@ from torch_ir.ir import (
     TensorLeaf,
     TensorMeta,
 )
+from torch_ir.ops.bodies import last_argument
 
 Captured: TypeAlias = dict[str, torch.Tensor]
 """The constants of one graph, by the name of the value that holds each."""
-
-LAST_ARGUMENTS: Mapping[str, str] = {
-    "higher_order.cond": "operands",
-    "higher_order.while_loop": "additional_inputs",
-    "higher_order.scan": "additional_inputs",
-    "higher_order.associative_scan": "additional_inputs",
-    "higher_order.map_impl": "pos_args",
-    "higher_order.invoke_subgraph": "operands",
-    "higher_order.strict_mode": "operands",
-    "higher_order.tag_activation_checkpoint": "args",
-    "higher_order.wrap_with_set_grad_enabled": "args",
-    "higher_order.wrap_with_autocast": "args",
-}
-"""By operator, the list argument whose items every body takes last."""
 
 
 @dataclass(slots=True)
@@ -73,7 +60,7 @@ class Captures:
         wanted = [(name, key) for name in names for key in self.of_bodies.get(name, {})]
         if not wanted:
             return node
-        argument = LAST_ARGUMENTS.get(node.op_type)
+        argument = last_argument(node.op_type)
         if argument is None or any(
             self.given.get(name, tuple(wanted)) != tuple(wanted) for name in names
         ):

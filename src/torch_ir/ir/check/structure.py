@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ir.check.calls import check_calls
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
 from torch_ir.ir.graph import IR
@@ -15,6 +16,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import PLAIN, attribute_leaves
+from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators
 
 __all__ = ["Finding", "check"]
@@ -26,8 +28,10 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Diagnostic, ...]:
     Rules: names are unique (``duplicate-node``, ``duplicate-value``); values are defined before
     use with the metadata that they are used with (``undefined-value``, ``wrong-metadata``); the
     operator exists and its arguments are the schema's (``unknown-operator``, ``unbound-inputs``,
-    ``unknown-argument``, ``missing-argument``, ``bad-operand``, ``unused-input``); weights have
-    one name and one entry (``duplicate-weight``, ``dangling-mapping``, ``dangling-alias``);
+    ``unknown-argument``, ``missing-argument``, ``bad-operand``, ``unused-input``); what
+    it hands to functions, and what they give, have the types of their signatures (``bad-call``);
+    weights have one name and one entry (``duplicate-weight``, ``dangling-mapping``,
+    ``dangling-alias``);
     constants that are views lie in their bases, which nothing writes (``bad-view``,
     ``shared-mutation``); functions, symbols, mutations and the signature refer to what exists
     (``undefined-function``, ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``,
@@ -175,7 +179,10 @@ def _defines(
 
 
 def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
-    yield from _functions(ir, node)
+    if node.attrs and (names := node.functions):
+        yield from _functions(ir, names)
+    if node.op_type in BODY_CALLS:
+        yield from check_calls(ir, node)
     schema = ir.schema_of(node.op_type)
     if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
         hint = did_you_mean(node.op_type, known_operators())
@@ -227,8 +234,8 @@ def _slots(node: OpNode) -> Iterator[Diagnostic]:
             yield Diagnostic("unused-input", f"no argument takes input {index} (%{meta.name})")
 
 
-def _functions(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
-    for name in node.functions:
+def _functions(ir: IR, names: Iterable[str]) -> Iterator[Diagnostic]:
+    for name in names:
         if name not in ir.functions:
             hint = did_you_mean(name, ir.functions)
             message = f"there is no function {name!r}"

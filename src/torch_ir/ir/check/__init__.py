@@ -1,0 +1,5 @@
+"""Structural checks of an IR, without torch: single nodes, the graph, and calls of functions."""
+
+from torch_ir.ir.check.structure import Finding, check
+
+__all__ = ["Finding", "check"]

@@ -1,0 +1,96 @@
+"""How operators call the functions of a program: what each is handed, and what it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Gives(Enum):
+    """What becomes of the results of a function.
+
+    Attributes:
+        RESULTS: They are the results of the call.
+        BRANCH: Likewise, but a size in which branches differ is a symbol of the call.
+        CARRIED: The next iteration takes them; the last ones are results of the call.
+        STACKED: Those that are not carried are rows of the call's results.
+        TRUTH: One truth value, which the operator keeps.
+        NUMBER: One floating-point number, which the operator keeps.
+    """
+
+    RESULTS = "results"
+    BRANCH = "branch"
+    CARRIED = "carried"
+    STACKED = "stacked"
+    TRUTH = "truth"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCall:
+    """How an operator calls one of its functions.
+
+    Attributes:
+        takes: The list arguments whose items it is handed, in order.
+        gives: What becomes of its results.
+        carried: The list argument whose items its first results have the types of.
+        rows: The list argument of which it is handed one row at a time, along dimension 0.
+        scalar_of: The argument of which it is handed one element, before all else.
+        indices: How many positions it is handed next, as tensors of type int32.
+    """
+
+    takes: tuple[str, ...]
+    gives: Gives = Gives.RESULTS
+    carried: str = ""
+    rows: str = ""
+    scalar_of: str = ""
+    indices: int = 0
+
+
+_LOOP = ("carried_inputs", "additional_inputs")
+_SCORE, _MASK = "score_mod_other_buffers", "mask_mod_other_buffers"
+
+BODY_CALLS: Final[Mapping[str, Mapping[str, BodyCall]]] = {
+    "higher_order.cond": {
+        "true_fn": BodyCall(("operands",), Gives.BRANCH),
+        "false_fn": BodyCall(("operands",), Gives.BRANCH),
+    },
+    "higher_order.while_loop": {
+        "cond_fn": BodyCall(_LOOP, Gives.TRUTH),
+        "body_fn": BodyCall(_LOOP, Gives.CARRIED, carried="carried_inputs"),
+    },
+    "higher_order.scan": {
+        "combine_fn": BodyCall(
+            ("init", "xs", "additional_inputs"), Gives.STACKED, carried="init", rows="xs"
+        )
+    },
+    "higher_order.associative_scan": {
+        "combine_fn": BodyCall(
+            ("xs", "xs", "additional_inputs"), Gives.STACKED, carried="xs", rows="xs"
+        )
+    },
+    "higher_order.map_impl": {"f": BodyCall(("xs", "pos_args"), Gives.STACKED, rows="xs")},
+    "higher_order.invoke_subgraph": {"subgraph": BodyCall(("operands",))},
+    "higher_order.strict_mode": {"callable": BodyCall(("operands",))},
+    "higher_order.tag_activation_checkpoint": {"gmod": BodyCall(("args",))},
+    "higher_order.wrap_with_set_grad_enabled": {"wrapped_func": BodyCall(("args",))},
+    "higher_order.wrap_with_autocast": {"wrapped_func": BodyCall(("args",))},
+    "higher_order.flex_attention": {
+        "score_mod": BodyCall((_SCORE,), Gives.NUMBER, scalar_of="query", indices=4),
+        "block_mask": BodyCall((_MASK,), Gives.TRUTH, indices=4),
+    },
+}
+"""By operator and argument that refers to a function."""
+
+
+def last_argument(op_type: str) -> str | None:
+    """Return the list argument whose items every function of an operator is handed last.
+
+    Example:
+        >>> last_argument("higher_order.scan"), last_argument("aten.relu.default")
+        ('additional_inputs', None)
+    """
+    last = {call.takes[-1] for call in BODY_CALLS.get(op_type, {}).values()}
+    return last.pop() if len(last) == 1 else None
