@@ -15,6 +15,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
 from torch_ir.infer.bind import bind
+from torch_ir.infer.preconditions import find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType
 from torch_ir.ir import OpNode
@@ -155,6 +156,9 @@ def trial(signature: CallSignature, device: str = "cpu") -> Trial:
     given = [kind.empty(device) for kind in signature.types]
     args, kwargs = bind(signature, given, dict(signature.symbols))
     args, kwargs = _moved(args, device), _moved(kwargs, device)
+    fault = find_shape_fault(signature.op_type, args, kwargs)
+    if fault is not None:
+        raise ExecutionError(fault)  # some of these kernels die even without data
     operator: Any = resolve_operator(signature.op_type)
     return Trial(given, args, kwargs, operator(*args, **kwargs))
 

@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.infer.bind import RUN_DEVICE, bind
 from torch_ir.infer.engine import Failure, attempt, flatten
+from torch_ir.infer.preconditions import require_arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import (
     IR,
@@ -163,6 +164,7 @@ def _run(
     def call() -> list[object]:
         args, kwargs = bind(node, inputs)
         operator: Any = resolve_operator(node.op_type)
+        require_arguments(node.op_type, args, kwargs)
         with torch.no_grad(), torch.device(RUN_DEVICE):
             return list(flatten(operator(*args, **kwargs)))
 

@@ -14,6 +14,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.engine import flatten
+from torch_ir.infer.preconditions import require_arguments
 from torch_ir.infer.resolve import evaluate, from_text, resolve_operator, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear
@@ -66,6 +67,7 @@ def call_plainly(
         else:
             named.setdefault(name, None)
     if isinstance(operator, OpOverload):
+        require_arguments(node.op_type, (), named)
         return list(flatten(operator(**named)))
     return list(flatten(operator(*_in_order(parameters_of(operator), named))))
 

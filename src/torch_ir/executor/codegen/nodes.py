@@ -9,6 +9,7 @@ from torch_ir.executor.codegen.lines import CodeLine, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.infer.bind import (
+    BoundCall,
     Expression,
     Function,
     Listed,
@@ -18,6 +19,7 @@ from torch_ir.infer.bind import (
     Read,
 )
 from torch_ir.infer.bindings import Binding
+from torch_ir.infer.preconditions import PRECONDITIONS
 from torch_ir.torch_api import OpOverload
 
 RUN_TIME = "torch_ir.executor.codegen.run_time"
@@ -53,10 +55,19 @@ class NodeWriter:
             if self._observed:
                 inputs = sequence([self._value(meta.name) for meta in node.inputs], is_tuple=True)
                 lines.append(CodeLine(f"{inner}will_run({position}, {inputs})", node))
+            if node.op_type in PRECONDITIONS and not step.call.is_registered:
+                lines.append(CodeLine(inner + self._precondition(step.call), node))
             first, *others = self._step(position, step)
             lines.append(CodeLine(inner + first, node, is_call=True))
             lines += [CodeLine(inner + statement, node) for statement in others]
         return lines
+
+    def _precondition(self, call: BoundCall) -> str:
+        """The line before the call of a kernel that trusts its caller."""
+        require = self._module.imported("torch_ir.infer.preconditions", "require_arguments")
+        args = sequence([self._operand(item, frozen=True) for item in call.args], is_tuple=True)
+        named = [f"{name!a}: {self._operand(item, frozen=True)}" for name, item in call.kwargs]
+        return f"{require}({call.node.op_type!a}, {args}, {{{', '.join(named)}}})"
 
     def _step(self, position: int, step: Step) -> list[str]:
         """The call of a node, and what follows it."""
