@@ -9,6 +9,7 @@ one, and the remedy. All errors share the base :class:`TorchIRError`, carry a st
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -51,12 +52,12 @@ class TorchIRError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        parts = [self.message]
+        parts = [_indented(self.message)]
         if self.picture:
-            parts.extend("    " + line for line in self.picture.splitlines())
+            parts.append("    " + _indented(self.picture))
         if self.remedy:
-            parts.append(self.remedy)
-        return "\n".join(parts)
+            parts.append(_indented(self.remedy))
+        return printable_lines("\n".join(parts))
 
 
 class InvalidIRError(TorchIRError, ValueError):
@@ -185,6 +186,53 @@ class OptionalDependencyError(TorchIRError, ImportError):
     """A feature needs a package that is not installed; the message names the extra to install."""
 
     code = "optional-dependency"
+
+
+UNPRINTABLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})
+"""Categories of characters that a terminal may obey, or that change how others are read."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text of a file as it can be shown anywhere, in one line.
+
+    Control and format characters (which change the direction of a text, or are not seen), line
+    separators, surrogates, private and unassigned characters become ``\xNN``, ``\uNNNN`` or
+    ``\UNNNNNNNN``. All others stay.
+
+    Example:
+        >>> print(printable("a\x1b[2Jb\u202e"), printable("é 漢"))
+        a\x1b[2Jb\u202e é 漢
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else _escaped(c) for c in text])
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in UNPRINTABLE:
+        return character  # a space of another kind
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def printable_lines(text: str) -> str:
+    r"""Return a text whose lines are layout, with each of them :func:`printable`.
+
+    Example:
+        >>> print(printable_lines("a\n\tb"))
+        a
+        \x09b
+    """
+    if text.isprintable():
+        return text
+    return "\n".join([printable(line) for line in text.split("\n")])
+
+
+def _indented(text: str) -> str:
+    """A text in which no line but the first begins as one of the program's own."""
+    return text.rstrip("\n").replace("\n", "\n    ")
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

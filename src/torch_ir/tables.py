@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from torch_ir.errors import printable
+
 
 def table(
     rows: Sequence[Sequence[str]],
@@ -15,7 +17,8 @@ def table(
     """Return rows as aligned columns, two spaces apart, without color and as wide as they need.
 
     Args:
-        rows: The rows, each of as many cells as there are columns; a heading is a row too.
+        rows: The rows, each of as many cells as there are columns; a heading is a row too. What
+            does not print in a cell is escaped.
         align: The side to which each column is aligned; if not given, numbers stand to the right.
         indent: What stands before each row.
 
@@ -30,6 +33,7 @@ def table(
 
     if not rows:
         return ""
+    rows = [tuple(map(printable, row)) for row in rows]
     made = Table.grid(padding=(0, 2, 0, 0))
     for _ in rows[0]:
         made.add_column(no_wrap=True)

@@ -43,7 +43,7 @@ def test_edge_without_numbers(run, ir):
     result = run("lower", "scaled.json", "--to", "edge", "--strict")
     assert result.code == 1
     assert "breaks the rules of the dialect 'edge' in 1 place" in result.err
-    assert "expected a tensor, found 3" in result.err
+    assert "expected a tensor, got 3" in result.err
 
 
 def test_wrong_usage_is_told(run, ir):

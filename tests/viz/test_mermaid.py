@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
 
@@ -112,7 +112,8 @@ def test_no_name_can_break_the_text(name):
     )
     for draw in (ir_to_mermaid, generate_op_distribution_pie):
         coded = "".join(
-            c if (c.isascii() and c.isalnum()) or c in " %]" else f"#{ord(c)};" for c in name
+            c if (c.isascii() and c.isalnum()) or c in " %]" else f"#{ord(c)};"
+            for c in printable(name)
         )
         coded = coded.replace("#92;", "#92;#8203;")
         assert draw(ir) == draw(plain).replace('"z', f'"{coded}')

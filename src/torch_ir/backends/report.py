@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch_ir.backends.partition import Partitioner, Supporting
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.registry import find_backend
-from torch_ir.errors import ExecutionError, counted
+from torch_ir.errors import ExecutionError, counted, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ops.flops import flops
@@ -123,7 +123,7 @@ class SupportReport:
                 lines += [f"         {row.reason}"] if row.reason else []
                 if row.reason and row.location is not None:
                     lines.append(at(row.location, "         first {}"))
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
@@ -135,6 +135,7 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
 
     Raises:
         PassError: A node of the program writes to memory.
+        InvalidIRError: The program is not well-formed.
 
     Example:
         >>> from torch_ir import parse
@@ -155,6 +156,7 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
               1  aten.relu.default
                  it does nothing
     """
+    ir.check(strict=True)
     partitioner = backend if isinstance(backend, Partitioner) else Partitioner(backend)
     partition = partitioner(ir)
     groups: dict[tuple[str, str], list[OpNode]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import zipfile
@@ -12,6 +11,7 @@ from typing import Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.errors import InputError, ParseError, SerializationError, first_line
 from torch_ir.ir import IR
 
@@ -178,7 +178,7 @@ def write(data: bytes, output: str | None) -> None:
         SerializationError: It cannot be written; an old file stays as it was.
     """
     if output in (None, STDIO):
-        click.echo(data, nl=False)
+        console.document(data)
         return
     from torch_ir.serde import write_atomically
 
@@ -190,8 +190,3 @@ def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> Inp
     if isinstance(error, FileNotFoundError):
         return InputError(f"there is no file {file}", remedy="Check the path.")
     return InputError(f"{file} cannot be read{kind}: {first_line(error)}", remedy=remedy)
-
-
-def write_json(value: Any) -> None:
-    """Print a value for scripts."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -10,7 +10,8 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from torch_ir.errors import TorchIRError, did_you_mean
+from torch_ir.cli import console
+from torch_ir.errors import TorchIRError, did_you_mean, printable
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 99}
 _SHOW_TRACEBACK = "torch_ir.traceback"
@@ -35,7 +36,7 @@ class CommandFailedError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it to stderr."""
-        click.echo(f"error: {self.message}", file=file, err=True)
+        console.message(f"error: {self.message}", file)
 
 
 class LazyGroup(click.Group):
@@ -79,7 +80,11 @@ class LazyGroup(click.Group):
         """Run the command; what it raises becomes a message and exit status 1."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except click.UsageError as error:
+            raise click.UsageError(printable(error.format_message()), error.ctx) from None
+        except click.ClickException as error:
+            raise CommandFailedError(error.format_message()) from None
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except TorchIRError as error:
             _fail(ctx, error, str(error))
@@ -96,6 +101,6 @@ class LazyGroup(click.Group):
 
 def _fail(ctx: click.Context, error: Exception, message: str) -> NoReturn:
     if ctx.meta.get(_SHOW_TRACEBACK):
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        console.message("".join(traceback.format_exception(error)).rstrip("\n"))
     sys.stdout.flush()
     raise CommandFailedError(message) from error

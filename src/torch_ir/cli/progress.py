@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr
 
-import click
+from torch_ir.cli import console
+from torch_ir.errors import printable
 
 
 @contextmanager
@@ -19,8 +20,9 @@ def progress(what: str) -> Generator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(file=sys.stderr).status(what):
+    with Console(file=sys.stderr).status(Text(printable(what))):
         yield
 
 
@@ -34,11 +36,7 @@ def held_back() -> Generator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
-    click.echo(held.getvalue(), err=True, nl=False)
+    if held.getvalue():
+        console.message(held.getvalue().rstrip("\n"))
     for text in dict.fromkeys(str(warning.message) for warning in warned):
-        note(text)
-
-
-def note(text: str) -> None:
-    """Say something that is no result."""
-    click.echo(f"note: {text}", err=True)
+        console.note(text)

@@ -19,6 +19,7 @@ from torch import nn
 
 from torch_ir.debug.compare import compare_tensors, digest
 from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
+from torch_ir.errors import printable
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import at
@@ -42,8 +43,9 @@ class NodeDifference:
     reason: str
 
     def __str__(self) -> str:
-        place = at(self.location, "\n    {}")
-        return f"{self.node!r}: {self.reason}\n    {self.text}{place}"
+        place = (at(self.location),) if self.location else ()
+        lines = (f"{self.node!r}: {self.reason}", self.text, *place)
+        return "\n    ".join(map(printable, lines))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
-from torch_ir.errors import InvalidIRError, counted, did_you_mean
+from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable
 from torch_ir.tables import table
 
 
@@ -167,7 +167,7 @@ class Profile:
             labels = {path: _indented(path) for path in labels}
         rows = [("time", "share", "nodes", "read", "written", "FLOPs", by)]
         rows += [(*_cells(group), labels[group.name]) for group in shown]
-        lines = [*self._headline(), "", table(rows, align=_SIDES)]
+        lines = [*map(printable, self._headline()), "", table(rows, align=_SIDES)]
         if len(shown) < len(groups):
             lines.append(f"and {len(groups) - len(shown)} more")
         return "\n".join(lines)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from torch_ir.errors import counted
+from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import at
 from torch_ir.tables import table
 
@@ -62,12 +62,12 @@ class Divergence:
     reason: str
 
     def __str__(self) -> str:
-        place = at(self.location, "\n    {}")
+        place = (at(self.location),) if self.location else ()
         readers = {"memory": "a later read", "denotation": "the denotation", "eager": "eager"}
-        return (
-            f"node {self.node!r}: %{self.value} and {readers[self.reader]} disagree: "
-            f"{self.reason}\n    {self.text}{place}"
+        disagree = (
+            f"node {self.node!r}: %{self.value} and {readers[self.reader]} disagree: {self.reason}"
         )
+        return "\n    ".join(map(printable, (disagree, self.text, *place)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class ValidationReport:
         if self.divergences:
             count = len({divergence.node for divergence in self.divergences})
             lines.append(f"  {counted(count, 'node')} diverge{'s' if count == 1 else ''}; first:")
-            lines.append(f"  {self.divergences[0]}")
-        return "\n".join(lines)
+            lines += f"  {self.divergences[0]}".split("\n")
+        return "\n".join(map(printable, lines))
 
     def _undenoted(self) -> str:
         reasons = Counter(self.undenoted.values())

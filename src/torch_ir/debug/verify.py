@@ -13,7 +13,7 @@ from torch import nn
 from torch_ir.debug.compare import Difference, compare_results
 from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
 from torch_ir.debug.nodes import Comparison, NodeComparison, NodeDifference
-from torch_ir.errors import TorchIRError, counted
+from torch_ir.errors import TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
@@ -61,7 +61,7 @@ class VerificationReport:
             lines.append(f"  {self.error_message}")
         if self.nodes is not None:
             lines.append(f"  {self._nodes(self.nodes)}")
-        return "\n".join(lines)
+        return printable_lines("\n".join(lines))
 
     def _nodes(self, nodes: NodeComparison) -> str:
         if nodes.first_difference is not None:

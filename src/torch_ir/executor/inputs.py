@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import InputError, counted, did_you_mean
+from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
@@ -38,6 +38,7 @@ def flatten_arguments(
     Raises:
         InputError: The structure is not the one that the program was extracted with, or a value
             that the program was specialized on differs.
+        ExecutionError: The signature is not that of the graph.
     """
     if ir.signature is None:
         if kwargs:
@@ -59,7 +60,17 @@ def flatten_arguments(
                 f"{path} is {value!r:.80}, the program was extracted for {leaf.value!r:.80}",
                 remedy="Extract the model again with the value that you want.",
             )
-    return tuple([tensors[meta.name] for meta in ir.graph_inputs]), symbols
+    return tuple([_named(tensors, meta.name) for meta in ir.graph_inputs]), symbols
+
+
+def _named(values: Mapping[str, Any], name: str) -> Any:
+    """The value of a name that both the graph and its signature have to have."""
+    if name not in values:
+        raise ExecutionError(
+            f"%{name} is in only one of the graph and its signature",
+            remedy="check() says more; use execute(), which takes and returns plain tensors.",
+        )
+    return values[name]
 
 
 def _bind_number(ir: IR, expected: SymExpr, value: Any, path: str, symbols: Symbols) -> None:
@@ -149,7 +160,7 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
 
     def leaf(item: TensorLeaf | ValueLeaf) -> Any:
         if isinstance(item, TensorLeaf):
-            return values[item.name]
+            return _named(values, item.name)
         return item.value.evaluate(symbols) if isinstance(item.value, SymExpr) else item.value
 
     return unflatten(tree, leaf, rebuild)

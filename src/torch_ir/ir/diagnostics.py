@@ -16,6 +16,7 @@ from torch_ir.errors import (
     ExecutionError,
     TorchIRError,
     counted,
+    printable,
 )
 from torch_ir.ir.node import Location, OpNode
 
@@ -57,8 +58,8 @@ class Diagnostic:
     location: Location | None = None
 
     def __str__(self) -> str:
-        source, remedy = at(self.location, "\n    {}"), f"\n    {self.remedy}"
-        return f"[{self.code}] {self.sentence}{source}{remedy if self.remedy else ''}"
+        below = [text for text in (at(self.location), self.remedy) if text]
+        return "\n    ".join([f"[{self.code}] {self.sentence}", *map(printable, below)])
 
     @property
     def sentence(self) -> str:
@@ -66,13 +67,13 @@ class Diagnostic:
         where = f"node {self.node!r}: " if self.node else ""
         parts = (("expected", self.expected), ("got", self.found))
         said = ", ".join([f"{word} {text}" for word, text in parts if text])
-        return f"{where}{self.message}{f' ({said})' if said else ''}"
+        return printable(f"{where}{self.message}{f' ({said})' if said else ''}")
 
     @property
     def line(self) -> str:
         """The node, its operator, the message and the source line, as an item of a list."""
         about = (f"node {self.node!r}" if self.node else "", self.op_type, self.message)
-        return ": ".join(filter(None, about)) + at(self.location, " ({})")
+        return printable(": ".join(filter(None, about)) + at(self.location, " ({})"))
 
     @property
     def rule(self) -> str:

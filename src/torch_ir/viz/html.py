@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
-from html import escape
 from itertools import groupby
 
-from torch_ir.errors import counted
+from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.viz.fold import module_path
 
 DEEPEST_LEVEL = 16  # deeper modules are shown together, so that no input can exhaust the stack
 STYLE = "text-align:left;font-family:monospace;white-space:nowrap"
 HEADINGS = ("result", "operator", "inputs", "attributes", "source")
+
+
+def escape(text: str) -> str:
+    r"""Escape text for HTML, and what does not print in it.
+
+    Example:
+        >>> print(escape("<b>\u202e"))
+        &lt;b&gt;\u202e
+    """
+    return html.escape(printable(text))
 
 
 def ir_html(ir: IR) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torch_ir.errors import InvalidIRError, counted
+from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir import IR, Constant, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.viz.fold import Box, count_operators, fold, short_operator
@@ -92,7 +92,10 @@ def escape(text: str) -> str:
         'a #34;quoted#34; #60;name#62;'
     """
     coded = re.sub(
-        r"[^\w .,:()\[\]=+/|%-]", lambda match: f"#{ord(match[0])};", text, flags=re.ASCII
+        r"[^\w .,:()\[\]=+/|%-]",
+        lambda match: f"#{ord(match[0])};",
+        printable(text),
+        flags=re.ASCII,
     )
     # Mermaid breaks the line at a backslash and an n, even coded: nothing visible goes between
     return coded.replace("#92;", "#92;#8203;")

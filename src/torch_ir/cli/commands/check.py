@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from torch_ir.cli.files import read_ir, write_json
-from torch_ir.cli.progress import note, progress
-from torch_ir.errors import counted
+from torch_ir.cli import console
+from torch_ir.cli.files import read_ir
+from torch_ir.cli.progress import progress
+from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import Diagnostic
 
 
@@ -25,16 +26,17 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
     ir = read_ir(file)
     findings = ir.check()
     if findings and not no_types:
-        note("types were not checked, because the structure is not sound")
+        console.note("types were not checked, because the structure is not sound")
     elif not no_types:
         findings = _type_findings(ir)
     if as_json:
-        write_json([_record(finding) for finding in findings])
+        console.write_json([_record(finding) for finding in findings])
     else:
         for finding in findings:
-            click.echo(str(finding))
+            console.result(str(finding))
         count = counted(len(findings), "finding")
-        click.echo(f"{file}: {count if findings else 'no findings'}", err=bool(findings))
+        say = console.message if findings else console.result
+        say(f"{printable(file)}: {count if findings else 'no findings'}")
     if findings:
         raise click.exceptions.Exit(1)
 

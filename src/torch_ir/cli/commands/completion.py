@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from torch_ir.cli import console
+
 LINES = {
     "bash": 'eval "$(_TORCH_IR_COMPLETE=bash_source torch-ir)"',
     "zsh": 'eval "$(_TORCH_IR_COMPLETE=zsh_source torch-ir)"',
@@ -15,4 +17,4 @@ LINES = {
 @click.argument("shell", type=click.Choice(list(LINES)))
 def command(shell: str) -> None:
     """Print the line for SHELL's start-up file that completes torch-ir's commands and options."""
-    click.echo(LINES[shell])
+    console.result(LINES[shell])

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.files import FORMATS, format_of, has_weights, read_ir, write_ir
-from torch_ir.cli.progress import note
 from torch_ir.ir import Constant
 
 
@@ -36,7 +36,7 @@ def _weights(file: str, kind: str) -> Mapping[str, Constant] | None:
     if not has_weights(file):
         return None
     if kind != "tir":
-        note(f"the weights in {file} are left out; only an archive holds weights")
+        console.note(f"the weights in {file} are left out; only an archive holds weights")
         return None
     from torch_ir.serde import read_archive_weights
 

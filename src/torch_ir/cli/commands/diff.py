@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from torch_ir.cli.files import STDIO, read_ir, write_json
+from torch_ir.cli import console
+from torch_ir.cli.files import STDIO, read_ir
 
 
 @click.command
@@ -20,8 +21,8 @@ def command(old: str, new: str, as_json: bool) -> None:
         raise click.UsageError("only one of the two can be standard input")
     difference = read_ir(old).diff(read_ir(new))
     if as_json:
-        write_json({"different": bool(difference), "report": str(difference).splitlines()})
+        console.write_json({"different": bool(difference), "report": str(difference).splitlines()})
     elif difference:
-        click.echo(str(difference))
+        console.result(str(difference))
     if difference:
         raise click.exceptions.Exit(1)

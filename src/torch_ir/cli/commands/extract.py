@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
 from torch_ir.cli.options import input_option, require_torch
-from torch_ir.cli.progress import held_back, note, progress
+from torch_ir.cli.progress import held_back, progress
 from torch_ir.errors import counted
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def command(
     write_ir(ir, output, kind)
     if output not in (None, STDIO):
         nodes, weights = counted(len(ir.nodes), "node"), counted(len(ir.weights), "weight")
-        note(f"{output}: {nodes}, {weights} by name")
+        console.note(f"{output}: {nodes}, {weights} by name")
 
 
 def _from_program(path: str, name: str | None, trust: bool) -> IR:

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli import console
+from torch_ir.cli.files import read_ir
+from torch_ir.errors import printable
 from torch_ir.ir import IR, SymbolRange, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.tables import table
@@ -24,9 +26,9 @@ def command(file: str, as_json: bool) -> None:
     """Count what the IR in FILE has: operators, parameters, inputs and outputs."""
     facts = gather(read_ir(file))
     if as_json:
-        write_json(facts)
+        console.write_json(facts)
     else:
-        click.echo(describe(facts))
+        console.result(describe(facts))
 
 
 def gather(ir: IR) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def describe(facts: Mapping[str, Any]) -> str:
         for kind in ("parameters", "buffers", "constants")
         if (counts := facts[kind])["tensors"]
     ]
-    lines += [table(sizes)] if sizes else []
+    lines += table(sizes).splitlines()
     for kind in ("inputs", "outputs"):
         lines.append(f"{kind}:" + ("" if facts[kind] else " none"))
         lines += [f"  {tensor['name']}: {tensor['type']}" for tensor in facts[kind]]
@@ -105,10 +107,10 @@ def describe(facts: Mapping[str, Any]) -> str:
     counted = list(facts["operators"].items())
     if counted:
         rows = [(f"{count:,}", name) for name, count in counted[:SHOWN_OPERATORS]]
-        lines.append(table(rows, indent="  "))
+        lines += table(rows, indent="  ").splitlines()
     if len(counted) > SHOWN_OPERATORS:
         lines.append(f"  and {len(counted) - SHOWN_OPERATORS} more (all with --json)")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _bytes(counts: Mapping[str, int]) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
 from torch_ir.cli.options import require_torch
-from torch_ir.cli.progress import note
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 
@@ -52,9 +52,9 @@ def command(
     ir = read_ir(file)
     result = _lowered(ir, target, preserve, strict=strict)
     before, after = counted(len(ir.nodes), "node"), counted(len(result.nodes), "node")
-    note(f"{before} of {ir.dialect} became {after} of {result.dialect}")
+    console.note(f"{before} of {ir.dialect} became {after} of {result.dialect}")
     if has_weights(file):
-        note(f"the weights in {file} are left out; they fit the result")
+        console.note(f"the weights in {file} are left out; they fit the result")
     write_ir(result, output, kind)
 
 

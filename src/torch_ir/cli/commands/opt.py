@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
-from torch_ir.cli.progress import note
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 
@@ -19,7 +19,7 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         from torch_ir.passes import pass_names
 
-        click.echo("\n".join(pass_names()))
+        console.result("\n".join(pass_names()))
         context.exit()
 
 
@@ -66,12 +66,12 @@ def command(
         level = "each" if verify == "each" or (verify == "stage" and is_last) else "off"
         result = run_passes(ir, [step], verify=level, verifier=lambda made: _new(made, known))
         ir = result.ir
-        note(f"{step}: {_change(result.modified, ir)}")
+        console.note(f"{step}: {_change(result.modified, ir)}")
         if print_after_each:
-            click.echo(f"# after {step}\n{ir}\n", err=output is None)
-    note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
+            (console.message if output is None else console.result)(f"# after {step}\n{ir}\n")
+    console.note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
     if has_weights(file):
-        note(f"the weights in {file} are left out; they fit the result")
+        console.note(f"the weights in {file} are left out; they fit the result")
     write_ir(ir, output, kind)
 
 

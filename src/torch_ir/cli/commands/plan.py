@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli import console
+from torch_ir.cli.files import read_ir
 
 
 @click.command
@@ -50,8 +51,8 @@ def command(
         in_place=not no_in_place,
     )
     if as_json:
-        write_json(plan.to_dict())
+        console.write_json(plan.to_dict())
         return
-    click.echo(str(plan))
+    console.result(str(plan))
     if nodes:
-        click.echo(f"\n{plan.table()}")
+        console.result(f"\n{plan.table()}")

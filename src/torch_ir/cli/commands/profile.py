@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.files import write, write_json
+from torch_ir.cli.files import write
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
 
@@ -67,6 +68,6 @@ def command(
     if chrome:
         write(json.dumps(report.to_chrome_trace()).encode(), chrome)
     if as_json:
-        write_json(report.to_dict())
+        console.write_json(report.to_dict())
     else:
-        click.echo(report.table(by, top))
+        console.result(report.table(by, top))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.files import write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import names_of_outputs, summary_table
@@ -70,9 +70,9 @@ def command(
     else:
         facts = _run_compiled(ir, call, file, output, capture, patterns)
     if as_json:
-        write_json(facts)
+        console.write_json(facts)
     else:
-        click.echo(summary_table(facts))
+        console.result(summary_table(facts))
 
 
 def _check_usage(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli import console
+from torch_ir.cli.files import read_ir
 
 
 @click.command
@@ -48,6 +49,6 @@ def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
         found = delegate_backend(backend)
     report = support(ir, Partitioner(found, min_nodes=min_nodes))
     if as_json:
-        write_json(report.to_dict())
+        console.write_json(report.to_dict())
     else:
-        click.echo(str(report))
+        console.result(str(report))

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.files import write_json
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
 
@@ -61,8 +61,8 @@ def command(
             repro=repro,
         )
     if as_json:
-        write_json(report.to_dict())
+        console.write_json(report.to_dict())
     else:
-        click.echo(f"{report}\n\n{report.table(top)}")
+        console.result(f"{report}\n\n{report.table(top)}")
     if not report.is_valid:
         raise click.exceptions.Exit(1)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torch_ir.cli.files import read_ir, write_json
+from torch_ir.cli import console
+from torch_ir.cli.files import read_ir
 from torch_ir.cli.options import input_option, require_torch
 from torch_ir.cli.progress import progress
 
@@ -64,9 +65,9 @@ def command(
             atol=atol,
         )
     if as_json:
-        write_json(report.to_dict())
+        console.write_json(report.to_dict())
     else:
-        click.echo(str(report))
+        console.result(str(report))
     if not report.is_valid:
         raise click.exceptions.Exit(1)
 

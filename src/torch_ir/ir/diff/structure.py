@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from torch_ir.errors import counted
+from torch_ir.errors import counted, printable_lines
 from torch_ir.frozen import identical
 from torch_ir.ir.diff.alignment import Keys, align
 from torch_ir.ir.graph import IR, SymbolRange
@@ -55,9 +55,11 @@ class Change:
 
     def __str__(self) -> str:
         if self.details:
-            return "\n".join([f"~ {self.after}", *(f"    {detail}" for detail in self.details)])
-        removed = [] if self.before is None else [f"- {self.before}"]
-        return "\n".join(removed + ([] if self.after is None else [f"+ {self.after}"]))
+            lines = [f"~ {self.after}", *(f"    {detail}" for detail in self.details)]
+        else:
+            sides = (("-", self.before), ("+", self.after))
+            lines = [f"{sign} {side}" for sign, side in sides if side is not None]
+        return printable_lines("\n".join(lines))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the change to plain data, for JSON."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from torch_ir.errors import InvalidIRError, counted
+from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
@@ -34,7 +34,7 @@ class Run:
         kind = f" ({self.module_type})" if self.module_type else ""
         nodes = counted(self.count, "node")
         flow = " -> ".join(", ".join(map(str, metas)) for metas in (self.inputs, self.outputs))
-        return f"# {self.module}{kind}: {nodes}, {flow}".rstrip()
+        return printable(f"# {self.module}{kind}: {nodes}, {flow}".rstrip())
 
 
 def runs(ir: IR, depth: int) -> Iterator[Run | OpNode]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from torch_ir.errors import PassError, counted
+from torch_ir.errors import PassError, counted, printable
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
@@ -114,7 +114,7 @@ class MemoryPlan:
         for node, live in zip(self.ir.nodes, self.live, strict=True):
             pieces = ", ".join(made.get(node.name, ())) or "nothing new"
             lines.append(f"{live:>15,}  {node.name} ({node.op_type}): {pieces}")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def __str__(self) -> str:
         more = self.size - self.lower_bound
@@ -132,7 +132,7 @@ class MemoryPlan:
             for allocation in self.at(peak):
                 values = ", ".join(f"%{value}" for value in allocation.values)
                 lines.append(f"{allocation.size:>15,}  at {allocation.offset:>13,}  {values}")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def plan_memory(

@@ -1,0 +1,51 @@
+"""The one way to stdout and stderr: what a terminal would obey is escaped before it is printed.
+
+Lines are the layout of a text; control, format and other characters that do not print come from
+names and paths, and appear as escapes. Only an archive on stdout is written as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import IO, Any
+
+import click
+
+from torch_ir.errors import printable_lines
+
+
+def result(text: str) -> None:
+    """Print a result to stdout."""
+    click.echo(printable_lines(text))
+
+
+def message(text: str, file: IO[Any] | None = None) -> None:
+    """Print to stderr what is no result."""
+    click.echo(printable_lines(text), file=file, err=True)
+
+
+def note(text: str) -> None:
+    """Say something that is no result."""
+    indented = text.replace("\n", "\n    ")
+    message(f"note: {indented}")
+
+
+def write_json(value: Any) -> None:
+    """Print a value for scripts, in ASCII."""
+    click.echo(_ascii_json(json.dumps(value, indent=2)))
+
+
+def document(data: bytes) -> None:
+    """Print a rendered program to stdout; a JSON document in ASCII, an archive as it is."""
+    if not data.startswith(b"PK"):
+        text = data.decode()
+        data = (_ascii_json(text) if text.startswith("{") else printable_lines(text)).encode()
+    click.echo(data, nl=False)
+
+
+def _ascii_json(text: str) -> str:
+    """The same document: in JSON, what is not printable ASCII is inside strings only."""
+    return re.sub(r"[^\n -~]", lambda match: json.dumps(match[0])[1:-1], text).replace(
+        "\x7f", r"\u007f"
+    )
