@@ -13,7 +13,7 @@ import torch
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import SymExpr
 from torch_ir.ir.expressions import Algebra, fold
-from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, Step
+from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, FoldStep
 
 
 def _to_int(value: Any) -> Any:
@@ -63,7 +63,7 @@ def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
     def symbol(name: str) -> Any:
         return symbols[name] if name in symbols else _refuse(name)
 
-    def other(step: Step, _: object) -> Any:
+    def other(step: FoldStep, _: object) -> Any:
         return _refuse(step.text)
 
     algebra: Algebra[Any] = Algebra(lambda number: number, symbol, _OPERATIONS, other)

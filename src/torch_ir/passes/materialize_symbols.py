@@ -21,7 +21,7 @@ from torch_ir.ir import (
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
-from torch_ir.ir.expressions.language import Step
+from torch_ir.ir.expressions.language import FoldStep
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.tree import Tree
 from torch_ir.ir.values import map_attribute
@@ -236,7 +236,7 @@ def _same(value: Computed) -> Computed:
     return value
 
 
-def _other(step: Step, _: object) -> Any:
+def _other(step: FoldStep, _: object) -> Any:
     is_call = step.operation in FUNCTIONS
     return _refuse(f"{step.operation}(...)" if is_call else step.text)
 

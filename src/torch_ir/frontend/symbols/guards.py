@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, fold
-from torch_ir.ir.expressions.language import COMPARISONS, Step, refusals
+from torch_ir.ir.expressions.language import COMPARISONS, FoldStep, refusals
 from torch_ir.ir.expressions.normal_form import NORMAL, Normal, normal_form
 from torch_ir.torch_api import pytree
 
@@ -82,7 +82,7 @@ class GuardReader:
             isinstance(leaf, ValueLeaf) and not isinstance(leaf.value, SymExpr) for leaf in leaves
         )
 
-    def _other(self, step: Step, parts: Sequence[Normal]) -> Normal:
+    def _other(self, step: FoldStep, parts: Sequence[Normal]) -> Normal:
         signs = step.operation.split()
         if signs and all(sign in COMPARISONS for sign in signs):
             pairs = zip(signs, parts, parts[1:], strict=False)
@@ -97,7 +97,7 @@ class GuardReader:
         raise InvalidIRError(f"{step.text} is not a size or a number")
 
 
-def _found(step: Step, parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _found(step: FoldStep, parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     is_path = isinstance(step.node, ast.Subscript | ast.Attribute)
     return (step.text,) if is_path else tuple([path for part in parts for path in part])
 

@@ -87,7 +87,7 @@ _CHAINS = {"+": "sum", "-": "sum", "*": "product"}
 _WORD = re.compile(r"\b[^\W\d]\w*")
 
 
-class Step(NamedTuple):
+class FoldStep(NamedTuple):
     """One node of an expression, which comes after its parts.
 
     Attributes:
@@ -114,14 +114,14 @@ class Algebra(Generic[T]):
     Attributes:
         constant: Of a number.
         symbol: Of the name of a symbol.
-        operations: Of the parts of an operation, by :attr:`Step.operation`.
+        operations: Of the parts of an operation, by :attr:`FoldStep.operation`.
         other: Of any other step and its parts; raises InvalidIRError unless given.
     """
 
     constant: Callable[[Number], T]
     symbol: Callable[[str], T]
     operations: Mapping[str, Callable[..., T]] = field(default_factory=dict[str, Callable[..., T]])
-    other: Callable[[Step, Sequence[T]], T] = field(default_factory=lambda: refuse)
+    other: Callable[[FoldStep, Sequence[T]], T] = field(default_factory=lambda: refuse)
 
 
 def fold(text: str, algebra: Algebra[T], *, max_length: int = MAX_LENGTH) -> T:
@@ -159,7 +159,7 @@ def fold(text: str, algebra: Algebra[T], *, max_length: int = MAX_LENGTH) -> T:
 
 
 @lru_cache(maxsize=4096)
-def steps(text: str, max_length: int = MAX_LENGTH) -> tuple[Step, ...]:
+def steps(text: str, max_length: int = MAX_LENGTH) -> tuple[FoldStep, ...]:
     """Return the nodes of an expression, each after its parts.
 
     Raises:
@@ -173,14 +173,14 @@ def steps(text: str, max_length: int = MAX_LENGTH) -> tuple[Step, ...]:
         root = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise InvalidIRError(f"{text!r:.80} is not an expression") from None
-    found: list[Step] = []
+    found: list[FoldStep] = []
     waiting: list[tuple[ast.expr, str, int]] = [(root, "", 0)]
     while waiting:
         node, above, depth = waiting.pop()
         name, parts = _operation(node)
         chain = _CHAINS.get(name, "")
         depth += 0 if chain and chain == above else 1
-        found.append(Step(node, name, len(parts)))
+        found.append(FoldStep(node, name, len(parts)))
         if len(found) > MAX_NODES or depth > MAX_DEPTH:
             large = "nested too deeply" if depth > MAX_DEPTH else "too large"
             raise InvalidIRError(f"{text!r:.80} is {large}")
@@ -209,7 +209,7 @@ def _operation(node: ast.expr) -> tuple[str, list[ast.expr]]:
             return "", [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
 
 
-def refuse(step: Step, parts: Sequence[object]) -> Any:
+def refuse(step: FoldStep, parts: Sequence[object]) -> Any:
     """Raise InvalidIRError for a part that is not of the language."""
     if not step.operation.isidentifier() or not isinstance(step.node, ast.Call):
         raise InvalidIRError(f"{step.text!r:.80} is not an integer expression")

@@ -1,0 +1,246 @@
+"""Writes as calls of functional operators, whose results replace what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch_ir.errors import PassError
+from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ops.schema import Schema
+from torch_ir.ops.spec import tagged_traits
+from torch_ir.ops.variants import Variant, functional_variant
+from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
+from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
+from torch_ir.passes.functionalization.storages import View
+from torch_ir.passes.functionalization.variants import fresh_results, functional_call
+
+_COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "logical_", "isfinite")
+
+
+class WritingNode:
+    """One node that writes, and what stands in its place."""
+
+    def __init__(self, state: AliasState, node: OpNode):
+        self.state = state
+        self.ir = state.ir
+        self.node = node
+        self.names = state.builder.names
+
+    def write(self, written: tuple[str, ...]) -> None:
+        """Emit the functional variant, and assign its results to what the node writes.
+
+        Raises:
+            CannotFollowError: No operator computes what it writes, or a view cannot be followed.
+        """
+        schema = self.ir.schema_of(self.node.op_type)
+        variant = (
+            None if schema is None else functional_variant(schema, written, self.ir.operators)
+        )
+        target = None if variant is None else self.ir.schema_of(variant.op_type)
+        if schema is None or variant is None or target is None:
+            raise CannotFollowError("there is no operator that computes what it writes")
+        views = self._written_views(written)
+        made, new = self._variant_call(variant, schema, target, views)
+        self._assign_results(schema, made, new, views)
+
+    def _written_views(self, written: tuple[str, ...]) -> dict[tuple[str, int], View]:
+        """The view behind each written tensor: the argument's name, and the position in a list."""
+        views: dict[tuple[str, int], View] = {}
+        for name in written:
+            slots = self.node.slots[name]
+            for position, slot in enumerate(slots if isinstance(slots, tuple) else (slots,)):
+                if slot is not None:
+                    if not 0 <= slot < len(self.node.inputs):
+                        raise CannotFollowError(f"argument {name!r} takes no input of the node")
+                    view = views[name, position] = self.state.view_of(self.node.inputs[slot])
+                    if view.storage.blocked:
+                        raise CannotFollowError(view.storage.blocked)
+        return views
+
+    def _variant_call(
+        self,
+        variant: Variant,
+        schema: Schema,
+        target: Schema,
+        views: Mapping[tuple[str, int], View],
+    ) -> tuple[dict[int, TensorMeta], dict[tuple[str, int], TensorMeta]]:
+        """The call of the functional operator, added to the nodes.
+
+        Returns its results by position, and what each written tensor holds afterwards.
+        """
+        call = functional_call(
+            self.state.mapped(self.node), variant, schema, target, next(iter(views.values())).meta
+        )
+        types = {key: _new_type(self.node, schema, key, view) for key, view in views.items()}
+        places = {key: variant.results[key[0]] + key[1] for key in views}
+        fresh = dict(zip(fresh_results(schema), range(len(target.returns)), strict=False))
+        outputs: dict[int, TensorMeta] = {
+            fresh[meta.producer_output_idx]: meta
+            for meta in self.node.outputs
+            if meta.producer_output_idx in fresh
+        }
+        outputs |= {places[key]: meta for key, meta in types.items()}
+        dtypes = _result_dtypes(self.ir, self.node, call, variant, target, places, types)
+        cast_needed = [key for key in views if dtypes[key] != types[key].dtype]
+        is_single = len(target.returns) == 1 and not target.returns[0].type.endswith("]")
+        name = (
+            self.names.fresh(f"{self.node.name}_wide")
+            if is_single and cast_needed
+            else self.node.name
+        )
+        made = {
+            index: meta.replace(
+                name=name if is_single else f"{name}.{index}",
+                producer_node=name,
+                producer_output_idx=index,
+            )
+            for index, meta in sorted(outputs.items())
+        }
+        for key in cast_needed:
+            made[places[key]] = made[places[key]].replace(dtype=dtypes[key])
+        self.state.nodes.append(call.replace(name=name, outputs=tuple(made.values())))
+        results = {key: made[place] for key, place in places.items()}
+        for key in cast_needed:
+            wanted = self.node.name if is_single else self.names.fresh(f"{self.node.name}_cast")
+            results[key] = self._cast(wanted, results[key], types[key].dtype)
+        return made, results
+
+    def _cast(self, name: str, value: TensorMeta, dtype: str) -> TensorMeta:
+        made = value.replace(name=name, dtype=dtype, producer_node=name, producer_output_idx=0)
+        attrs, location = {"dtype": DType(dtype)}, self.node.location
+        self.state.nodes.append(
+            OpNode(name, "aten._to_copy.default", [value], [made], attrs, {"self": 0}, location)
+        )
+        return made
+
+    def _assign_results(
+        self,
+        schema: Schema,
+        made: Mapping[int, TensorMeta],
+        new: Mapping[tuple[str, int], TensorMeta],
+        views: Mapping[tuple[str, int], View],
+    ) -> None:
+        for key, view in views.items():
+            self.assign(view, new[key])
+        by_alias = {
+            argument.alias: views[argument.name, 0]
+            for argument in schema.arguments
+            if argument.alias and (argument.name, 0) in views
+        }
+        fresh = dict(
+            zip(fresh_results(schema), range(len(made) + len(schema.returns)), strict=False)
+        )
+        for output in self.node.outputs:
+            position = min(output.producer_output_idx, len(schema.returns) - 1)
+            alias = schema.returns[position].alias
+            if alias in by_alias:
+                self.state.views[output.name] = by_alias[alias]
+            else:
+                self.state.values[output.name] = made[fresh[output.producer_output_idx]]
+
+    def assign(self, view: View, value: TensorMeta) -> None:
+        """Write a value through a view: all that it is a part of has a new value."""
+        emit = self._emit
+        new = [(view, value)]
+        for item in view.up()[:-1]:
+            if item.parent is None or item.made is None:  # only the whole has none
+                break
+            base = self.state.value(item.parent.meta.name, item.parent.meta)
+            rule = RULES.get(item.made.op_type)
+            whole = None
+            if rule is not None:
+                whole = rule(ViewWrite(item.made, item.meta, base, value, emit))
+            if whole is None:
+                raise CannotFollowError(
+                    f"it writes through node {item.made.name!r} ({item.made.op_type})"
+                )
+            value = whole
+            new.append((item.parent, value))
+        view.storage.version += 1
+        for item, current in new:
+            item.set(current)
+
+    def fill_diagonal(self) -> None:
+        """Fill the diagonal of a matrix, as a scatter into the whole.
+
+        Raises:
+            CannotFollowError: It is no matrix, or the length of the diagonal is not known.
+        """
+        view = self.state.view_of(self.node.inputs[0])
+        shape = view.meta.shape
+        rows, columns = shape if len(shape) == 2 else (1, 0)
+        square = rows == columns
+        if not square and not (isinstance(rows, int) and isinstance(columns, int)):
+            raise CannotFollowError("the length of the diagonal is not known")
+        if len(shape) != 2 or (rows > columns and self.node.attrs.get("wrap") is True):  # type: ignore[operator]  # ints, or equal
+            raise CannotFollowError("only diagonals of matrices are followed")
+        emit, whole = self._emit, self.state.value(view.meta.name, view.meta)
+        length = rows if square else min(rows, columns)  # type: ignore[type-var]  # ints, as above
+        line = whole.replace(shape=(length,))
+        part = emit("aten.diagonal.default", {"self": whole}, {}, line)
+        value = self.node.attrs["fill_value"]
+        filled = emit("aten.fill.Scalar", {"self": part}, {"value": value}, line)
+        operands_ = {"self": whole, "src": filled}
+        new = emit("aten.diagonal_scatter.default", operands_, {}, whole)
+        self.assign(view, new)
+        for output in self.node.outputs:
+            self.state.views[output.name] = view
+
+    def _emit(
+        self,
+        op_type: str,
+        operands: Mapping[str, TensorMeta],
+        attrs: Mapping[str, Any],
+        like: TensorMeta,
+    ) -> TensorMeta:
+        """Emit a node that a write needs beside its functional operator."""
+        packet = op_type.split(".")[1].strip("_")
+        name = f"{self.node.name.rstrip('_')}_{packet}"
+        types = [(like.shape, like.dtype)]
+        emit = self.state.builder.emit
+        (made,) = emit(op_type, {**operands, **attrs}, like=self.node, results=types, name=name)
+        return made
+
+
+def _new_type(node: OpNode, schema: Schema, key: tuple[str, int], view: View) -> TensorMeta:
+    """The type of a written tensor afterwards: an ``out=`` may take another shape."""
+    argument = schema.argument(key[0])
+    alias = argument.alias if argument is not None else ""
+    for output in node.outputs:
+        position = min(output.producer_output_idx, len(schema.returns) - 1)
+        if alias and schema.returns[position].alias == alias and key[1] == 0:
+            if output.shape != view.current.shape and (view.parent or view.storage.target):
+                raise CannotFollowError(
+                    f"it gives %{view.meta.name} another shape, and others show its memory"
+                )
+            return view.current.replace(shape=output.shape)
+    return view.current
+
+
+def _result_dtypes(
+    ir: IR,
+    node: OpNode,
+    call: OpNode,
+    variant: Variant,
+    target: Schema,
+    places: Mapping[tuple[str, int], int],
+    types: Mapping[tuple[str, int], TensorMeta],
+) -> dict[tuple[str, int], str]:
+    """Return the dtype of the functional operator's result for each written tensor.
+
+    An in-place operator converts its result to the type of what it writes.
+    """
+    dtypes = {meta.dtype for meta in (*call.inputs, *types.values())}
+    packet = node.op_type.split(".")[1]
+    promotes = "pointwise" in tagged_traits(variant.op_type) and len(dtypes) > 1
+    if not (promotes or variant.dropped or packet.startswith(_COMPARISONS)):
+        return {key: meta.dtype for key, meta in types.items()}
+    from torch_ir.infer.fake import call_on
+
+    outcome = call_on(ir, call)
+    if not outcome.results:
+        reason = outcome.refusal or "data decides what it gives"
+        raise PassError(f"torch refuses {call.op_type} here: {reason}")
+    made = [meta.dtype if meta is not None else "" for meta in outcome.results]
+    return {key: made[place] for key, place in places.items()}
