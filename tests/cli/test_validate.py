@@ -48,3 +48,18 @@ def test_an_unknown_reader(run, ir):
     assert result.err.endswith(
         "error: nothing reads an IR that is called 'torch'\nThere are denotation and eager.\n"
     )
+
+
+def test_what_was_not_compared_is_status_3(run, tmp_path):
+    file = tmp_path / "random.ir"
+    file.write_text(
+        "ir {\n  input %x: f32[2]\n  %y: f32[2] = aten.rand_like.default(%x)\n  return %y\n}"
+    )
+    given = ("validate", file, "--random", "--against", "denotation")
+    result = run(*given)
+    assert result.code == 3
+    assert result.out.startswith(
+        "no reader disagrees on the program: denotation 0 of 1; 1 NOT compared (y)\n"
+    )
+    assert run(*given, "--allow-not-compared").code == 0
+    assert run("validate", file, "--random").code == 0

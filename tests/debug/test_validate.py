@@ -134,6 +134,10 @@ class TestAgreement:
         report = validate(ir, {}, (torch.ones(4),))
         assert report.random == ("y",)
         assert report.is_valid
+        assert report.compared == {"denotation": 0, "eager": 1}
+        assert str(report).splitlines()[0] == (
+            "no reader disagrees on One: denotation 0 of 1, eager 1 of 1"
+        )
         assert str(report).splitlines()[-1] == "  random, shapes and types only: y"
 
     def test_dropout_that_draws_nothing_is_compared_by_value(self):
@@ -147,7 +151,7 @@ class TestAgreement:
         assert report.undenoted == {"y": "aten.histc.default has no denotation"}
         assert report.compared == {"denotation": 0, "eager": 1}
         assert str(report) == (
-            "all readers agree on One: 1 node\n"
+            "no reader disagrees on One: denotation 0 of 1, eager 1 of 1\n"
             "  denotation: 0 compared, 0 by decomposition\n"
             "  eager: 1 compared\n"
             "  without denotation: aten.histc.default has no denotation (1)"

@@ -1,7 +1,8 @@
 """The command ``torch-ir``: one module per command, loaded when it is called.
 
 Exit status: 0 done, 1 an error (or, for check, diff, verify and validate, a finding), 2 wrong
-usage. Results go to stdout, everything else to stderr.
+usage, 3 (of validate) nothing disagrees, but not all was compared. Results go to stdout, all
+else to stderr.
 """
 
 from __future__ import annotations

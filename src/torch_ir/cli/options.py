@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from torch_ir.errors import OptionalDependencyError
+
+if TYPE_CHECKING:
+    from torch_ir.debug.validation import Verdict
 
 
 def _input_of(value: str) -> Any:
@@ -38,3 +41,20 @@ def require_torch() -> None:
             "this command needs PyTorch, which is not installed",
             remedy="Install it with: pip install 'torch-ir[torch]'",
         )
+
+
+def finish(verdict: Verdict, allow_not_compared: bool = False) -> None:
+    """End a command that compares, with the exit status of its verdict.
+
+    Args:
+        verdict: What the comparison comes to.
+        allow_not_compared: Whether it is enough that nothing disagrees.
+
+    Raises:
+        Exit: The status is not 0.
+    """
+    from torch_ir.debug.validation import EXIT_STATUS
+
+    status = EXIT_STATUS[verdict]
+    if status and not (allow_not_compared and verdict == "not compared"):
+        raise click.exceptions.Exit(status)

@@ -9,17 +9,17 @@ the place of a value which is still needed. Only hashes and one node's inputs ar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
+from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of, written_inputs
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
@@ -28,7 +28,7 @@ from torch_ir.debug.repro import repro_text
 from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
 from torch_ir.errors import InvalidIRError, TorchIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
-from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.inputs import check_inputs, flatten_arguments
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.inline import inline_scopes
@@ -37,12 +37,14 @@ from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")
+_RANDOM = "drew random numbers"
 
 
 def validate(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
     *,
     against: Sequence[str] = READERS,
     constants: Mapping[str, torch.Tensor] | None = None,
@@ -56,12 +58,15 @@ def validate(
     The denotation must be within what ``torch_ir.semantics.tolerance`` allows for the operator,
     the element type and the length of its sums; eager must be equal to the bit. Nodes without a
     denotation are denoted by what they are made of, or listed; of random nodes the denotation has
-    shapes and types only. Scopes that switch the recording of gradients are written out first.
+    shapes and types only. A node whose values no reader could read is not compared, which is a
+    verdict of its own. Scopes that switch the recording of gradients are written out first.
 
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
-        inputs: One tensor for each of ``ir.graph_inputs``; never changed.
+        inputs: The model's positional arguments, or one tensor for each of
+            ``ir.graph_inputs``; never changed.
+        kwargs: The model's keyword arguments; never changed.
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
         symbols: The value of each symbol that is a number among the program's arguments.
@@ -89,15 +94,30 @@ def validate(
     """
     readers = _known(against)
     runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
-    given = cast(tuple[torch.Tensor, ...], fresh(tuple(inputs)))
-    known = check_inputs(runs.ir, given, runs.device, dict(symbols or {}))
+    tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
+    given = cast(tuple[torch.Tensor, ...], fresh(tensors))
+    numbers |= symbols or {}
+    known = check_inputs(runs.ir, given, runs.device, dict(numbers))
     watch = _Watch(runs, given, readers, known)
     watch.see_payload({**(weights or {}), **(constants or {})})
     with same_random_numbers():
-        outputs = runs.run(given, dict(symbols or {}), watch)[0]
+        outputs = runs.run(given, numbers, watch)[0]
     watch.finish(outputs)
     _save(runs.ir, watch, save_inputs, repro)
     return watch.report()
+
+
+def _arguments(
+    ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[torch.Tensor, ...], Symbols]:
+    """The tensors of a program's inputs, and the numbers among a model's arguments.
+
+    Where they are as many tensors as it has inputs, they are in their order in both readings.
+    """
+    plain = all(isinstance(item, torch.Tensor) for item in args) and not kwargs
+    if plain and len(args) == len(ir.graph_inputs):
+        return args, {}
+    return flatten_arguments(ir, args, kwargs)
 
 
 def _known(against: Sequence[str]) -> tuple[Reader, ...]:
@@ -147,7 +167,7 @@ class _Watch:
         self.first: Divergence | None = None  # of those that the node's inputs can show
         self.first_inputs: dict[str, torch.Tensor] = {}
         self.first_symbols: Symbols = {}
-        self.compared: Counter[str] = Counter()
+        self.tally = Tally(graph.ir, against)
         self.undenoted: dict[str, str] = {}
         self.random: list[str] = []
         self.decomposed = 0
@@ -223,12 +243,14 @@ class _Watch:
             self.ir.model_name,
             self.against,
             len(self.ir.nodes),
-            {reader: self.compared[reader] for reader in self.against},
+            self.tally.compared,
             self.decomposed,
             tuple(self.random),
             dict(self.undenoted),
             tuple(self.errors),
             tuple(self.divergences),
+            self.tally.not_compared,
+            self.tally.run_by_torch,
         )
 
     # -- readers ----------------------------------------------------------------------------------
@@ -251,16 +273,16 @@ class _Watch:
         after: Mapping[str, torch.Tensor],
     ) -> None:
         if isinstance(meaning, str):
-            self.undenoted[node.name] = meaning
+            self._undenoted(node, meaning)
             return
         if node.op_type == "aten.as_strided.default" and not _is_whole(before[0]):
-            self.undenoted[node.name] = "aten.as_strided.default reads memory, not a value"
+            self._undenoted(node, "aten.as_strided.default reads memory, not a value")
             return
         drew = self._state is not None and _differs(self._state, _random_state(self.device))
-        if meaning.draws and drew:
+        is_random = meaning.draws and drew
+        if is_random:
             self.random.append(node.name)
-        self.compared["denotation"] += 1
-        self.decomposed += meaning.is_decomposed
+            self.tally.left(node, _RANDOM)
         try:
             found = errors_of(meaning, node, before, self.symbols, outputs, after, drew=drew)
             for name, error in found:
@@ -268,11 +290,23 @@ class _Watch:
         except TorchIRError as error:
             if drew:  # such as attention with dropout
                 self.random.append(node.name)
+                self.tally.left(node, _RANDOM)
                 return
             said = error.diagnostics[0].message if error.node == "node" else error.message
             reason = f"the denotation refuses it: {said}"
             wrong = Error(part=float("inf"), reason=reason)
             self._note(node, node.name, "denotation", wrong, before)
+        if is_random:
+            return
+        if meaning.has_open_values and node.op_type not in VALUES_OPEN:
+            self.tally.left(node, "it is made of values that are open")
+            return
+        self.tally.read(node, "denotation")
+        self.decomposed += meaning.is_decomposed
+
+    def _undenoted(self, node: OpNode, reason: str) -> None:
+        self.undenoted[node.name] = reason
+        self.tally.left(node, reason)
 
     def _call(
         self,
@@ -283,6 +317,7 @@ class _Watch:
     ) -> None:
         if _is_foreign(node):
             bind(node, _placed(node, outputs), self.symbols)
+            self.tally.left(node, "foreign kernel")
             return
         drawn = None if self._state is None else _random_state(self.device)
         if self._state is not None:
@@ -294,7 +329,7 @@ class _Watch:
         bind(node, made, self.symbols)
         if "eager" not in self.against:
             return
-        self.compared["eager"] += 1
+        self.tally.read(node, "eager")
         if node.op_type in VALUES_OPEN:
             return
         pairs = [

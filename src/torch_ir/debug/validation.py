@@ -13,6 +13,14 @@ from torch_ir.ir.diagnostics import at
 from torch_ir.tables import table
 
 Reader = Literal["memory", "denotation", "eager"]
+Verdict = Literal["agree", "disagree", "not compared"]
+"""What a comparison comes to; that nothing was compared is not that all is equal."""
+
+EXIT_STATUS: Mapping[Verdict, int] = {"agree": 0, "disagree": 1, "not compared": 3}
+"""The exit status of a command for each verdict."""
+
+_NAMED = 3
+"""How many nodes that were not compared the first line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,16 @@ class ValidationReport:
         model_name: Name of the program.
         against: What the nodes were compared with.
         nodes: How many there are.
-        compared: How many were compared with each reader.
+        compared: How many were compared with each reader, by their values; where an operator
+            leaves values open, as ``empty_like``, shape and type are all that there is.
         decomposed: How many were denoted by what they are made of.
         random: Names of those of which only shapes and types could be compared, as they draw
             random numbers.
         undenoted: Why nodes could not be denoted, by name.
         errors: Every value that is not exactly what a reader gives, in program order.
         divergences: Those that differ by more than is allowed, in program order.
+        not_compared: Why no reader that was asked for read the values of a node, by name.
+        run_by_torch: How many delegates of a backend torch ran in its place, by its name.
     """
 
     model_name: str
@@ -96,11 +107,24 @@ class ValidationReport:
     undenoted: Mapping[str, str] = field(repr=False)
     errors: tuple[NodeError, ...] = field(repr=False)
     divergences: tuple[Divergence, ...] = field(repr=False)
+    not_compared: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    run_by_torch: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the comparison comes to.
+
+        A divergence is a disagreement, and where there is none, a node that no reader read leaves
+        the program not compared.
+        """
+        if self.divergences:
+            return "disagree"
+        return "not compared" if self.not_compared else "agree"
 
     @property
     def is_valid(self) -> bool:
-        """Whether no two readers disagree."""
-        return not self.divergences
+        """Whether the verdict is that all agree."""
+        return self.verdict == "agree"
 
     @property
     def first(self) -> Divergence | None:
@@ -129,8 +153,7 @@ class ValidationReport:
         return table(rows, align=("left", "left", "right", "right", "right", "right"))
 
     def __str__(self) -> str:
-        verdict = "all readers agree" if self.is_valid else "readers DISAGREE"
-        lines = [f"{verdict} on {self.model_name or 'the program'}: {counted(self.nodes, 'node')}"]
+        lines = [self._headline()]
         for reader in self.against:
             extra = f", {self.decomposed} by decomposition" if reader == "denotation" else ""
             lines.append(f"  {reader}: {self.compared[reader]} compared{extra}")
@@ -138,11 +161,30 @@ class ValidationReport:
             lines.append(f"  random, shapes and types only: {', '.join(self.random)}")
         if self.undenoted:
             lines.append(f"  without denotation: {self._undenoted()}")
+        for reason, count in Counter(self.not_compared.values()).items():
+            lines.append(f"  not compared: {reason} ({count})")
+        for backend, count in self.run_by_torch.items():
+            were = f"{counted(count, 'delegate')} {'was' if count == 1 else 'were'}"
+            lines.append(f"  {were} run by torch, not by backend {backend!r}")
         if self.divergences:
             count = len({divergence.node for divergence in self.divergences})
             lines.append(f"  {counted(count, 'node')} diverge{'s' if count == 1 else ''}; first:")
             lines += f"  {self.divergences[0]}".split("\n")
         return "\n".join(map(printable, lines))
+
+    def _headline(self) -> str:
+        name = self.model_name or "the program"
+        if self.divergences:
+            return f"readers DISAGREE on {name}: {counted(self.nodes, 'node')}"
+        is_whole = all(self.compared[reader] == self.nodes for reader in self.against)
+        if is_whole and self.is_valid:
+            return f"all readers agree on {name}: {counted(self.nodes, 'node')}"
+        read = [f"{reader} {self.compared[reader]} of {self.nodes}" for reader in self.against]
+        left = list(self.not_compared)
+        names = ", ".join([*left[:_NAMED], *["\u2026"] * (len(left) > _NAMED)])
+        told = [", ".join(read)] if read else []
+        told += [f"{len(left)} NOT compared ({names})"] if left else []
+        return f"no reader disagrees on {name}: {'; '.join(told)}"
 
     def _undenoted(self) -> str:
         reasons = Counter(self.undenoted.values())
@@ -150,7 +192,7 @@ class ValidationReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; numbers that are not finite become text."""
-        return {**_plain(asdict(self)), "is_valid": self.is_valid}
+        return {**_plain(asdict(self)), "verdict": self.verdict, "is_valid": self.is_valid}
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import finish, require_torch
 from torch_ir.cli.progress import progress
 
 
@@ -30,10 +30,23 @@ from torch_ir.cli.progress import progress
     help="Where to write the inputs of the first node that diverges, and a script that runs it "
     "alone.",
 )
+@click.option(
+    "--allow-not-compared",
+    is_flag=True,
+    help="Exit status 0 where no reader disagrees, though some nodes were not compared.",
+)
 def command(
-    file: str, against: str, top: int | None, as_json: bool, repro: str | None, **options: Any
+    file: str,
+    against: str,
+    top: int | None,
+    as_json: bool,
+    repro: str | None,
+    allow_not_compared: bool,
+    **options: Any,
 ) -> None:
-    """Compare every node of FILE with its meaning and eager; exit status 1 if they disagree.
+    """Compare every node of FILE with its meaning and eager.
+
+    Exit status 0: all agree. 1: some disagree. 3: none disagrees, but nodes were not compared.
 
     The compiled graph runs, and each node is read again on the inputs that it had: by its
     denotation in NumPy, within a tolerance for rounding, and by torch's operator, to the bit.
@@ -64,5 +77,4 @@ def command(
         console.write_json(report.to_dict())
     else:
         console.result(f"{report}\n\n{report.table(top)}")
-    if not report.is_valid:
-        raise click.exceptions.Exit(1)
+    finish(report.verdict, allow_not_compared)

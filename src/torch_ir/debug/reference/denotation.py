@@ -48,6 +48,11 @@ class Meaning:
     is_decomposed: bool
     draws: bool
 
+    @property
+    def has_open_values(self) -> bool:
+        """Whether values are whatever is in memory: then only shapes and types can be compared."""
+        return any(node.op_type in VALUES_OPEN for node in self.ir.nodes)
+
 
 def alone(ir: IR, node: OpNode) -> IR:
     """Make a program of one node; its distinct inputs are the program's."""
@@ -180,7 +185,7 @@ def errors_of(
             if names[name] in targets
         ],
     ]
-    is_open = (meaning.draws and drew) or any(n.op_type in VALUES_OPEN for n in meaning.ir.nodes)
+    is_open = (meaning.draws and drew) or meaning.has_open_values
     for label, name, tensor in triples:
         expected, got = made[name], as_array(tensor)
         if is_open and expected.shape == got.shape and expected.dtype == got.dtype:
