@@ -19,14 +19,15 @@ import torch
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
+from torch_ir.debug.judging.denoting import Denoting
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory
-from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of, written_inputs
+from torch_ir.debug.reference.denotation import written_inputs
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
 from torch_ir.debug.repro import repro_text
 from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
-from torch_ir.errors import InvalidIRError, TorchIRError, did_you_mean
+from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
@@ -37,7 +38,6 @@ from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")
-_RANDOM = "drew random numbers"
 
 
 def validate(
@@ -95,16 +95,28 @@ def validate(
     readers = _known(against)
     runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
     tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
-    given = cast(tuple[torch.Tensor, ...], fresh(tensors))
-    numbers |= symbols or {}
-    known = check_inputs(runs.ir, given, runs.device, dict(numbers))
-    watch = _Watch(runs, given, readers, known)
-    watch.see_payload({**(weights or {}), **(constants or {})})
-    with same_random_numbers():
-        outputs = runs.run(given, numbers, watch)[0]
-    watch.finish(outputs)
+    payload = {**(weights or {}), **(constants or {})}
+    watch = _watched(runs, tensors, {**numbers, **(symbols or {})}, readers, payload)
     _save(runs.ir, watch, save_inputs, repro)
     return watch.report()
+
+
+def _watched(
+    graph: ExecGraph,
+    inputs: tuple[torch.Tensor, ...],
+    symbols: Symbols,
+    readers: tuple[Reader, ...],
+    payload: Mapping[str, torch.Tensor],
+) -> _Watch:
+    """A run on copies of the inputs, and what was seen of it."""
+    given = cast(tuple[torch.Tensor, ...], fresh(inputs))
+    known = check_inputs(graph.ir, given, graph.device, dict(symbols))
+    watch = _Watch(graph, given, readers, known)
+    watch.see_payload(payload)
+    with same_random_numbers():
+        outputs = graph.run(given, symbols, watch)[0]
+    watch.finish(outputs)
+    return watch
 
 
 def _arguments(
@@ -168,10 +180,7 @@ class _Watch:
         self.first_inputs: dict[str, torch.Tensor] = {}
         self.first_symbols: Symbols = {}
         self.tally = Tally(graph.ir, against)
-        self.undenoted: dict[str, str] = {}
-        self.random: list[str] = []
-        self.decomposed = 0
-        self._meanings = Meanings(graph.ir) if "denotation" in against else None
+        self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
         self._before: list[torch.Tensor] = []
         self._state: _RandomState | None = None
         self._inputs: list[torch.Tensor] = []
@@ -217,8 +226,11 @@ class _Watch:
             for meta, tensor in zip(node.inputs, inputs, strict=True)
             if meta.name in written
         }
-        if self._meanings is not None:
-            self._denote(self._meanings.of(node), node, before, outputs, after)
+        if self._denoting is not None:
+            drew = self._state is not None and _differs(self._state, _random_state(self.device))
+            found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
+            for name, error in found:
+                self._note(node, name, "denotation", error, before)
         if "eager" in self.against or node.binds:
             self._call(node, before, outputs, after)
         else:
@@ -239,14 +251,15 @@ class _Watch:
 
     def report(self) -> ValidationReport:
         """What was found."""
+        denoting = self._denoting
         return ValidationReport(
             self.ir.model_name,
             self.against,
             len(self.ir.nodes),
             self.tally.compared,
-            self.decomposed,
-            tuple(self.random),
-            dict(self.undenoted),
+            0 if denoting is None else denoting.decomposed,
+            () if denoting is None else tuple(denoting.random),
+            {} if denoting is None else denoting.undenoted,
             tuple(self.errors),
             tuple(self.divergences),
             self.tally.not_compared,
@@ -263,50 +276,6 @@ class _Watch:
             when = when or f"when {node.name!r} reads it"
             error = Error(part=float("inf"), reason=f"it has changed {when}: {changed}")
             self._note(self._memory.culprit(tensor) or node, meta.name, "memory", error, [])
-
-    def _denote(
-        self,
-        meaning: Meaning | str,
-        node: OpNode,
-        before: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        after: Mapping[str, torch.Tensor],
-    ) -> None:
-        if isinstance(meaning, str):
-            self._undenoted(node, meaning)
-            return
-        if node.op_type == "aten.as_strided.default" and not _is_whole(before[0]):
-            self._undenoted(node, "aten.as_strided.default reads memory, not a value")
-            return
-        drew = self._state is not None and _differs(self._state, _random_state(self.device))
-        is_random = meaning.draws and drew
-        if is_random:
-            self.random.append(node.name)
-            self.tally.left(node, _RANDOM)
-        try:
-            found = errors_of(meaning, node, before, self.symbols, outputs, after, drew=drew)
-            for name, error in found:
-                self._note(node, name, "denotation", error, before)
-        except TorchIRError as error:
-            if drew:  # such as attention with dropout
-                self.random.append(node.name)
-                self.tally.left(node, _RANDOM)
-                return
-            said = error.diagnostics[0].message if error.node == "node" else error.message
-            reason = f"the denotation refuses it: {said}"
-            wrong = Error(part=float("inf"), reason=reason)
-            self._note(node, node.name, "denotation", wrong, before)
-        if is_random:
-            return
-        if meaning.has_open_values and node.op_type not in VALUES_OPEN:
-            self.tally.left(node, "it is made of values that are open")
-            return
-        self.tally.read(node, "denotation")
-        self.decomposed += meaning.is_decomposed
-
-    def _undenoted(self, node: OpNode, reason: str) -> None:
-        self.undenoted[node.name] = reason
-        self.tally.left(node, reason)
 
     def _call(
         self,
@@ -405,8 +374,3 @@ def _set_random_state(state: _RandomState, device: torch.device) -> None:
     torch.set_rng_state(state[0])
     if state[1] is not None:
         torch.get_device_module(device).set_rng_state(state[1], device)
-
-
-def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether its elements are all of its storage, in order."""
-    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()

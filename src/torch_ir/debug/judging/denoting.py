@@ -1,0 +1,82 @@
+"""The denotation as a reader of nodes, with a record of those that it could not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from torch_ir.debug.judging.tally import Tally
+from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
+from torch_ir.debug.reference.eager_call import Symbols
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
+from torch_ir.errors import TorchIRError
+from torch_ir.ir import IR, OpNode
+
+RANDOM = "drew random numbers"
+"""Why the values of a node cannot be compared with its denotation."""
+
+
+class Denoting:
+    """Compares what nodes made with what they mean.
+
+    Args:
+        ir: The program.
+        tally: Where is counted what was compared.
+
+    Attributes:
+        undenoted: Why nodes could not be denoted, by name.
+        random: Names of those that drew random numbers.
+        decomposed: How many were denoted by what they are made of.
+    """
+
+    def __init__(self, ir: IR, tally: Tally):
+        self.undenoted: dict[str, str] = {}
+        self.random: list[str] = []
+        self.decomposed = 0
+        self._tally = tally
+        self._meanings = Meanings(ir)
+
+    def read(
+        self,
+        node: OpNode,
+        inputs: Sequence[torch.Tensor],
+        symbols: Symbols,
+        outputs: Sequence[torch.Tensor],
+        written: Mapping[str, torch.Tensor],
+        *,
+        drew: bool,
+    ) -> Iterator[tuple[str, Error]]:
+        """Yield the difference of each value from the denotation, as ``errors_of`` does."""
+        meaning = self._meanings.of(node)
+        if node.op_type == "aten.as_strided.default" and not _is_whole(inputs[0]):
+            meaning = "aten.as_strided.default reads memory, not a value"
+        if isinstance(meaning, str):
+            self.undenoted[node.name] = meaning
+            self._tally.left(node, meaning)
+            return
+        try:
+            yield from errors_of(meaning, node, inputs, symbols, outputs, written, drew=drew)
+        except TorchIRError as error:
+            if drew:  # such as attention with dropout
+                self._left_random(node)
+                return
+            said = error.diagnostics[0].message if error.node == "node" else error.message
+            reason = f"the denotation refuses it: {said}"
+            yield node.name, Error(part=float("inf"), reason=reason)
+        if meaning.draws and drew:
+            self._left_random(node)
+        elif meaning.has_open_values and node.op_type not in VALUES_OPEN:
+            self._tally.left(node, "it is made of values that are open")
+        else:
+            self._tally.read(node, "denotation")
+            self.decomposed += meaning.is_decomposed
+
+    def _left_random(self, node: OpNode) -> None:
+        self.random.append(node.name)
+        self._tally.left(node, RANDOM)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether its elements are all of its storage, in order."""
+    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
