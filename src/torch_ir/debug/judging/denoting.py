@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from torch_ir.debug.judging.tally import Tally
-from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
+from torch_ir.debug.reference.denotation import Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
 from torch_ir.errors import TorchIRError
