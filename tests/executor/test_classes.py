@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 import torch_ir
 from torch_ir.errors import ExecutionError, InputError
 from torch_ir.executor import IRExecutor, execute_ir
+from torch_ir.ir import IR, Container, OpNode, Signature, TensorLeaf, TensorMeta
 from whole_way import kept, runs_as_eager, same
 
 
@@ -196,7 +197,10 @@ def test_a_context_imports_nothing():
     member = {"__enum__": True, "fqn": "antigravity:Mode", "name": "PLAIN"}
     contexts = {
         "tests.Bag": (json.dumps(member), "no enumeration antigravity.Mode is imported"),
-        "collections.defaultdict": ('["antigravity.list", []]', "no class antigravity.list is"),
+        "collections.defaultdict": (
+            '["antigravity.list", []]',
+            "antigravity.list' is not built",
+        ),
         "enum": (json.dumps(member), "no enumeration antigravity.Mode is imported"),
     }
     for kind, (context, message) in contexts.items():
@@ -206,3 +210,51 @@ def test_a_context_imports_nothing():
         with pytest.raises(ExecutionError, match=message):
             IRExecutor(changed)(*GIVEN)
         assert "antigravity" not in sys.modules
+
+
+class Stranger:
+    """A container whose registration fails as only a stranger's can."""
+
+    def __init__(self, items):
+        self.items = items
+
+
+def fails(*given):
+    raise KeyError("no such part")
+
+
+pytree.register_pytree_node(Stranger, fails, fails, serialized_type_name="tests.Fails")
+
+
+def relu_with(outputs=None, inputs=None):
+    x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+    positional = Container("tuple", (inputs or TensorLeaf("x"),))
+    arguments = Container("tuple", (positional, Container("dict", (), ())))
+    signature = Signature(arguments, outputs or TensorLeaf("y"))
+    return IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [], signature=signature)
+
+
+@pytest.mark.parametrize(
+    ("kind", "context"),
+    [
+        ("torch.return_types.max", ""),
+        ("collections.defaultdict", '["subprocess.Popen", ["a"]]'),
+        ("collections.defaultdict", '["builtins.exec", ["a"]]'),
+        ("collections.defaultdict", '["builtins.list", 3]'),
+        ("collections.defaultdict", '["builtins.list", ["a", "b"]]'),
+        ("collections.defaultdict", '["builtins.list", [["a"]]]'),
+        ("tests.Fails", ""),
+        ("namedtuple", '{"class": "sys.version_info", "fields": ["a"]}'),
+        ("namedtuple", '{"class": "urllib.parse.SplitResult", "fields": [1]}'),
+    ],
+)
+def test_classes_of_strangers_fail_as_errors_of_the_package(kind, context):
+    x = torch.ones(2)
+    made = Container(kind, (TensorLeaf("y"),), (), context)
+    with pytest.raises(ExecutionError):
+        IRExecutor(relu_with(outputs=made))(x)
+    taken = Container(kind, (TensorLeaf("x"),), (), context)
+    for given in (x, [x], (x,), {"a": x}, defaultdict(list, a=x), Stranger([x]), None):
+        with pytest.raises(ExecutionError):
+            IRExecutor(relu_with(inputs=taken))(given)
+    assert torch.equal(IRExecutor(relu_with(outputs=made)).execute((x,))[0], x)

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 import torch_ir
 from small_models import CASES
+from torch_ir.debug import capture, profile, validate
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, TorchIRError
-from torch_ir.executor import IRExecutor, execute_ir
+from torch_ir.executor import IRExecutor, compile_graph, execute_ir
+from torch_ir.ir.text import parse
+from torch_ir.semantics.denote import denote
 
 MODEL = nn.Linear(3, 2).eval()
 LINEAR = torch_ir.extract_ir(MODEL, (torch.ones(1, 3),))
@@ -192,3 +196,58 @@ def test_weights_are_never_changed_nor_kept_from_their_owner():
     before = {key: value.clone() for key, value in weights.items()}
     execute_ir(ir, case.inputs()[0], weights=weights)
     assert all(torch.equal(weights[key], before[key]) for key in before)
+
+
+WITHOUT_VALUES = {
+    "meta": lambda: torch.ones(2, 3, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]),
+    "jagged": lambda: torch.nested.nested_tensor(
+        [torch.ones(3), torch.ones(2)], layout=torch.jagged
+    ),
+    "mkldnn": lambda: torch.ones(2, 3).to_mkldnn(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(2, 3), 1.0, 0, torch.qint8),
+    "fake": lambda: FakeTensorMode().from_tensor(torch.ones(2, 3)),
+    "None": lambda: None,
+    "array": lambda: torch.ones(2, 3).numpy(),
+    "list": lambda: [[1.0] * 3] * 2,
+    "number": lambda: 3,
+    "text": lambda: "x",
+}
+
+WAYS = {
+    "eval": lambda ir, v: compile_graph(ir).eval((v,)),
+    "eval_all": lambda ir, v: compile_graph(ir).eval_all((v,)),
+    "values": lambda ir, v: compile_graph(ir).values((v,), ["y"]),
+    "vjp": lambda ir, v: compile_graph(ir).vjp((v,)),
+    "jvp": lambda ir, v: compile_graph(ir).jvp((v,), (v,)),
+    "call": lambda ir, v: IRExecutor(ir)(v),
+    "call with gradients": lambda ir, v: IRExecutor(ir, grad=True)(v),
+    "execute": lambda ir, v: IRExecutor(ir).execute((v,)),
+    "second call": lambda ir, v: [IRExecutor(ir)(given) for given in (torch.ones(2, 3), v)],
+    "execute_ir": lambda ir, v: execute_ir(ir, (v,), {}),
+    "profile": lambda ir, v: profile(compile_graph(ir), (v,), repeat=1),
+    "capture": lambda ir, v: capture(compile_graph(ir), (v,)),
+    "validate": lambda ir, v: validate(ir, {}, (v,)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", ["2", "s0"])
+def test_no_way_of_running_takes_what_has_no_values(way, size):
+    ir = parse(
+        f"ir {{\n symbol s0: 1..9\n input %x: f32[{size}, 3]\n"
+        f" %y: f32[{size}, 3] = aten.relu.default(%x)\n return %y\n}}"
+    )
+    WAYS[way](ir, torch.ones(2, 3))
+    for name, make in WITHOUT_VALUES.items():
+        with pytest.raises(InputError) as caught:
+            WAYS[way](ir, make())
+        assert "%x" in str(caught.value), (name, caught.value)
+
+
+def test_the_denotation_takes_arrays_and_dense_tensors_only():
+    ir = parse("ir {\n input %x: f32[2, 3]\n %y: f32[2, 3] = aten.relu.default(%x)\n return %y\n}")
+    for name, make in WITHOUT_VALUES.items():
+        if name != "array":
+            with pytest.raises(InputError):
+                denote(ir, {}, [make()])

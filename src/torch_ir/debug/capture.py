@@ -12,6 +12,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError, SerializationError, did_you_mean
 from torch_ir.executor import ExecGraph
+from torch_ir.executor.inputs import require_values
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.values import dtype_name
 
@@ -66,6 +67,7 @@ def capture(
 
     Raises:
         InvalidIRError: A pattern matches nothing; nothing has run then.
+        InputError: An input does not fit.
         ExecutionError: The program cannot be run.
 
     Example:
@@ -79,9 +81,10 @@ def capture(
         {'x': tensor([1., 1.]), 'y': tensor([-1., -1.])}
     """
     keeper = _Keeper(chosen_values(graph.ir, patterns))
+    require_values(graph.ir, inputs)
     given = {
         meta.name: _copied(tensor)
-        for meta, tensor in zip(graph.ir.graph_inputs, inputs, strict=False)
+        for meta, tensor in zip(graph.ir.graph_inputs, inputs, strict=True)
     }
     outputs = graph.eval(inputs, listener=keeper)
     values = {**given, **keeper.values}

@@ -13,6 +13,7 @@ from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph
+from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.tensor import type_text
@@ -55,6 +56,7 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     """
     if repeat < 1:
         raise InvalidIRError(f"a profile takes one run or more, got repeat={repeat}")
+    require_values(graph.ir, inputs)
     facts = _Facts(graph.ir)
     _timed(graph, inputs, facts, reuse=False)
     watches = [_Watch(graph.device) for _ in range(repeat)]

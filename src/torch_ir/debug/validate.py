@@ -29,7 +29,7 @@ from torch_ir.debug.repro import repro_text
 from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
-from torch_ir.executor.inputs import check_inputs, flatten_arguments
+from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.inline import inline_scopes
@@ -95,6 +95,7 @@ def validate(
     readers = _known(against)
     runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
     tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
+    require_values(runs.ir, tensors)
     payload = {**(weights or {}), **(constants or {})}
     watch = _watched(runs, tensors, {**numbers, **(symbols or {})}, readers, payload)
     _save(runs.ir, watch, save_inputs, repro)

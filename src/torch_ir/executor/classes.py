@@ -13,13 +13,14 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError, InvalidIRError, raised_as
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError, first_line, raised_as
 from torch_ir.ir import Container
 from torch_ir.ir.tree import (
     DEFAULT_DICT,
     ENUM_MEMBER,
     NAMED_TUPLE,
     WRITTEN_CONTEXT,
+    class_name,
     context_value,
     imported_class,
 )
@@ -43,8 +44,10 @@ def children_of(tree: Container, value: Any, path: str) -> Sequence[Any]:
     expected = _context(tree)
     if kind in (dict, OrderedDict, defaultdict):
         return _items(kind, expected, value, path)
-    children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-    if len(children) != len(tree.children) or context != expected:
+    with raised_as(lambda error: InputError(_failed(path, kind, "comes apart", error))):
+        children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+        children = list(children)
+    if len(children) != len(tree.children) or not _is_equal(context, expected):
         raise InputError(
             f"{path} is a {kind.__name__} of another structure than the program was extracted "
             f"with: {context!r:.80} instead of {expected!r:.80}"
@@ -61,9 +64,22 @@ def rebuild(tree: Container, children: Sequence[Any]) -> Any:
     if tree.type == ENUM_MEMBER:
         return _value(tree)
     kind = _class(tree)
-    if tree.type == NAMED_TUPLE:
-        return kind(*children)
-    return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, _context(tree))
+    context = None if tree.type == NAMED_TUPLE else _context(tree)
+    with raised_as(lambda error: ExecutionError(_failed("a result", kind, "is built", error))):
+        if tree.type == NAMED_TUPLE:
+            return kind(*children)
+        return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+
+
+def _failed(what: str, kind: type[Any], does: str, error: Exception) -> str:
+    return f"{what} is a {kind.__name__}, and no {kind.__name__} {does} so: {first_line(error)}"
+
+
+def _is_equal(context: object, expected: object) -> bool:
+    try:
+        return bool(context == expected)
+    except Exception:  # noqa: BLE001  # contexts of strangers compare as they like
+        return False
 
 
 def _same_member(expected: object, value: object, path: str) -> Sequence[Any]:
@@ -78,8 +94,8 @@ def _same_member(expected: object, value: object, path: str) -> Sequence[Any]:
 def _items(kind: type[Any], expected: Any, value: Mapping[Any, Any], path: str) -> Sequence[Any]:
     """The values of a dict in the order of the program's, whatever their order in it."""
     keys = expected[1] if kind is defaultdict else expected
-    if set(value) != set(keys):
-        raise InputError(f"{path} has the keys {list(value)!r:.80}, expected {list(keys)!r:.80}")
+    if not isinstance(keys, list) or len(value) != len(keys) or any(k not in value for k in keys):
+        raise InputError(f"{path} has the keys {list(value)!r:.80}, expected {keys!r:.80}")
     return [value[key] for key in keys]
 
 
@@ -142,12 +158,21 @@ def _default_dict_context(tree: Container) -> list[Any]:
     if not (isinstance(value, list) and len(cast(list[Any], value)) == 2):
         raise ExecutionError(f"{tree.context!r:.80} does not describe a defaultdict")
     name, keys = cast(list[Any], value)
-    factory = None if name is None else imported_class(str(name))
-    if name is not None and factory is None:
+    with raised_as(lambda error: ExecutionError(f"{keys!r:.80} are no keys of a dict: {error}")):
+        frozenset(keys)
+    if name is not None and name not in _FACTORIES:
         raise ExecutionError(
-            f"no class {name} is imported, which makes the values of a defaultdict"
+            f"a defaultdict of {name!r:.80} is not built: its class would be called",
+            remedy=f"The classes are {', '.join(_FACTORIES)}; or use execute(), which takes and "
+            "returns plain tensors.",
         )
-    return [factory, keys]
+    return [_FACTORIES.get(name), keys]
+
+
+_FACTORIES: dict[Any, type[Any]] = {
+    class_name(kind): kind for kind in (int, float, str, bool, list, dict, set, tuple)
+}
+"""What may make the missing values of a dict that a file describes: classes without effects."""
 
 
 def _value(tree: Container) -> Any:

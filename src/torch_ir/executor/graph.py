@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
-from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.inputs import check_inputs, require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.program import CompiledProgram
@@ -160,7 +160,10 @@ class ExecGraph:
             listener: Is told of every node.
             reuse: Let results take the place of dead values; not, where a listener keeps them.
         """
-        values = self._accepts(*inputs) if len(inputs) == self._count and not given else None
+        try:
+            values = self._accepts(*inputs) if len(inputs) == self._count and not given else None
+        except RuntimeError:  # a nested tensor has no sizes to ask for
+            values = None
         if values is None:
             symbols = check_inputs(self.ir, inputs, self.device, given)
             values = tuple([symbols[name] for name in self._module.symbols])
@@ -191,9 +194,10 @@ class ExecGraph:
         """
         if stop_at is not None:
             self.ir.node(stop_at)
+        require_values(self.ir, inputs)
         plan = self._program.plan
         table = Table(None, stop_at, copy=plan.writes_inside or bool(plan.writes))
-        named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=False)}
+        named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=True)}
         _fill(self, table, inputs)
         return {**named, **table.values}
 

@@ -19,6 +19,7 @@ from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
+from torch_ir.torch_api import FakeTensor
 
 
 def flatten_arguments(
@@ -101,6 +102,9 @@ def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Se
     kind = BUILTIN_CONTAINERS.get(tree.type)
     if kind is None:
         children = children_of(tree, value, path)
+        if len(children) != len(tree.children):
+            items = f"{len(children)} in it, the program's has {len(tree.children)}"
+            raise InputError(f"{path} is a {type(value).__name__} with {items}")
         return children, range(len(children))
     if kind is tuple and type(value) is torch.Size:  # which torch.export takes for one too
         value = cast(Any, tuple(value))
@@ -169,6 +173,48 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
 # -- tensors --------------------------------------------------------------------------------------
 
 
+def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = None) -> None:
+    """Require one tensor with values of its own for each graph input: the door of every run.
+
+    Sparse tensors pass, as layouts are not in types. A tensor on the meta device, a fake tensor,
+    one of nested tensors and one in a kernel library's own layout have no values to compute with.
+
+    Raises:
+        InputError: The count is another, or an input is none; the message names it.
+    """
+    if len(inputs) != len(ir.graph_inputs):
+        names = ", ".join(map(str, ir.graph_inputs)) or "none"
+        expected = counted(len(ir.graph_inputs), "input")
+        raise InputError(f"expected {expected} ({names}), got {len(inputs)}")
+    for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
+        where = f"input {position} ({meta})"
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"{where} must be a tensor, got {type(tensor).__name__}")
+        if tensor.is_nested or tensor.layout not in _LAYOUTS:
+            kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch._")
+            raise InputError(
+                f"{where} is a {kind} tensor, expected {type_text(meta)}",
+                remedy="Make it dense: to_padded_tensor(), to_dense().",
+            )
+        if isinstance(tensor, FakeTensor):
+            raise InputError(f"{where} is a fake tensor, expected one that holds values")
+        if tensor.is_meta:
+            expected = device or "a device that holds values"
+            raise InputError(f"{where} is on meta, expected {expected}")
+
+
+_LAYOUTS = frozenset(
+    {
+        torch.strided,
+        torch.sparse_coo,
+        torch.sparse_csr,
+        torch.sparse_csc,
+        torch.sparse_bsr,
+        torch.sparse_bsc,
+    }
+)
+
+
 def check_inputs(
     ir: IR, inputs: Sequence[Any], device: torch.device | None, symbols: Symbols
 ) -> Symbols:
@@ -186,14 +232,9 @@ def check_inputs(
     Raises:
         InputError: The first input that does not fit; the message names it.
     """
-    if len(inputs) != len(ir.graph_inputs):
-        names = ", ".join(map(str, ir.graph_inputs)) or "none"
-        expected = counted(len(ir.graph_inputs), "input")
-        raise InputError(f"expected {expected} ({names}), got {len(inputs)}")
+    require_values(ir, inputs, device)
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         where = f"input {position} ({meta})"
-        if not isinstance(tensor, torch.Tensor):
-            raise InputError(f"{where} must be a tensor, got {type(tensor).__name__}")
         if dtype_name(tensor.dtype, strict=False) != meta.dtype:
             raise InputError(
                 f"{where} has the wrong dtype: expected {type_text(meta)}, "
@@ -204,13 +245,8 @@ def check_inputs(
             raise InputError(
                 f"{where} has the wrong shape: expected {type_text(meta)}, got {type_text(tensor)}"
             )
-        if tensor.is_meta or (device is not None and tensor.device != device):
-            expected = (
-                device
-                if device is not None and device.type != "meta"
-                else "a device that holds values"
-            )
-            raise InputError(f"{where} is on {tensor.device}, expected {expected}")
+        if device is not None and tensor.device != device:
+            raise InputError(f"{where} is on {tensor.device}, expected {device}")
     return _check_symbols(ir, inputs, symbols)
 
 

@@ -264,10 +264,11 @@ def execute_ir(
 def _device(tensors: Any) -> torch.device | None:
     """The device that the tensors share, or None without tensors.
 
-    Where they differ, it is that of the first one that is not on the CPU.
+    Where they differ, it is that of the first one that is not on the CPU. Nothing runs on meta.
     """
     devices = {tensor.device: None for tensor in tensors if isinstance(tensor, torch.Tensor)}
-    others = [device for device in devices if device.type not in ("cpu", "meta")]
+    devices.pop(torch.device("meta"), None)
+    others = [device for device in devices if device.type != "cpu"]
     return next(iter(others or devices), None)
 
 

@@ -364,7 +364,8 @@ class Constant:
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
-        return cls(str(tensor.dtype), tuple(tensor.shape), _bytes_of(tensor))
+        data = _bytes_of(tensor)
+        return cls(str(tensor.dtype), tuple(tensor.shape), data)
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -466,9 +467,16 @@ def _check_data(constant: Constant) -> None:
 def _bytes_of(tensor: Any) -> bytes:
     """Return the values of a dense ``torch.Tensor`` in row-major order."""
     torch = sys.modules["torch"]  # the caller has it: it made the tensor
-    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
-        kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else tensor.layout
-        raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
+    kinds = {
+        "nested": tensor.is_nested,
+        "meta": tensor.is_meta,
+        "quantized": tensor.is_quantized,
+        "fake": type(tensor).__name__ == "FakeTensor",
+        tensor.layout: tensor.layout is not torch.strided,
+    }
+    for kind, has_none in kinds.items():
+        if has_none:
+            raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
     return flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""

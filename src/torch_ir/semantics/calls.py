@@ -6,7 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, counted, did_you_mean
+from torch_ir.errors import (
+    InputError,
+    InvalidIRError,
+    WeightLoadError,
+    counted,
+    did_you_mean,
+    first_line,
+    raised_as,
+)
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.graph import IR
 from torch_ir.ir.symbols import Dim, SymExpr
@@ -37,13 +45,18 @@ def tensors_of(ir: IR, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, A
             )
     arrays: dict[str, Array] = {}
     for meta in ir.graph_inputs:
-        array = arrays[meta.name] = as_array(inputs[meta.name])
+        array = arrays[meta.name] = _array_of(meta, inputs[meta.name])
         if array.dtype != numpy_dtype(meta.dtype) or array.ndim != len(meta.shape):
             raise InputError(
                 f"input {meta.name!r} must be {type_text(meta)}, got {array.dtype} of shape "
                 f"{list(array.shape)}"
             )
     return arrays
+
+
+def _array_of(meta: TensorMeta, value: Any) -> Array:
+    with raised_as(lambda error: InputError(f"input {meta.name!r}: {first_line(error)}")):
+        return as_array(value)
 
 
 def symbols_of(

@@ -9,11 +9,19 @@ from typing import Any, TypeAlias
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean, raised_as
+from torch_ir.errors import (
+    ExecutionError,
+    InputError,
+    counted,
+    did_you_mean,
+    first_line,
+    raised_as,
+)
 from torch_ir.executor.autograd.derivatives import forward_level
 from torch_ir.executor.autograd.differentiable import is_differentiable, require_gradients
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
+from torch_ir.executor.inputs import require_values
 from torch_ir.executor.plan import Plan
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
@@ -140,13 +148,16 @@ class Differentiator:
         self, run: Run, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
     ) -> tuple[Tensors, Tangents]:
         """Run the graph as :meth:`torch_ir.executor.graph.ExecGraph.jvp` does."""
+        require_values(self._ir, inputs)
         _require_fitting("tangent", "input", self._ir.graph_inputs, inputs, tangents)
         self._prove(frozenset(), forward=True)
         with torch.inference_mode(False), torch.no_grad(), forward_level():
             given = self._prepared(inputs, _plain)
-            for position, tangent in enumerate(tangents):
+            for position, (meta, tangent) in enumerate(
+                zip(self._ir.graph_inputs, tangents, strict=True)
+            ):
                 if tangent is not None:
-                    given[position] = forward_ad.make_dual(given[position], _plain(tangent))
+                    given[position] = _dual(meta, given[position], _plain(tangent))
             outputs = run(self._module({}), given)
             parts = [forward_ad.unpack_dual(output) for output in outputs]
             plain = tuple([part.primal.detach() for part in parts])
@@ -224,6 +235,14 @@ def _tangent(output: torch.Tensor, tangent: torch.Tensor | None) -> torch.Tensor
     if tangent is not None:
         return tangent.detach()
     return torch.zeros_like(output) if _has_gradient(output) else None
+
+
+def _dual(meta: TensorMeta, tensor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
+    def refused(error: Exception) -> InputError:
+        return InputError(f"the input {meta} can have no tangent: {first_line(error)}")
+
+    with raised_as(refused):  # sparse tensors have none, and some dtypes
+        return forward_ad.make_dual(tensor, tangent)
 
 
 def _require_fitting(

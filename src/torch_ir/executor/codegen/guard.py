@@ -79,6 +79,7 @@ def _plain_tests(
 ) -> Iterator[str]:
     yield f"{name}.__class__ is torch.Tensor"
     yield f"{name}.dtype is {module.literal(getattr(torch, meta.dtype), frozen=True)}"
+    yield f"{name}.layout is torch.strided"
     if device.type == "cpu":
         yield f"{name}.is_cpu"
     else:
