@@ -174,8 +174,7 @@ class ExecGraph:
             results = self._program.execute_for(listener, self.ir.nodes, args, reuse=reuse)
         known = dict(zip(self._module.symbols, values, strict=True))
         if len(results) > self._outputs:
-            made = results[self._outputs :]
-            known.update(zip(self._module.returned_symbols, made, strict=True))
+            known.update(zip(self._module.returned_symbols, results[self._outputs :], strict=True))
         return results[: self._outputs], known
 
     def eval_all(
@@ -198,8 +197,7 @@ class ExecGraph:
         plan = self._program.plan
         table = Table(None, stop_at, copy=plan.writes_inside or bool(plan.writes))
         named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=True)}
-        _fill(self, table, inputs)
-        return {**named, **table.values}
+        return {**named, **_filled(self, table, inputs)}
 
     def values(
         self, inputs: Sequence[torch.Tensor], names: Iterable[str]
@@ -216,8 +214,7 @@ class ExecGraph:
         if last is None:
             return {}
         table = Table(wanted, last, copy=self._program.plan.writes_inside)
-        _fill(self, table, inputs)
-        return table.values
+        return _filled(self, table, inputs)
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -269,13 +266,16 @@ class ExecGraph:
         return self._differentiator.jvp(self._program.record, inputs, tangents)
 
 
-def _fill(graph: ExecGraph, table: Table, inputs: Sequence[torch.Tensor]) -> None:
-    """Run a graph until a table of its values has all that it wants."""
+def _filled(
+    graph: ExecGraph, table: Table, inputs: Sequence[torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The values of a run that goes on until a table has all that it wants."""
     try:
         graph.run(inputs, {}, table, reuse=False)
     except ListenerError as error:
         if not isinstance(error.__cause__, StopError):
             raise
+    return table.values
 
 
 def _last_maker(ir: IR, wanted: frozenset[str]) -> str | None:
