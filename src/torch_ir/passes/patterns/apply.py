@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch_ir.errors import PassError
-from torch_ir.infer.fake import Fakes, contiguous
+from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import Names, with_inputs
-from torch_ir.ir.symbols import as_dim
-from torch_ir.ir.values import dtype_name
+from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import in_functions, rewired
 from torch_ir.passes.patterns.elements import Match
 from torch_ir.passes.patterns.matcher import Matcher
 from torch_ir.passes.patterns.rewrite import Rewrite
-from torch_ir.torch_api import pytree
 
 
 @dataclass(frozen=True)
@@ -124,17 +120,18 @@ class _Misses:
 
 class _Rewriter:
     def __init__(self, ir: IR, rewrite: Rewrite, dialect: str, missed: _Misses | None = None):
-        self.ir = in_functions(ir, lambda body: _Rewriter(body, rewrite, dialect, missed).run())
+        self.ir = ir
+        self.builder = Builder(ir)
+        self.builder.map_functions(lambda body: _Rewriter(body, rewrite, dialect, missed).run())
         self.rewrite = rewrite
         self.dialect = dialect
         self.missed = missed
         template = rewrite.template(dialect)
         self.wanted, self.pattern = template.ir, template.pattern()
-        self.operators: dict[str, str] = {}
-        self.names = Names.of(ir)
         self.memory = StorageGroups(self.ir)
         self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
         self.values: dict[str, TensorMeta] = {}
+        self.replaced: list[TensorMeta] = []
         self.added: dict[int, list[OpNode]] = {}
         self.removed: set[str] = set()
 
@@ -146,16 +143,13 @@ class _Rewriter:
             if reason and self.missed is not None:
                 first = match.values[self.wanted.graph_outputs[0].name]
                 self.missed(ir.producers[first.name], reason)
-        if not self.removed:
-            return ir
-        values = {name: self._final(meta) for name, meta in self.values.items()}
-        nodes: list[OpNode] = []
+        for old in self.replaced:
+            self.builder.replace(old, self._final(old))
         for position, node in enumerate(ir.nodes):
-            nodes += [with_inputs(new, values) for new in self.added.get(position, ())]
-            if node.name not in self.removed:
-                nodes.append(with_inputs(node, values))
-        operators = {**self.operators, **ir.operators}
-        return rewired(ir, nodes, values, operators=operators)
+            kept = () if node.name in self.removed else (node,)
+            for new in (*self.added.get(position, ()), *kept):
+                self.builder.keep(new)
+        return self.builder.finish()
 
     def _rewritten(self, match: Match) -> str:
         """Put the replacement in the place of a match; return why not, if it stays."""
@@ -171,7 +165,7 @@ class _Rewriter:
         if not self._may_alias(match, made):
             return "a result would be an input as it is, which a caller would see"
         self._replace(match, position, made)
-        self.operators.update(made.operators)
+        self.builder.operators.update(made.operators)
         return ""
 
     def _final(self, meta: TensorMeta) -> TensorMeta:
@@ -238,6 +232,7 @@ class _Rewriter:
         for name, old in recorded.items():
             if values[name].name != old.name:
                 self.values[old.name] = values[name]
+                self.replaced.append(old)
 
     def _node(
         self,
@@ -267,26 +262,20 @@ class _Rewriter:
             return old.name
         anchor = next(iter(recorded.values()))
         stem = (anchor.producer_node or anchor.name).split(".")[0]
-        return self.names.fresh(f"{stem}_{node.op_type.split('.')[1].strip('_')}")
+        return self.builder.names.fresh(f"{stem}_{node.op_type.split('.')[1].strip('_')}")
 
     def _types(
         self, node: OpNode, recorded: Mapping[str, TensorMeta]
     ) -> list[tuple[tuple[Any, ...], str]]:
         """The shape and dtype of each result, as torch derives them."""
-        fakes: Fakes = self.ir.view("fakes of rewrites", lambda: Fakes(self.ir))
-        with fakes.tracing():
-            try:
-                tensors = [fakes.tensor(contiguous(meta)) for meta in node.inputs]
-                made = pytree.tree_leaves(fakes.call(node, tensors), is_leaf=_is_none)
-            except Exception as error:  # torch refuses calls with any error
-                raise PassError(
-                    f"the replacement does not fit at node {node.name!r}: {error!s:.200}"
-                ) from error
+        outcome = call_on(self.ir, node)
+        if not outcome.results:
+            reason = outcome.refusal or "data decides what it gives"
+            raise PassError(f"the replacement does not fit at node {node.name!r}: {reason:.200}")
         found: list[tuple[tuple[Any, ...], str]] = []
         for meta in node.outputs:
-            tensor = made[meta.producer_output_idx]
-            shape = tuple([as_dim(fakes.dim(size)) for size in tensor.shape])
-            dtype = dtype_name(tensor.dtype, strict=False)
+            made = outcome.result(meta)
+            shape, dtype = (meta.shape, meta.dtype) if made is None else (made.shape, made.dtype)
             old = recorded.get(meta.name)
             fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
             if not fits:
@@ -301,7 +290,3 @@ class _Rewriter:
 def _sizes(shape: Sequence[Any]) -> tuple[Any, ...]:
     """The shape without its expressions, which may be spelled in another way."""
     return tuple([dim if isinstance(dim, int) else None for dim in shape])
-
-
-def _is_none(value: object) -> bool:
-    return value is None

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import with_inputs, without_unused
+from torch_ir.ir.builder import Builder, with_inputs
 from torch_ir.ops.schema import parse_schema
 from torch_ir.passes.base import Pass, PassResult
-from torch_ir.passes.memory import in_functions, rewired
 from torch_ir.passes.patterns.elements import Match, Pattern
 from torch_ir.passes.patterns.matcher import Matcher
 from torch_ir.passes.quantized.rows import RELU, TABLE, Row, bits_of, rows
@@ -79,29 +78,30 @@ def fuse_quantized(ir: IR) -> IR:
 
 
 def _fused(ir: IR, dialect: str) -> IR:
-    return _Fuser(in_functions(ir, lambda body: _fused(body, dialect)), dialect).run()
+    return _Fuser(ir, dialect).run()
 
 
 class _Fuser:
     def __init__(self, ir: IR, dialect: str):
         self.ir = ir
+        self.builder = Builder(ir)
+        self.builder.map_functions(lambda body: _fused(body, dialect))
         self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
-        codes, is_changed = self.codes, False
+        codes = self.codes
         for node in self.ir.nodes:
             codes.learn(node)
-            if self._give_back(node) or self._fuse(node) or self._take_rows(node):
-                is_changed = True
-            else:
+            if not (self._give_back(node) or self._fuse(node) or self._take_rows(node)):
                 codes.nodes.append(with_inputs(node, codes.values))
-        if not is_changed:
-            return self.ir
-        operators = {**self.ir.operators, **codes.operators}
-        done = rewired(self.ir, self._needed(), codes.values, operators=operators)
-        return without_unused(self.ir, done)
+        made = {meta.name: meta for node in self.ir.nodes for meta in node.outputs}
+        for name, value in codes.values.items():
+            self.builder.replace(made[name], value)
+        self.builder.operators.update(codes.operators)
+        self.builder.nodes += self._needed()
+        return self.builder.finish()
 
     def _needed(self) -> list[OpNode]:
         """The new nodes without those that were passed over and that nothing uses any more."""
