@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.text import parse
+    from torch_ir.ops.rules import OperatorRule, allow_operators, operator_rule
     from torch_ir.passes import decompose, functionalize
     from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.semantics import denote, denote_all
@@ -100,6 +101,7 @@ _HOME_OF_NAMES = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
+    "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
     "torch_ir.passes.decomposition": ("decompose",),
     "torch_ir.semantics": ("denote", "denote_all"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch_ir.backends.registry import Options, Runner, find_backend
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, SymExpr
+from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import load_ir
 from torch_ir.weights import load_weights
 
@@ -22,6 +23,7 @@ def compile(
     backend: str = "aten",
     dynamic: bool | None = None,
     grad: bool = False,
+    allow: Iterable[str] = (),
 ) -> Runner:
     """Compile a program with its weights to a function, with the model's arguments and results.
 
@@ -34,6 +36,8 @@ def compile(
         dynamic: What is required of the sizes of inputs: True that some are symbolic, False that
             none are, None neither. How a program was extracted decides which are.
         grad: Let torch's autograd differentiate the results.
+        allow: Operators to allow although the rules refuse them; see
+            :func:`torch_ir.allow_operators`.
 
     Raises:
         ExecutionError: There is no such backend, it does not have what is asked for, or the
@@ -54,7 +58,8 @@ def compile(
     program = ir if isinstance(ir, IR) else _loaded(ir)
     _require_sizes(program, dynamic)
     given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)
-    return make(program, given, Options(grad=grad))
+    with allow_operators(*allow):
+        return make(program, given, Options(grad=grad))
 
 
 def _loaded(path: Any) -> IR:

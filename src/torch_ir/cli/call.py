@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
+from torch_ir.cli.options import allow_option
 from torch_ir.errors import MissingWeightsError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ _OPTIONS = (
     click.option(
         "--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds."
     ),
+    allow_option,
 )
 
 
@@ -81,6 +83,7 @@ class Invocation:
     random_weights: bool
     constants: str | None
     trust: bool
+    allow: tuple[str, ...]
 
     def check_usage(self) -> None:
         """Refuse options that exclude each other.
@@ -135,7 +138,7 @@ class Invocation:
         from torch_ir.executor import IRExecutor
 
         values = read_tensors(self.constants) if self.constants else None
-        return IRExecutor(ir, self._weights(ir, file), values)
+        return IRExecutor(ir, self._weights(ir, file), values, allow=self.allow)
 
     def _weights(self, ir: IR, file: str) -> Any:
         from torch_ir.cli.tensors import random_weights

@@ -30,6 +30,15 @@ input_option = click.option(
 )
 
 
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Let the program call this overload, or every operator of NAMESPACE.*, although the "
+    "rules refuse it: only if you trust the program; may be repeated.",
+)
+
+
 def require_torch() -> None:
     """Say which extra to install where torch is missing.
 

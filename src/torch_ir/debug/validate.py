@@ -9,7 +9,7 @@ the place of a value which is still needed. Only hashes and one node's inputs ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -32,6 +32,7 @@ from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
+from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.inline import inline_scopes
 from torch_ir.serde import write_atomically
 from torch_ir.torch_api import constant_tensors, overload
@@ -52,6 +53,7 @@ def validate(
     graph: ExecGraph | None = None,
     save_inputs: str | PathLike[str] | None = None,
     repro: str | PathLike[str] | None = None,
+    allow: Iterable[str] = (),
 ) -> ValidationReport:
     """Run a program and compare every node with what it means and with eager torch.
 
@@ -70,10 +72,10 @@ def validate(
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
         symbols: The value of each symbol that is a number among the program's arguments.
-        graph: A compiled graph to compare; else the program is compiled. If it holds
-            state, that is afterwards what this run has made of it.
+        graph: A compiled graph to compare, else the program's; this run changes its state.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
         repro: A folder for the same, and ``repro.py``, which compares that node alone again.
+        allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
     Raises:
         InvalidIRError: There is no such reader.
@@ -93,11 +95,12 @@ def validate(
           eager: 1 compared
     """
     readers = _known(against)
-    runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
-    tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
-    require_values(runs.ir, tensors)
-    payload = {**(weights or {}), **(constants or {})}
-    watch = _watched(runs, tensors, {**numbers, **(symbols or {})}, readers, payload)
+    with allow_operators(*allow):
+        runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
+        tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
+        require_values(runs.ir, tensors)
+        payload = {**(weights or {}), **(constants or {})}
+        watch = _watched(runs, tensors, {**numbers, **(symbols or {})}, readers, payload)
     _save(runs.ir, watch, save_inputs, repro)
     return watch.report()
 

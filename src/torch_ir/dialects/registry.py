@@ -11,7 +11,7 @@ from torch_ir.dialects.scope import VerifierScope
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.ir.check import check
-from torch_ir.ir.diagnostics import Diagnostic, dialect_error
+from torch_ir.ir.diagnostics import Diagnostic, dialect_error, errors_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Dialect:
     ) -> tuple[Diagnostic, ...]:
         """Find everything in a program that breaks a rule; see :func:`verify`."""
         root = VerifierScope(ir, "", ir.operators, frozenset(allow))
-        found = [*check(ir)]
+        found = [*errors_among(check(ir))]
         malformed = {violation.node for violation in found}
         for scope in root.walk():
             found += self._in_scope(scope)

@@ -11,6 +11,7 @@ from torch_ir.dialects.rules import is_custom
 from torch_ir.edge.program import EdgeOptions, EdgePass, EdgeProgram
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
+from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition import decomposed
@@ -51,6 +52,7 @@ def to_edge(
 
     Raises:
         InvalidIRError: ``preserve`` names what cannot be preserved.
+        CompileError: A program calls what it may not call (:func:`torch_ir.operator_rule`).
         PassError: A program cannot be made functional, or decomposed.
         DialectError: What was made is not Edge; the message lists all violations.
 
@@ -110,5 +112,6 @@ def _core(source: Source, preserve: tuple[str, ...]) -> IR:
             remedy="Extract a module with extract_ir first.",
         )
     if source.dialect == "core_aten":
+        require_allowed(source)
         return source
     return decomposed(source, "core_aten", preserve=preserve)

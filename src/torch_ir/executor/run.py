@@ -15,6 +15,7 @@ from torch_ir.executor.inputs import flatten_arguments, results_of, takes_tensor
 from torch_ir.executor.listeners import Listener
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.ops.rules import allowances
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
@@ -39,10 +40,10 @@ class IRExecutor:
             device could not tell (non-persistent buffers, plain tensor attributes).
         grad: Let torch's autograd differentiate results: by the inputs, and by weights that
             require gradients (parameters).
+        allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
     Raises:
-        WeightLoadError: The weights are not those that the program needs; all faults in one
-            message.
+        WeightLoadError: The weights are not those that the program needs; all are listed.
 
     Attributes:
         registry: After a call, its inputs, the weights, and its outputs by name.
@@ -62,12 +63,14 @@ class IRExecutor:
         constants: Mapping[str, torch.Tensor] | None = None,
         *,
         grad: bool = False,
+        allow: Iterable[str] = (),
     ):
         if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
         self.ir = ir
         self.constants = constants
         self.grad = grad
+        self._allow = allowances() | {*allow}  # of here, not of where it first runs
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
@@ -204,7 +207,8 @@ class IRExecutor:
         device = device or torch.device("cpu")
         if self._graph is None or self._graph.device != device:
             runs = _as_it_runs(self.ir)
-            self._graph = compile_graph(runs, self._payload, device=device, grad=self.grad)
+            options: Any = {"grad": self.grad, "allow": self._allow}
+            self._graph = compile_graph(runs, self._payload, device=device, **options)
         return self._graph
 
     def _prepare(self) -> None:
@@ -231,6 +235,8 @@ def execute_ir(
     weights: Mapping[str, torch.Tensor] | None = None,
     weights_path: str | PathLike[str] | None = None,
     constants: Mapping[str, torch.Tensor] | None = None,
+    *,
+    allow: Iterable[str] = (),
 ) -> tuple[torch.Tensor, ...]:
     """Run an IR once on plain tensors.
 
@@ -240,6 +246,8 @@ def execute_ir(
         weights: Tensors by ``state_dict`` key; never changed.
         weights_path: A weight file, instead of ``weights``.
         constants: Values that are in no state dict; see :class:`IRExecutor`.
+        allow: Operators to allow although the rules refuse them; see
+            :func:`torch_ir.allow_operators`.
 
     Returns:
         One tensor for each of ``ir.graph_outputs``, in order.
@@ -255,7 +263,7 @@ def execute_ir(
             "either weights or weights_path must be given",
             remedy="Pass weights={} for a program without weights.",
         )
-    executor = IRExecutor(ir, weights, constants)
+    executor = IRExecutor(ir, weights, constants, allow=allow)
     if weights_path is not None:
         executor.load_weights(weights_path)
     return executor.execute(inputs)

@@ -11,11 +11,19 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
-from torch_ir.infer.resolve import from_text, has_expression, resolve_operator, to_torch
+from torch_ir.infer.resolve import (
+    from_text,
+    has_expression,
+    operator_of,
+    registered_rule,
+    resolve_operator,
+    to_torch,
+)
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
 from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
+from torch_ir.ir.check.operators import forbidden_calls
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
@@ -124,7 +132,8 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> BoundCall:
         device: What ``Device("run")`` stands for.
 
     Raises:
-        DiagnosticError: ``unknown-operator``, or an argument is not what the operator takes.
+        DiagnosticError: ``unknown-operator``, ``forbidden-operator``, or an argument is not what
+            the operator takes.
     """
 
     def read(index: int) -> Operand:
@@ -158,6 +167,7 @@ def bind(
         symbols: The value of each symbol, a number or a symbolic number of torch.
 
     Raises:
+        CompileError: A program may not call the operator.
         ExecutionError: torch has no such operator.
         PassError: An argument is not what the operator takes, or is a function.
         InvalidIRError: An expression has no value.
@@ -176,7 +186,7 @@ def bind(
         return Literal(values[index])
 
     try:
-        operator = resolve_operator(node.op_type)
+        operator = operator_of(node)
         arguments = _Arguments(node, len(values), read, RUN_DEVICE)
         _, args, kwargs, _ = _matched(arguments, operator)
     except DiagnosticError as fault:
@@ -219,6 +229,8 @@ def _bound(
     if kernel is not None:
         inputs = tuple([read(index) for index in range(count)])
         return kernel, [Listed(inputs), Literal(node.attrs)], [], None
+    for fault in forbidden_calls(node, registered_rule):
+        raise fault
     try:
         operator = resolve_operator(node.op_type)
     except ExecutionError as error:

@@ -16,7 +16,7 @@ from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.bind import bind
 from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
 from torch_ir.infer.hints import samplings
-from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.resolve import operator_of
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import (
     Outcome,
@@ -200,7 +200,7 @@ class Fakes:
             function: What to call in place of the operator, with the same arguments.
         """
         args, kwargs = bind(node, tensors, self.symbols if symbols is None else symbols)
-        target = cast(Any, function or resolve_operator(node.op_type))
+        target = cast(Any, function or operator_of(node))
         return target(*args, **kwargs)
 
     def outcome(self, node: OpNode, types: Sequence[TensorType] | None = None) -> Outcome:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, did_you_mean
+from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.ir import (
+    IR,
     Attribute,
     Device,
     DType,
@@ -19,12 +20,22 @@ from torch_ir.ir import (
     Layout,
     MemoryFormat,
     OperatorRef,
+    OpNode,
     SymExpr,
 )
+from torch_ir.ir.check.operators import Callee, forbidden, forbidden_calls
+from torch_ir.ir.diagnostics import Diagnostic, compile_error
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE
+from torch_ir.ops.rules import OperatorRule, as_the_caller_says, judged
 from torch_ir.ops.schema import known_operators
-from torch_ir.torch_api import HigherOrderOperator, OpOverload, higher_order_operator, overload
+from torch_ir.torch_api import (
+    HigherOrderOperator,
+    OpOverload,
+    higher_order_operator,
+    operator_schema,
+    overload,
+)
 
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {
@@ -34,27 +45,106 @@ _REGISTERED_BY = {
 }
 
 
-def resolve_operator(op_type: str) -> OpOverload | HigherOrderOperator:
-    """Look up the operator of exactly that name.
+Operator: TypeAlias = OpOverload | HigherOrderOperator
+
+
+def resolve_operator(op_type: str) -> Operator:
+    """Look up the operator of exactly that name, if programs may call it.
+
+    This is the one gate: whatever a program calls comes from here.
 
     Raises:
+        CompileError: ``forbidden-operator``: the rules refuse it.
         ExecutionError: torch has no such overload; the message names the closest, or what to
             import.
     """
+    operator = _find(op_type)
+    rule = as_the_caller_says(_rule(operator))
+    if not rule.allowed:
+        raise compile_error([forbidden(rule).at(None)], None)
+    return operator
+
+
+def operator_of(node: Callee) -> Operator:
+    """Look up the operator of a node, if programs may make that call.
+
+    Raises:
+        CompileError: ``forbidden-operator``: the rules refuse it, what it is asked to do, or an
+            operator that is handed to it.
+        ExecutionError: As :func:`resolve_operator`.
+    """
+    faults = [*forbidden_calls(node, registered_rule)]
+    if faults:
+        whole = node if isinstance(node, OpNode) else None
+        raise compile_error([fault.at(whole) for fault in faults], whole)
+    return _find(node.op_type)
+
+
+def require_allowed(ir: IR) -> None:
+    """Refuse a program that calls what a program may not call, here or in a function.
+
+    Raises:
+        CompileError: ``forbidden-operator``; the findings are all such calls.
+    """
+    found: list[tuple[OpNode, Diagnostic]] = []
+    for path, function in (("", ir), *_functions(ir, "")):
+        for node in function.nodes:
+            faults = forbidden_calls(node, registered_rule)
+            found += [(node, fault.at(node, path)) for fault in faults]
+    if found:
+        raise compile_error([finding for _, finding in found], found[0][0])
+
+
+def _functions(ir: IR, path: str) -> Iterator[tuple[str, IR]]:
+    for name, function in ir.functions.items():
+        yield f"{path}{name}/", function
+        yield from _functions(function, f"{path}{name}/")
+
+
+def registered_rule(op_type: str) -> OperatorRule | None:
+    """Return the verdict on an operator as torch has it registered; None if it has none."""
+    operator = _registered(op_type)
+    return None if operator is None else as_the_caller_says(_rule(operator))
+
+
+def required_rule(op_type: str) -> OperatorRule:
+    """Return the verdict on an operator as torch has it registered.
+
+    Raises:
+        ExecutionError: torch has no such overload.
+    """
+    return as_the_caller_says(_rule(_find(op_type)))
+
+
+@lru_cache(maxsize=4096)
+def _rule(operator: Operator) -> OperatorRule:
+    if isinstance(operator, HigherOrderOperator):
+        return judged(f"higher_order.{operator.name()}", None)
+    try:
+        schema = operator_schema(operator)
+    except InvalidIRError:
+        schema = None
+    return judged(str(operator), schema)
+
+
+def _find(op_type: str) -> Operator:
+    operator = _registered(op_type)
+    if operator is None:
+        raise ExecutionError(
+            f"torch has no operator {op_type!r}",
+            remedy=_remedy(op_type.partition(".")[0], op_type),
+        )
+    return operator
+
+
+def _registered(op_type: str) -> Operator | None:
     namespace, _, rest = op_type.partition(".")
     packet, _, name = rest.partition(".")
     if namespace in _REGISTERED_BY:
         importlib.import_module(_REGISTERED_BY[namespace])
-    operator: OpOverload | HigherOrderOperator | None
     if namespace == "higher_order":
-        operator = higher_order_operator(rest)
-    else:
-        operator = _of_torch(rest) if namespace == "aten" else overload(namespace, packet, name)
-    if operator is None:
-        raise ExecutionError(
-            f"torch has no operator {op_type!r}", remedy=_remedy(namespace, op_type)
-        )
-    return operator
+        return higher_order_operator(rest)
+    return _of_torch(rest) if namespace == "aten" else overload(namespace, packet, name)
 
 
 def _of_torch(name: str) -> OpOverload | None:

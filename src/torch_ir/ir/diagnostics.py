@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from torch_ir.errors import (
     CompileError,
@@ -42,6 +42,7 @@ class Diagnostic:
         found: What is there instead.
         remedy: What the reader can do about it.
         location: The user's source line, where it is known.
+        severity: ``"error"``, or ``"warning"`` for what is no fault of the program.
 
     Example:
         >>> print(Diagnostic("wrong-type", "%y is not what it says", "y", found="f32[3]"))
@@ -56,10 +57,17 @@ class Diagnostic:
     found: str = ""
     remedy: str = ""
     location: Location | None = None
+    severity: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
         below = [text for text in (at(self.location), self.remedy) if text]
-        return "\n    ".join([f"[{self.code}] {self.sentence}", *map(printable, below)])
+        kind = "" if self.is_error else f"{self.severity}: "
+        return "\n    ".join([f"[{self.code}] {kind}{self.sentence}", *map(printable, below)])
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the program is at fault."""
+        return self.severity == "error"
 
     @property
     def sentence(self) -> str:
@@ -182,6 +190,11 @@ class DiagnosticError(Exception):
         if node is None:
             return replace(found, node=path.rstrip("/"))
         return about(found, node, path)
+
+
+def errors_among(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics that are errors, without warnings."""
+    return tuple([diagnostic for diagnostic in found if diagnostic.is_error])
 
 
 # -- texts ----------------------------------------------------------------------------------------

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 
-from torch_ir.ops.schema import Schema
+from torch_ir.ops.rules import judged
+from torch_ir.ops.schema import Schema, lookup
 from torch_ir.ops.spec import tagged_traits
 
 
@@ -107,3 +110,29 @@ def _draws(schema: Schema, attrs: Mapping[str, object]) -> bool:
         if name in rates and attrs.get(name, 0.0) == 0.0:
             return False
     return True
+
+
+def is_foldable(op_type: str, attrs: Mapping[str, object]) -> bool:
+    """Return whether a call on known tensors may be computed before the program runs.
+
+    That takes an operator of a list of its own, which programs may call and which does nothing
+    beside giving its results: having no inputs and no marks is not enough. What a file or the
+    caller says about operators does not count.
+
+    Example:
+        >>> is_foldable("aten.full.default", {}), is_foldable("aten.from_file.default", {})
+        (True, False)
+        >>> is_foldable("aten.empty.memory_format", {})  # whatever lay in memory
+        False
+    """
+    if op_type not in _foldable():
+        return False
+    schema = lookup(op_type)
+    is_pure = schema is None or effects(schema, attrs).is_pure
+    return is_pure and judged(op_type, schema).allowed
+
+
+@cache
+def _foldable() -> frozenset[str]:
+    text = resources.files("torch_ir.ops").joinpath("data/foldable.txt").read_text("utf-8")
+    return frozenset(text.splitlines()[1:])

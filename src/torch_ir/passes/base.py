@@ -9,7 +9,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR
-from torch_ir.ir.diagnostics import Diagnostic, listed
+from torch_ir.ir.diagnostics import Diagnostic, errors_among, listed
+from torch_ir.ops.rules import allow_operators
 
 Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
 """Finds what is wrong with a program beyond :meth:`IR.check`, such as the rules of its dialect."""
@@ -79,6 +80,7 @@ def run_passes(
     *,
     verify: Level = "each",
     verifier: Verifier | None = None,
+    allow: Iterable[str] = (),
 ) -> PassResult:
     """Run passes one after the other.
 
@@ -88,6 +90,8 @@ def run_passes(
         verify: Check the result after ``"each"`` pass, after all (``"stage"``), or not at all
             (``"off"``).
         verifier: Finds what is wrong beyond :meth:`IR.check`.
+        allow: Operators that passes take although the rules refuse them; see
+            :func:`torch_ir.allow_operators`. Nothing of it is computed ahead.
 
     Raises:
         PassError: A pass refuses the program, or made one that is not well-formed; the message
@@ -107,7 +111,8 @@ def run_passes(
         )
     modified = False
     for position, step in enumerate(passes):
-        result = step(ir)
+        with allow_operators(*allow):
+            result = step(ir)
         modified = modified or result.modified
         ir = result.ir
         is_last = position == len(passes) - 1
@@ -117,7 +122,7 @@ def run_passes(
 
 
 def _require_well_formed(ir: IR, maker: str, verifier: Verifier | None) -> None:
-    findings = [*ir.check(), *(verifier(ir) if verifier is not None else ())]
+    findings = [*errors_among(ir.check()), *(verifier(ir) if verifier is not None else ())]
     if findings:
         raise PassError(
             f"{maker} made a program that is not well-formed: {counted(len(findings), 'fault')}",

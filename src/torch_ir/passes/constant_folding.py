@@ -25,7 +25,8 @@ from torch_ir.ir import (
 )
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.values import dtype_name
+from torch_ir.ir.values import OperatorRef, dtype_name
+from torch_ir.ops.effects import is_foldable
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.torch_api import constant_tensors
@@ -53,9 +54,10 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
 
     torch computes them on the CPU, bit for bit as the program does there. A node stays if its
     result is larger than ``max_bytes``, does not lie in memory in row-major order, or is written
-    or returned; if it draws random numbers, asks for a device, or a user's kernel runs it; and if
-    torch refuses it. Constants that nothing uses any more go. Functions have no constants and
-    stay as they are. The same object if there is nothing to do.
+    or returned; if its operator is not one that is known to give the same bits again and to do
+    nothing else; if it asks for a device, or a user's kernel runs it; and if torch refuses it.
+    Constants that nothing uses any more go. Functions have no constants and stay as they are. The
+    same object if there is nothing to do.
 
     Args:
         ir: The program.
@@ -127,6 +129,7 @@ def _is_known(ir: IR, node: OpNode, memory: StorageGroups) -> bool:
     )
     return (
         is_repeatable(ir, node)
+        and is_foldable(node.op_type, node.attrs)
         and registered_kernel(node.op_type) is None
         and not touched
         and not returned
@@ -142,7 +145,7 @@ def _shows(node: OpNode, constants: Iterable[str]) -> bool:
 def _is_fixed(value: Attribute) -> bool:
     """Whether an attribute is the same at every call, on every device."""
     match value:
-        case SymExpr() | FunctionRef():
+        case SymExpr() | FunctionRef() | OperatorRef():
             return False
         case Device(name=name):
             return name in ("run", "cpu", "meta")

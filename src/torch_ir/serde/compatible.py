@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from torch_ir.errors import SerializationError, counted
+from torch_ir.ir.diagnostics import errors_among
 from torch_ir.ir.graph import IR
 from torch_ir.serde.json.document import dumps, loads
 from torch_ir.serde.storage import load, save
@@ -58,7 +59,7 @@ def validate_ir(ir: IR) -> bool:
     Raises:
         SerializationError: It is not; the message lists every finding of :meth:`IR.check`.
     """
-    findings = ir.check()
+    findings = errors_among(ir.check())
     if not findings:
         return True
     raise SerializationError(

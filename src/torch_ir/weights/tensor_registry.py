@@ -9,6 +9,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, counted, did_you_mean
 from torch_ir.ir import Attribute
+from torch_ir.ops.rules import forget_registered, note_registered
 
 
 class TensorRegistry:
@@ -90,6 +91,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
                 remedy=f"Remove it with unregister_executor({op_type!r}) first.",
             )
         _KERNELS[op_type] = function
+        note_registered(op_type)
         return function
 
     return decorate
@@ -98,6 +100,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
 def unregister_executor(op_type: str) -> None:
     """Remove the registered kernel of an operator; nothing happens if it has none."""
     _KERNELS.pop(op_type, None)
+    forget_registered(op_type)
 
 
 def registered_kernel(op_type: str) -> Kernel | None:

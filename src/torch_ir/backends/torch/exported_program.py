@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,9 +26,11 @@ from torch_ir.backends.torch.fx import FxGraph, value_of
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
 from torch_ir.infer.fake import Fakes
+from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves, unflatten
+from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.view_copies import with_views
@@ -37,7 +39,10 @@ from torch_ir.weights import check_weights
 
 
 def to_exported_program(
-    ir: IR, weights: Mapping[str, torch.Tensor] | None = None
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    *,
+    allow: Iterable[str] = (),
 ) -> ExportedProgram:
     """Convert a program to an ``ExportedProgram`` that runs with the same bits.
 
@@ -51,8 +56,11 @@ def to_exported_program(
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; may hold more than the program needs.
+        allow: Operators to allow although the rules refuse them; see
+            :func:`torch_ir.allow_operators`.
 
     Raises:
+        CompileError: It calls what a program may not call (:func:`torch_ir.operator_rule`).
         MissingWeightsError: The program has weights and none are given.
         WeightLoadError: They are not those that it needs; all faults are listed.
         PassError: A node has no counterpart.
@@ -70,10 +78,16 @@ def to_exported_program(
             f"the program has {counted(len(ir.weights), 'weight')} and none were given",
             remedy="Give weights, such as model.state_dict().",
         )
+    with allow_operators(*allow):
+        return _exported(ir, weights or {})
+
+
+def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:
+    require_allowed(ir)
     functional = without_writes(ir)
     if functional.dialect in ("edge", "backend"):
         functional = with_memory_formats(with_views(functional))
-    payload = check_weights(functional, weights or {}, strict=False)
+    payload = check_weights(functional, weights, strict=False)
     return _Exported(functional, payload, Fakes(functional)).program()
 
 

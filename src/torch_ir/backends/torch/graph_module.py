@@ -12,7 +12,7 @@ from torch.fx import Node as FxNode
 
 from torch_ir.errors import CompileError
 from torch_ir.infer.bind import bind
-from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.resolve import operator_of, resolve_operator
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.diagnostics import Diagnostic, about
 from torch_ir.torch_api import operator_schema, pytree
@@ -61,7 +61,7 @@ def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> G
         root.register_buffer(f"held_{number}", tensor)
     for node in ir.nodes:
         args, kwargs = bind(node, [values[meta.name] for meta in node.inputs])
-        made = graph.call_function(cast(Any, resolve_operator(node.op_type)), tuple(args), kwargs)
+        made = graph.call_function(cast(Any, operator_of(node)), tuple(args), kwargs)
         values.update(_results(graph, node, made))
     graph.output(tuple([values[meta.name] for meta in ir.graph_outputs]))
     return GraphModule(root, graph)

@@ -23,6 +23,7 @@ from torch_ir.errors import (
     first_line,
     raised_as,
 )
+from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -86,9 +87,11 @@ class Inductor(DelegateBackend):
         """The whole program on inductor.
 
         Raises:
-            CompileError: It has nodes that inductor does not take; all are listed.
+            CompileError: It has nodes that inductor does not take, or that a program may not
+                call; all are listed.
             ExecutionError: Gradients are asked for.
         """
+        require_allowed(ir)
         if options.grad:
             raise ExecutionError(
                 "the backend 'inductor' has no gradients", remedy="Use the backend 'aten'."

@@ -10,7 +10,7 @@ from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted, printable
-from torch_ir.ir.diagnostics import Diagnostic
+from torch_ir.ir.diagnostics import Diagnostic, errors_among
 
 
 @click.command
@@ -18,15 +18,18 @@ from torch_ir.ir.diagnostics import Diagnostic
 @click.option("--no-types", is_flag=True, help="Do not derive the types again, which needs torch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(file: str, no_types: bool, as_json: bool) -> None:
-    """Find everything that is wrong with the IR in FILE; exit status 1 if there is anything.
+    """Find everything that is wrong with the IR in FILE; exit status 1 if there is an error.
 
     First its structure: names, operators and their arguments, weights, functions, symbols. If that
-    is sound, each node's shape and dtype is derived again from its operator and compared.
+    is sound, each node's shape and dtype is derived again from its operator and compared. An
+    operator that a program may not call is a warning: such a program can be read, but not run.
     """
     ir = read_ir(file)
     findings = ir.check()
-    if findings and not no_types:
+    if errors_among(findings) and not no_types:
         console.note("types were not checked, because the structure is not sound")
+    elif findings and not no_types:
+        console.note("types were not checked, because operators may not be called")
     elif not no_types:
         findings = _type_findings(ir)
     if as_json:
@@ -37,7 +40,7 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
         count = counted(len(findings), "finding")
         say = console.message if findings else console.result
         say(f"{printable(file)}: {count if findings else 'no findings'}")
-    if findings:
+    if errors_among(findings):
         raise click.exceptions.Exit(1)
 
 
@@ -51,6 +54,7 @@ def _type_findings(ir: Any) -> tuple[Diagnostic, ...]:
 def _record(finding: Diagnostic) -> dict[str, str]:
     return {
         "code": finding.code,
+        "severity": finding.severity,
         "message": finding.message,
         "node": finding.node,
         "expected": finding.expected,

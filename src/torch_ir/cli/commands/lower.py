@@ -8,9 +8,10 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import allow_option, require_torch
 from torch_ir.errors import counted
 from torch_ir.ir import IR
+from torch_ir.ops.rules import allow_operators
 
 TARGETS = ("aten", "core_aten", "edge")
 
@@ -33,8 +34,14 @@ TARGETS = ("aten", "core_aten", "edge")
     help="Keep this overload whole, such as aten.linear.default; may be repeated.",
 )
 @click.option("--strict", is_flag=True, help="For edge: no numbers, only tensors.")
+@allow_option
 def command(
-    file: str, output: str | None, target: str, preserve: tuple[str, ...], strict: bool
+    file: str,
+    output: str | None,
+    target: str,
+    preserve: tuple[str, ...],
+    strict: bool,
+    allow: tuple[str, ...],
 ) -> None:
     """Lower the IR in FILE to another dialect.
 
@@ -50,7 +57,8 @@ def command(
     kind = _format_of(output)
     require_torch()
     ir = read_ir(file)
-    result = _lowered(ir, target, preserve, strict=strict)
+    with allow_operators(*allow):
+        result = _lowered(ir, target, preserve, strict=strict)
     before, after = counted(len(ir.nodes), "node"), counted(len(result.nodes), "node")
     console.note(f"{before} of {ir.dialect} became {after} of {result.dialect}")
     if has_weights(file):

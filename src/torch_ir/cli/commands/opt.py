@@ -9,6 +9,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
+from torch_ir.cli.options import allow_option
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 
@@ -51,8 +52,14 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     expose_value=False,
     callback=_list,
 )
+@allow_option
 def command(
-    file: str, output: str | None, passes: str, print_after_each: bool, verify: Any
+    file: str,
+    output: str | None,
+    passes: str,
+    print_after_each: bool,
+    verify: Any,
+    allow: tuple[str, ...],
 ) -> None:
     """Run passes over the IR in FILE; what it computes stays, bit for bit."""
     from torch_ir.passes import passes_named, run_passes
@@ -64,7 +71,9 @@ def command(
     for position, step in enumerate(steps):
         is_last = position == len(steps) - 1
         level = "each" if verify == "each" or (verify == "stage" and is_last) else "off"
-        result = run_passes(ir, [step], verify=level, verifier=lambda made: _new(made, known))
+        result = run_passes(
+            ir, [step], verify=level, verifier=lambda made: _new(made, known), allow=allow
+        )
         ir = result.ir
         console.note(f"{step}: {_change(result.modified, ir)}")
         if print_after_each:

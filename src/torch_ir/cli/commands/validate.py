@@ -72,6 +72,7 @@ def command(
             against=[name.strip() for name in against.split(",")],
             constants=executor.constants,
             repro=repro,
+            allow=call.allow,
         )
     if as_json:
         console.write_json(report.to_dict())

@@ -15,7 +15,7 @@ import torch
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.engine import flatten
 from torch_ir.infer.preconditions import require_arguments
-from torch_ir.infer.resolve import evaluate, from_text, resolve_operator, to_torch
+from torch_ir.infer.resolve import evaluate, from_text, operator_of, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.tree import leaves
@@ -44,7 +44,7 @@ def call_plainly(
         ExecutionError: torch has no such operator.
         InvalidIRError: The inputs do not fit its arguments.
     """
-    operator = resolve_operator(node.op_type)
+    operator = operator_of(node)
     if isinstance(operator, OpOverload):
         kinds = {a.name: str(a.type) for a in operator._schema.arguments}  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
     else:

@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode  # noqa: T
 
 from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
+from torch_ir.ops.rules import note_registered
 from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
 from torch_ir.torch_api import operator_schema, overload, pytree
 
@@ -109,6 +110,7 @@ def bind_pattern_to_op(
         else:
             _register(library, schema, pattern, define=operator is None)
         _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, has_kernel)
+        note_registered(schema.op_type)
         return function
 
     return decorate

@@ -22,8 +22,14 @@ from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
-from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
+from torch_ir.ir.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    compile_error,
+    errors_among,
+)
 from torch_ir.ir.tensor import type_text
+from torch_ir.ops.rules import allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
@@ -37,6 +43,7 @@ def compile_graph(
     collect: bool = False,
     check_types: bool = True,
     grad: bool | Collection[str] = False,
+    allow: Iterable[str] = (),
 ) -> ExecGraph:
     """Compile a graph with its weights into straight-line Python.
 
@@ -57,10 +64,13 @@ def compile_graph(
         grad: Record gradients through the run, where an input requires them or a weight does.
             Names of inputs and weights say that formulas are looked for on the way from these
             alone; others may be written.
+        allow: Operators to allow although the rules refuse them; see
+            :func:`torch_ir.allow_operators`.
 
     Raises:
-        CompileError: A node is malformed, lies about its types or is unsupported, or the payload
-            lacks what the graph needs. The message is about the first; ``findings`` has all.
+        CompileError: A node is malformed, lies about its types, is unsupported or calls what it
+            may not call (:func:`torch_ir.operator_rule`), or the payload lacks what the graph
+            needs. The message is about the first; ``findings`` has all.
 
     Example:
         >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
@@ -68,7 +78,10 @@ def compile_graph(
         >>> graph.eval((torch.tensor([-1.0, 2.0]),))
         (tensor([0., 2.]),)
     """
-    with torch.inference_mode(False):  # what the graph keeps may be written outside of it too
+    with (
+        allow_operators(*allow),
+        torch.inference_mode(False),
+    ):  # what the graph keeps may be written outside of it too
         return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
 
 
@@ -93,7 +106,7 @@ def _compile(
 
     strides = tuple([_strides(tensor) for tensor in values.values()])
     operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
-    key = ("compiled", run_device, check_types, recorded, strides, operators)
+    key = ("compiled", run_device, check_types, recorded, strides, operators, allowances())
     if compiler.findings:
         compiled()
     plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again
@@ -211,7 +224,7 @@ class _Compiler:
         Raises:
             CompileError: Only the first was asked for.
         """
-        for finding in ir.check():
+        for finding in errors_among(ir.check()):
             self._record(finding, ir.by_name.get(finding.node))
 
     # -- the payload ------------------------------------------------------------------------------

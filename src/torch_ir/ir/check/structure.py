@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.check.calls import check_calls
+from torch_ir.ir.check.operators import check_operators
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
 from torch_ir.ir.graph import IR
@@ -35,14 +36,15 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Diagnostic, ...]:
     constants that are views lie in their bases, which nothing writes (``bad-view``,
     ``shared-mutation``); functions, symbols, mutations and the signature refer to what exists
     (``undefined-function``, ``unbound-symbol``, ``bad-mutation``, ``undeclared-mutation``,
-    ``bad-signature``).
+    ``bad-signature``). A call that the rules for operators refuse is no fault of the program,
+    which may be looked at and changed, but not run: a warning (``forbidden-operator``).
 
     Args:
         ir: The program.
-        strict: Raise the first finding.
+        strict: Raise the first finding that is no warning.
 
     Raises:
-        InvalidIRError: With ``strict``, the first finding.
+        InvalidIRError: With ``strict``, the first finding that is no warning.
 
     Example:
         >>> x = TensorMeta("x", (2,), "float32")
@@ -53,7 +55,7 @@ def check(ir: IR, *, strict: bool = False) -> tuple[Diagnostic, ...]:
     """
     findings: list[Diagnostic] = []
     for finding in _findings(ir, {}):
-        if strict:
+        if strict and finding.is_error:
             raise InvalidIRError(
                 str(replace(finding, location=None)),
                 picture=at(finding.location) or None,
@@ -121,6 +123,7 @@ def _nodes(ir: IR) -> Any:
     for node in ir.nodes:
         for finding in (*_uses(node, defined), *_call(ir, node), *_defines(node, defined, names)):
             yield about(finding, node)
+        yield from check_operators(node)
         names.add(node.name)
         for meta in node.outputs:
             defined[meta.name] = meta

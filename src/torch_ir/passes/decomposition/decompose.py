@@ -12,7 +12,7 @@ import torch
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.infer.fake import Fakes
-from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.passes.base import Pass, PassResult
@@ -64,6 +64,8 @@ def decompose(
         preserve: Operators to keep whole, by exact overload, such as what a backend takes.
 
     Raises:
+        CompileError: The program calls what a program may not call
+            (:func:`torch_ir.operator_rule`).
         PassError: There is no such target or operator, or nodes have no decomposition; all are
             listed.
 
@@ -100,6 +102,7 @@ def decomposed(
             f"there is no operator set {target!r:.60}",
             remedy=did_you_mean(str(target), TARGETS) or f"There is {', '.join(TARGETS)}.",
         )
+    require_allowed(ir)
     kept = frozenset(preserve)
     _require_operators(ir, kept | set(table or {}))
     own = {**_bound_patterns(kept), **(table or {})}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.errors import PassError, counted
+from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.storage import decided_aliases
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Builder, with_leaves
@@ -48,6 +49,8 @@ def functionalize(ir: IR) -> IR:
     whether an operator such as ``reshape`` copies.
 
     Raises:
+        CompileError: The program calls what a program may not call
+            (:func:`torch_ir.operator_rule`).
         PassError: Nodes write in a way that cannot be followed; all are listed.
 
     Example:
@@ -70,6 +73,7 @@ def functionalize(ir: IR) -> IR:
           return %fill_select_scatter
         }
     """
+    require_allowed(ir)
     return ir if ir.dialect != "export" else with_own_results(without_writes(ir))
 
 
