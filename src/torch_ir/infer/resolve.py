@@ -23,7 +23,7 @@ from torch_ir.ir import (
     OpNode,
     SymExpr,
 )
-from torch_ir.ir.check.operators import Callee, forbidden, forbidden_calls
+from torch_ir.ir.check.operators import OperatorCall, forbidden, forbidden_calls
 from torch_ir.ir.diagnostics import Diagnostic, compile_error
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE
@@ -65,7 +65,7 @@ def resolve_operator(op_type: str) -> Operator:
     return operator
 
 
-def operator_of(node: Callee) -> Operator:
+def operator_of(node: OperatorCall) -> Operator:
     """Look up the operator of a node, if programs may make that call.
 
     Raises:

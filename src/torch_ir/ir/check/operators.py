@@ -13,7 +13,7 @@ from torch_ir.ops.rules import FORBIDDEN, OperatorRule, recorded_rule, turns_che
 from torch_ir.ops.schema import KNOWN_NAMESPACES, lookup
 
 
-class Callee(Protocol):
+class OperatorCall(Protocol):
     """An operator with its arguments that are no tensors: a node is one."""
 
     @property
@@ -34,7 +34,7 @@ def check_operators(node: OpNode) -> Iterator[Diagnostic]:
 
 
 def forbidden_calls(
-    node: Callee, rule_of: Callable[[str], OperatorRule | None]
+    node: OperatorCall, rule_of: Callable[[str], OperatorRule | None]
 ) -> Iterator[DiagnosticError]:
     """Find the operators that a node may not call: its own, and those that it hands on.
 
@@ -58,7 +58,7 @@ def forbidden_calls(
             yield forbidden(rule)
 
 
-def _operators_handed_on(node: Callee) -> Iterator[str]:
+def _operators_handed_on(node: OperatorCall) -> Iterator[str]:
     for value in node.attrs.values():
         if type(value) not in PLAIN:
             for item in attribute_leaves(value):
