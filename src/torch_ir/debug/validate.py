@@ -66,8 +66,7 @@ def validate(
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
-        inputs: The model's positional arguments, or one tensor for each of
-            ``ir.graph_inputs``; never changed.
+        inputs: The model's positional arguments, or its input tensors; never changed.
         kwargs: The model's keyword arguments; never changed.
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
@@ -94,13 +93,12 @@ def validate(
           denotation: 1 compared, 0 by decomposition
           eager: 1 compared
     """
-    readers = _known(against)
     with allow_operators(*allow):
         runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
         tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
         require_values(runs.ir, tensors)
-        payload = {**(weights or {}), **(constants or {})}
-        watch = _watched(runs, tensors, {**numbers, **(symbols or {})}, readers, payload)
+        held, known = {**(weights or {}), **(constants or {})}, {**numbers, **(symbols or {})}
+        watch = _watched(runs, tensors, known, _known(against), held)
     _save(runs.ir, watch, save_inputs, repro)
     return watch.report()
 
