@@ -19,6 +19,7 @@ from torch_ir.serde import (
     dumps,
     load,
     load_ir,
+    read_archive_weights,
     save,
     save_ir,
     serialize_ir,
@@ -96,7 +97,7 @@ def test_what_cannot_be_read(tmp_path):
     assert message(load, file) == f"{file}: at $: the document is empty"
     below = file / "m.json"
     assert message(load, below) == f"{below}: cannot be read: Not a directory"
-    assert message(load, "a\0b") == "a\0b: cannot be read: embedded null byte"
+    assert message(load, "a\0b") == r"a\x00b: cannot be read: embedded null byte"
     file.write_bytes(pickle.dumps(dumps(SMALL)))
     assert "Nothing is ever unpickled here." in message(load, file)
     file.write_bytes(b"junk")
@@ -167,7 +168,7 @@ def test_what_cannot_be_written(tmp_path):
     )
     assert message(save, SMALL, tmp_path) == f"{tmp_path}: is a directory, not a file"
     assert message(save, SMALL, os.devnull) == f"{os.devnull}: is not a regular file"
-    assert message(save, SMALL, "a\0b").startswith("a\0b: cannot be written: ")
+    assert message(save, SMALL, "a\0b").startswith(r"a\x00b: cannot be written: ")
     weighted = message(lambda: save(SMALL, file, weights={}))
     assert (
         weighted == f"{file}: a JSON document holds no weights\nChoose a name that ends in .tir."
@@ -216,3 +217,107 @@ def test_a_new_start_imports_neither_torch_nor_numpy(tmp_path):
     )
     command = [sys.executable, "-c", code, str(path)]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.fixture(params=["without a name", "named"])
+def temporaries(request, monkeypatch):
+    """Both ways to write: into a file without a name, and where the system has no such files."""
+    if request.param == "named":
+        monkeypatch.delattr(os, "O_TMPFILE")
+    return request.param
+
+
+KILLED = """
+import os, signal, sys
+if sys.argv[2] == "named":
+    del os.O_TMPFILE
+os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
+from torch_ir.serde import write_atomically
+write_atomically(sys.argv[1], b"new")
+"""
+
+
+def test_a_kill_leaves_the_old_file_and_no_other(tmp_path, temporaries):
+    path = tmp_path / "m.json"
+    path.write_text("old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, path, temporaries], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    left = {p for p in tmp_path.iterdir() if p != path}
+    assert len(left) == (1 if temporaries == "named" else 0)
+    assert all(p.stat().st_mode == path.stat().st_mode for p in left)
+    write_atomically(tmp_path / "other", b"x")  # which removes what is left
+    assert {*tmp_path.iterdir()} == {path, tmp_path / "other"}
+
+
+def test_a_save_leaves_others_at_work_alone(tmp_path, temporaries):
+    path = tmp_path / "m.json"
+    with bounds.replacing(path) as first:
+        first.write(b"first")
+        write_atomically(path, b"second")
+        write_atomically(tmp_path / "other", b"x")
+    assert path.read_bytes() == b"first"
+    assert {*tmp_path.iterdir()} == {path, tmp_path / "other"}
+
+
+def test_a_file_is_never_more_readable_than_the_one_it_replaces(tmp_path, temporaries):
+    path = tmp_path / "secret.json"
+    path.touch()
+    path.chmod(0o600)
+    with bounds.replacing(path) as file:
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
+        file.write(b"new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("may", ["all", "group", "nothing"])
+def test_owner_and_group_are_kept_as_far_as_allowed(tmp_path, monkeypatch, may):
+    path = tmp_path / "m.json"
+    path.touch()
+    path.chmod(0o664)
+    found = path.stat()
+    given = []
+
+    def fchown(descriptor, owner, group):
+        if may == "nothing" or (may == "group" and owner != -1):
+            raise PermissionError
+        given.append((owner, group))
+
+    def of_another(*args, **kwargs):
+        fields = list(found)
+        fields[4:6] = 4321, 4322  # owner and group
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    monkeypatch.setattr(bounds, "_replaced", of_another)
+    write_atomically(path, b"new")
+    assert given == {"all": [(4321, 4322)], "group": [(-1, 4322)], "nothing": []}[may]
+    # the file has another group than the old one, which may do what all others may
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def archive_with_a_constant(path):
+    constant = Constant("uint8", (100_000,), bytes(100_000))
+    save(SMALL.replace(constants={"c": constant}), path)
+    return path.read_bytes()
+
+
+def test_an_archive_changed_in_place_is_not_saved_again(tmp_path):
+    path, other = tmp_path / "m.tir", tmp_path / "other.tir"
+    data = archive_with_a_constant(path)
+    mapped, whole = load(path), load(path, mmap=False)
+    with path.open("r+b") as file:
+        file.seek(data.index(bytes(1000)) + 500)
+        file.write(b"\x01")
+    assert "was changed in place" in message(save, mapped, other)
+    assert not other.exists()
+    save(whole, other)
+    assert other.read_bytes() == data
+    assert load(other) == whole
+
+
+def test_weights_without_a_map(tmp_path):
+    path = tmp_path / "m.tir"
+    ir = SMALL.replace(weights=[TensorMeta("w", (2,), "float32")])
+    save(ir, path, weights={"w": Constant.from_list([1.0, 2.0], "float32")})
+    assert read_archive_weights(path) == read_archive_weights(path, mmap=False)

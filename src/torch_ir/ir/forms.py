@@ -89,12 +89,16 @@ class Forms:
         save(cast("IR", self), path)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> IR:
+    def load(cls, path: str | PathLike[str], *, mmap: bool = True) -> IR:
         """Read an IR that :meth:`save` wrote, or JSON of the same shape.
+
+        Args:
+            path: The file.
+            mmap: Leave the constants of an archive in the file; see :func:`torch_ir.serde.load`.
 
         Raises:
             SerializationError: The file cannot be read or is not an IR.
         """
         from torch_ir.serde import load
 
-        return load(path)
+        return load(path, mmap=mmap)

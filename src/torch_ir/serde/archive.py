@@ -96,7 +96,9 @@ def write_archive(
             text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
             _add(archive, MANIFEST, len(text), [text])
     except InvalidIRError as error:
-        raise SerializationError(f"{path}: cannot be written: {error.message}") from None
+        raise SerializationError(
+            f"{path}: cannot be written: {error.message}", remedy=error.remedy
+        ) from None
 
 
 def _add(
@@ -163,14 +165,14 @@ def _weight_faults(
     ]
 
 
-def read_archive(file: BinaryIO, name: str) -> IR:
-    """Read the IR of an open archive; its constants stay in the file.
+def read_archive(file: BinaryIO, name: str, *, mapped: bool = True) -> IR:
+    """Read the IR of an open archive; its constants stay in the file if that is mapped.
 
     Raises:
         SerializationError: The file is not an archive, or does not match its manifest.
     """
     try:
-        members = _open(file)
+        members = _open(file, mapped)
         constants = _tensors(members, CONSTANTS)
         document = bytes(_checked(members, DOCUMENT))
     except Fault as fault:
@@ -180,11 +182,11 @@ def read_archive(file: BinaryIO, name: str) -> IR:
     )
 
 
-def read_weights(path: str | PathLike[str]) -> dict[str, Constant]:
+def read_weights(path: str | PathLike[str], *, mapped: bool = True) -> dict[str, Constant]:
     """Read the weights of an archive; see :func:`torch_ir.serde.read_archive_weights`."""
     with open_for_reading(path) as file:
         try:
-            members = _open(file)
+            members = _open(file, mapped)
             if WEIGHTS not in members:
                 raise Fault(
                     "",
@@ -208,8 +210,10 @@ class _Members(dict[str, memoryview]):
     manifest: Manifest
 
 
-def _open(file: BinaryIO) -> _Members:
-    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def _open(file: BinaryIO, mapped: bool) -> _Members:
+    view = memoryview(
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else file.read()
+    )
     members = _Members(read_members(file, view, MEMBERS))
     members.manifest = _manifest(members.get(MANIFEST))
     listed = members.manifest.members.keys()

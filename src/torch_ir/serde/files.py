@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
@@ -88,30 +89,120 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """Replace a file that is written bit by bit: the new file takes its place at the end."""
+    """Replace a file that is written bit by bit: the new file takes its place at the end.
+
+    Until then it has no name, where the system can have such files, so that nothing is left of a
+    process that is killed; elsewhere a later save removes it. Nobody reads it before it has the
+    owner, group and permissions of the file that it replaces, as far as the caller may give them.
+    """
     name = os.fspath(path)
     try:
         target = Path(os.path.realpath(path))
-        mode = _mode_of(target, name)
-        beside = target.with_name(f".torch-ir-{secrets.token_hex(8)}.tmp")
-        with beside.open("xb") as file:
-            try:
+        old = _replaced(target, name)
+        _remove_leftovers(target.parent)
+        beside = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        try:
+            descriptor, is_named = _new_file(beside, 0o666 if old is None else 0o600)
+            with open(descriptor, "w+b") as file:  # noqa: PTH123  # it may have no path
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
-                if mode is not None:
-                    beside.chmod(mode)
+                if old is not None:
+                    _keep_owner(descriptor, old)
+                os.fsync(descriptor)
+                if not is_named:
+                    _give_name(descriptor, beside)
                 beside.replace(target)
-            finally:
-                beside.unlink(missing_ok=True)
+        finally:
+            beside.unlink(missing_ok=True)
     except TorchIRError:
         raise
     except (OSError, ValueError) as error:
         raise SerializationError(f"{name}: cannot be written: {_reason(error)}") from None
 
 
-def _mode_of(target: Path, name: str) -> int | None:
-    """The permissions of the file that is replaced; None if there is none."""
+_PREFIX, _SUFFIX = ".torch-ir-", ".tmp"
+
+
+def _new_file(beside: Path, mode: int) -> tuple[int, bool]:
+    """A new file for writing, locked as long as it is open, and whether it has the name."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if unnamed:
+        try:
+            descriptor = os.open(beside.parent, unnamed | os.O_RDWR, mode)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED_FILES:
+                raise
+        else:
+            if Path(f"/proc/self/fd/{descriptor}").exists():
+                _lock(descriptor)
+                return descriptor, False
+            os.close(descriptor)
+    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+    _lock(descriptor)
+    return descriptor, True
+
+
+_NO_UNNAMED_FILES = frozenset({errno.EISDIR, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+"""What kernels and file systems say that cannot make a file without a name."""
+
+
+def _give_name(descriptor: int, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:  # a folder is given because Python follows the link of /proc only then
+        os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    """Give a file the owner, group and permissions of another, as far as the caller may."""
+    if not hasattr(os, "fchown"):
+        return  # a system where files have no such owner
+    mode = stat.S_IMODE(old.st_mode)
+    for owner, group in ((old.st_uid, old.st_gid), (-1, old.st_gid)):
+        with suppress(PermissionError):
+            os.fchown(descriptor, owner, group)
+            break
+    if os.fstat(descriptor).st_gid != old.st_gid:  # another group may do what all others may
+        mode = mode & ~0o070 | (mode & mode << 3 & 0o070)
+    os.fchmod(descriptor, mode)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove files that killed saves left in a folder: those of the caller that nobody locks."""
+    try:
+        left = [p for p in folder.iterdir() if p.name.startswith(_PREFIX) and p.suffix == _SUFFIX]
+    except OSError:
+        return  # one may write to a folder that one may not read
+    for path in left:
+        with suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        if _lock(descriptor):
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Mark a file as one that a save is writing; false if it is, or if the system has no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _replaced(target: Path, name: str) -> os.stat_result | None:
+    """What is known of the file that is replaced; None if there is none."""
     try:
         found = target.stat()
     except FileNotFoundError:
@@ -120,4 +211,4 @@ def _mode_of(target: Path, name: str) -> int | None:
         raise SerializationError(f"{name}: is a directory, not a file")
     if not stat.S_ISREG(found.st_mode):
         raise SerializationError(f"{name}: is not a regular file")
-    return stat.S_IMODE(found.st_mode)
+    return found

@@ -52,8 +52,13 @@ def save(ir: IR, path: str | PathLike[str], *, weights: Mapping[str, Any] | None
     write_atomically(path, data)
 
 
-def load(path: str | PathLike[str]) -> IR:
+def load(path: str | PathLike[str], *, mmap: bool = True) -> IR:
     """Read an IR from an archive or a JSON document; which of them is told by the content.
+
+    Args:
+        path: The file.
+        mmap: Leave the constants of an archive in the file, mapped into memory. It must then not
+            be changed in place, only replaced; False reads all of it.
 
     Raises:
         SerializationError: The file cannot be read or is not an IR; a missing one is a
@@ -64,12 +69,18 @@ def load(path: str | PathLike[str]) -> IR:
         if file.peek(4)[:4] in ZIP_MAGIC:  # pyright: ignore[reportAttributeAccessIssue]  # open() buffers
             from torch_ir.serde.archive import read_archive
 
-            return read_archive(file, name)
+            return read_archive(file, name, mapped=mmap)
         return loads(read_bounded(file, name), name=name)
 
 
-def read_archive_weights(path: str | PathLike[str]) -> Mapping[str, Constant]:
+def read_archive_weights(
+    path: str | PathLike[str], *, mmap: bool = True
+) -> Mapping[str, Constant]:
     """Read the weights of an archive, as views into the mapped file.
+
+    Args:
+        path: The file.
+        mmap: As for :func:`load`.
 
     Raises:
         SerializationError: The file is not an archive, holds no weights, or does not match its
@@ -77,4 +88,4 @@ def read_archive_weights(path: str | PathLike[str]) -> Mapping[str, Constant]:
     """
     from torch_ir.serde.archive import read_weights
 
-    return read_weights(path)
+    return read_weights(path, mapped=mmap)

@@ -7,6 +7,7 @@ weights are, is stored once; the other names stand in the metadata under ``torch
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,10 @@ class TensorEntry(TrueType):
     data_offsets: tuple[int, int]
 
 
+PIECE = 2**20
+"""Bytes that are written at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorFile:
     """A safetensors file that is yet to be written: its header, and the tensors in their order."""
@@ -75,15 +80,39 @@ class TensorFile:
     tensors: Mapping[str, Any]
     size: int
 
-    def chunks(self) -> Iterator[bytes | memoryview]:
+    def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the file, one tensor at a time.
 
         Raises:
-            InvalidIRError: A tensor has no values, or others than its shape says.
+            InvalidIRError: A tensor has no values, others than its shape says, or others than its
+                hash says.
         """
         yield self.header
         for tensor in self.tensors.values():
-            yield as_constant(tensor).tobytes()
+            yield from checked_pieces(as_constant(tensor))
+
+
+def checked_pieces(constant: Constant) -> Iterator[bytes]:
+    """Yield the bytes of a constant, hashed on the way if its hash is known.
+
+    Raises:
+        InvalidIRError: They are not those of the hash: the file that they are mapped from was
+            changed in place.
+    """
+    data = memoryview(constant.tobytes()).cast("B")
+    known = constant.sha256 if constant.view is None else ""
+    digest = hashlib.sha256()
+    for start in range(0, len(data), PIECE):
+        piece = bytes(data[start : start + PIECE])  # copied: a mapped file may change meanwhile
+        if known:
+            digest.update(piece)
+        yield piece
+    if known and digest.hexdigest() != known:
+        raise InvalidIRError(
+            f"the values of {constant!r} are not those of its hash: the file that they came from "
+            "was changed in place",
+            remedy="Load it again; replace files by rename, or load with mmap=False.",
+        )
 
 
 def tensor_file(tensors: Mapping[str, Any]) -> TensorFile:
