@@ -208,8 +208,8 @@ class TestDivergence:
         assert [d.reader for d in report.divergences] == ["memory"]
         assert list(tmp_path.iterdir()) == []  # the node alone cannot show it
         assert str(report.first) == (
-            "node 'b': %a and a later read disagree: "
-            "it has changed when 'c' reads it: 'b' took its memory\n"
+            "node 'b': %b and its memory disagree: "
+            "it lies in the memory of %a, which is still needed\n"
             "    %b: f32[4] = aten.cos.default(%a)"
         )
 

@@ -20,17 +20,25 @@ from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.judging.denoting import Denoting
+from torch_ir.debug.judging.storages import MemoryFault, storage_key
 from torch_ir.debug.judging.tally import Tally
-from torch_ir.debug.memory import Memory
+from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.denotation import written_inputs
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
 from torch_ir.debug.repro import repro_text
-from torch_ir.debug.validation import Divergence, NodeError, Reader, ValidationReport
+from torch_ir.debug.validation import (
+    Divergence,
+    FaultKind,
+    NodeError,
+    Reader,
+    ValidationReport,
+)
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
-from torch_ir.ir import IR, Constant, OpNode, TensorMeta
+from torch_ir.ir import IR, Constant, OpNode
+from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.inline import inline_scopes
@@ -205,15 +213,14 @@ class _Watch:
                 wanted = constant_tensors(self.ir.constants, [key], tensors)[key]
             if wanted is not None and not self._memory.is_same(name, wanted):
                 reason = "the graph was compiled with another value"
-                error = Error(part=float("inf"), reason=reason)
-                self._note(node, name, "memory", error, [])
+                self._note_fault(node, MemoryFault(name, "changed", reason))
 
     # -- the listener -----------------------------------------------------------------------------
 
     def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
         """Copy the inputs, and see that they are what was made."""
-        for meta, tensor in zip(node.inputs, inputs, strict=True):
-            self._remember(node, meta, tensor)
+        for fault in self._memory.read(node, inputs):
+            self._note_fault(node, fault)
         self._inputs = list(inputs)
         self._before = copied(inputs)
         self._state = _random_state(self.device) if _may_draw(node) else None
@@ -222,34 +229,28 @@ class _Watch:
         """Read the node again on the copies."""
         inputs, self._inputs = self._inputs, []
         before, self._before = self._before, []
-        written = {meta.name for meta in written_inputs(self.ir, node)}
-        after = {
-            meta.name: tensor
-            for meta, tensor in zip(node.inputs, inputs, strict=True)
-            if meta.name in written
-        }
+        named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))
+        after = {meta.name: named[meta.name] for meta in written_inputs(self.ir, node)}
         if self._denoting is not None:
             drew = self._state is not None and _differs(self._state, _random_state(self.device))
             found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
             for name, error in found:
                 self._note(node, name, "denotation", error, before)
-        if "eager" in self.against or node.binds:
-            self._call(node, before, outputs, after)
-        else:
+        plain = self._call(node, before, outputs)
+        if plain is None:
             bind(node, _placed(node, outputs), self.symbols)
-        self._memory.made(node, inputs, outputs, after)
+        else:
+            bind(node, plain.made, self.symbols)
+            self._compare(node, plain, before, outputs, after)
+        is_own = registered_kernel(node.op_type) is not None
+        for fault in self._memory.made(node, inputs, before, outputs, plain, is_own=is_own):
+            self._note_fault(node, fault)
 
     def finish(self, outputs: Sequence[torch.Tensor]) -> None:
         """See that what is returned and left is what was made."""
-        for meta, tensor in zip(self.ir.graph_outputs, outputs, strict=True):
-            node = self.ir.producers.get(meta.name)
-            if node is not None:
-                self._remember(node, meta, tensor, "when the program returns it")
-        for name, tensor in self._memory.constant():
-            node = self._memory.last_reader.get(name)
-            if node is not None:
-                meta = TensorMeta(name, tuple(tensor.shape), str(tensor.dtype))
-                self._remember(node, meta, tensor, "when the program ends")
+        for fault in self._memory.ended(outputs):
+            maker = self.ir.producers.get(fault.value) or self._memory.last_reader.get(fault.value)
+            self._note_fault(maker, fault)
 
     def report(self) -> ValidationReport:
         """What was found."""
@@ -270,66 +271,74 @@ class _Watch:
 
     # -- readers ----------------------------------------------------------------------------------
 
-    def _remember(
-        self, node: OpNode, meta: TensorMeta, tensor: torch.Tensor, when: str = ""
-    ) -> None:
-        changed = self._memory.changed(meta.name, tensor)
-        if changed:
-            when = when or f"when {node.name!r} reads it"
-            error = Error(part=float("inf"), reason=f"it has changed {when}: {changed}")
-            self._note(self._memory.culprit(tensor) or node, meta.name, "memory", error, [])
+    def _note_fault(self, node: OpNode | None, fault: MemoryFault) -> None:
+        error = Error(part=float("inf"), reason=fault.reason)
+        self._note(fault.culprit or node, fault.value, "memory", error, [], fault.kind)
 
     def _call(
+        self, node: OpNode, before: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> PlainCall | None:
+        """Call torch's plain operator on copies, where there is one and something asks for it."""
+        if _is_foreign(node):
+            if "eager" in self.against:
+                self.tally.left(node, "foreign kernel")
+            return None
+        is_read = "eager" in self.against or bool(node.binds)
+        if not is_read and not self._memory.needs_call(node, outputs):
+            return None
+        drawn = None if self._state is None else _random_state(self.device)
+        if self._state is not None:
+            _set_random_state(self._state, self.device)
+        given = before if written_tensors(self.ir, node) == () else copied(before)
+        storages = [storage_key(tensor) for tensor in given]
+        made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
+        if drawn is not None:
+            _set_random_state(drawn, self.device)
+        return PlainCall(given, storages, made)
+
+    def _compare(
         self,
         node: OpNode,
+        plain: PlainCall,
         before: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         after: Mapping[str, torch.Tensor],
     ) -> None:
-        if _is_foreign(node):
-            bind(node, _placed(node, outputs), self.symbols)
-            self.tally.left(node, "foreign kernel")
-            return
-        drawn = None if self._state is None else _random_state(self.device)
-        if self._state is not None:
-            _set_random_state(self._state, self.device)
-        given = copied(before)
-        made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
-        if drawn is not None:
-            _set_random_state(drawn, self.device)
-        bind(node, made, self.symbols)
+        """Compare what a node made with what torch's plain operator makes."""
         if "eager" not in self.against:
             return
         self.tally.read(node, "eager")
         if node.op_type in VALUES_OPEN:
             return
         pairs = [
-            (meta.name, made[meta.producer_output_idx], tensor)
+            (meta.name, plain.made[meta.producer_output_idx], tensor)
             for meta, tensor in zip(node.outputs, outputs, strict=True)
         ]
-        left = dict(zip([meta.name for meta in node.inputs], given, strict=True))
+        left = dict(zip([meta.name for meta in node.inputs], plain.given, strict=True))
         pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
         for name, expected, got in pairs:
             self._note(node, name, "eager", same_bits(expected, got), before)
 
     def _note(
         self,
-        node: OpNode,
+        node: OpNode | None,
         value: str,
         reader: Reader,
         error: Error,
         before: Sequence[torch.Tensor],
+        memory: FaultKind | None = None,
     ) -> None:
         if error.is_none:
             return
         numbers = (error.ulp, error.absolute, error.relative, error.part)
-        self.errors.append(NodeError(node.name, node.op_type, value, reader, *numbers))
+        name, operator = ("", "") if node is None else (node.name, node.op_type)
+        self.errors.append(NodeError(name, operator, value, reader, *numbers))
         if not error.reason:
             return
-        place = str(node.location or "")
-        found = Divergence(node.name, str(node), place, value, reader, error.reason)
+        text, place = ("", "") if node is None else (str(node), str(node.location or ""))
+        found = Divergence(name, text, place, value, reader, error.reason, memory)
         self.divergences.append(found)
-        if self.first is None and reader != "memory":
+        if self.first is None and reader != "memory" and node is not None:
             names = [meta.name for meta in node.inputs]
             self.first = found
             self.first_inputs = dict(zip(names, copied(before), strict=True))

@@ -13,6 +13,10 @@ from torch_ir.ir.diagnostics import at
 from torch_ir.tables import table
 
 Reader = Literal["memory", "denotation", "eager"]
+FaultKind = Literal["place", "view", "copy", "shared", "changed", "spill", "state"]
+"""What is wrong with the memory of a value: it is read from another place than that where it was
+made, is a view of the wrong place, a copy and no view, lies where it must not, has changed though
+nothing wrote to it, is written beside what is meant, or is left in another state."""
 Verdict = Literal["agree", "disagree", "not compared"]
 """What a comparison comes to; that nothing was compared is not that all is equal."""
 
@@ -54,12 +58,13 @@ class Divergence:
     """A node on which two readers of the IR disagree.
 
     Attributes:
-        node: Name of the node.
+        node: Name of the node; empty for an input or weight that no node reads.
         text: Its IR text.
         location: The user's source line and module; empty if unknown.
         value: Name of the value that differs.
         reader: What disagrees with the compiled graph.
         reason: How.
+        memory: What is wrong with its memory, or None.
     """
 
     node: str
@@ -68,13 +73,16 @@ class Divergence:
     value: str
     reader: Reader
     reason: str
+    memory: FaultKind | None = None
 
     def __str__(self) -> str:
         place = (at(self.location),) if self.location else ()
         readers = {"memory": "a later read", "denotation": "the denotation", "eager": "eager"}
-        disagree = (
-            f"node {self.node!r}: %{self.value} and {readers[self.reader]} disagree: {self.reason}"
-        )
+        other = readers[self.reader] if self.memory in (None, "changed") else "its memory"
+        reason = f"%{self.value} and {other} disagree: {self.reason}"
+        if not self.node:
+            return printable(reason)
+        disagree = f"node {self.node!r}: {reason}"
         return "\n    ".join(map(printable, (disagree, self.text, *place)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
@@ -49,7 +50,7 @@ class Denoting:
     ) -> Iterator[tuple[str, Error]]:
         """Yield the difference of each value from the denotation, as ``errors_of`` does."""
         meaning = self._meanings.of(node)
-        if node.op_type == "aten.as_strided.default" and not _is_whole(inputs[0]):
+        if node.op_type == "aten.as_strided.default" and not is_whole(inputs[0]):
             meaning = "aten.as_strided.default reads memory, not a value"
         if isinstance(meaning, str):
             self.undenoted[node.name] = meaning
@@ -75,8 +76,3 @@ class Denoting:
     def _left_random(self, node: OpNode) -> None:
         self.random.append(node.name)
         self._tally.left(node, RANDOM)
-
-
-def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether its elements are all of its storage, in order."""
-    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()

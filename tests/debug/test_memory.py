@@ -1,0 +1,67 @@
+"""Values are where they were made, views show what they must, and state is left as it is meant."""
+
+import pytest
+import torch
+
+from torch_ir import compile_graph, parse, validate
+
+READERS = ["denotation", "eager"]
+
+
+def kinds(right, wrong, inputs, weights=None, against=READERS):
+    """The kinds of memory faults that are found where one program is compiled for another."""
+    graph = compile_graph(parse(wrong), weights or {})
+    graph.ir = ir = parse(right)
+    report = validate(ir, weights or {}, inputs, graph=graph, against=against)
+    return [(d.value, d.memory) for d in report.divergences if d.memory]
+
+
+def agrees(text, inputs, weights=None):
+    return validate(parse(text), weights or {}, inputs).is_valid
+
+
+@pytest.mark.parametrize("reader", READERS)
+class TestRepros:
+    def test_an_operand_from_another_storage(self, reader):
+        text = """ir "P" {{
+          input %x: f32[3]
+          %a: f32[3] = aten.sin.default(%x)
+          %b: f32[3] = aten.cos.default(%x)
+          %c: f32[3] = aten.add_.Tensor(%b, %x)
+          %d: f32[3] = aten.mul.Tensor(%{}, 2.0)
+          return %d, %a, %c
+        }}"""
+        right, inputs = text.format("a"), (torch.ones(3),)
+        assert agrees(right, inputs)
+        assert kinds(right, text.format("c"), inputs, against=[reader]) == [("a", "place")]
+
+    @pytest.mark.parametrize("call", ["select.int(@b, 0, 1)", "select.int(@b, 1, 0)"])
+    def test_a_view_of_other_memory(self, reader, call):
+        text = """ir "P" {{
+          weight @b: f32[3, 3]
+          input %x: f32[3]
+          %v: f32[3] = aten.{}
+          %w: f32[3] = aten.copy_.default(%v, %x)
+          mutate @b = @b
+          return %x
+        }}"""
+        right, weights = text.format("select.int(@b, 0, 0)"), {"b": torch.zeros(3, 3)}
+        inputs = (torch.ones(3),)
+        assert agrees(right, inputs, weights)
+        found = kinds(right, text.format(call), inputs, weights, [reader])
+        assert found[0] == ("v", "view")
+        assert torch.equal(weights["b"], torch.zeros(3, 3))
+
+    def test_another_final_state(self, reader):
+        text = """ir "P" {{
+          weight @n: f32[3]
+          input %x: f32[3]
+          %p: f32[3] = aten.sin.default(%x)
+          %q: f32[3] = aten.cos.default(%x)
+          mutate @n = %{}
+          return %p, %q
+        }}"""
+        right, inputs, weights = text.format("p"), (torch.ones(3),), {"n": torch.zeros(3)}
+        assert agrees(right, inputs, weights)
+        assert kinds(right, text.format("q"), inputs, weights, [reader]) == [("n", "state")]
+        assert torch.equal(weights["n"], torch.zeros(3))
