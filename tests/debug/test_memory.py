@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch import nn
 
-from torch_ir import compile_graph, parse, validate
+from torch_ir import compile_graph, extract_ir, parse, validate
 
 READERS = ["denotation", "eager"]
 
@@ -65,3 +66,39 @@ class TestRepros:
         assert agrees(right, inputs, weights)
         assert kinds(right, text.format("q"), inputs, weights, [reader]) == [("n", "state")]
         assert torch.equal(weights["n"], torch.zeros(3))
+
+
+class Shows(nn.Module):
+    """Returns a buffer that it writes, and views of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", torch.arange(6.0))
+
+    def forward(self, x):
+        self.b.add_(x)
+        whole = self.b.view(2, 3)
+        return whole[0].expand(5, 3), whole[1], whole.t(), self.b, x * 2
+
+
+def places(results):
+    """Offset, strides, and the first result that shares the storage, of each result."""
+    keys = [tensor.untyped_storage().data_ptr() for tensor in results]
+    return [
+        (tensor.storage_offset(), tensor.stride(), keys.index(key))
+        for tensor, key in zip(results, keys, strict=True)
+    ]
+
+
+def test_results_that_show_written_state_lie_in_one_copy_of_it():
+    ir, x = extract_ir(Shows(), (torch.ones(1),)), torch.ones(1)
+    graph, model = compile_graph(ir, Shows().state_dict()), Shows()
+    for _ in range(2):
+        got, expected = graph.eval((x,)), model(x)
+        assert places(got) == places(expected)
+        assert all(map(torch.equal, got, expected))
+        kept = graph.buffers["b"]
+        got[3].zero_()
+        assert not got[1].any()
+        assert torch.equal(graph.buffers["b"], kept)
+    assert validate(ir, Shows().state_dict(), (x,)).is_valid

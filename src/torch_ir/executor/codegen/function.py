@@ -118,7 +118,21 @@ class FunctionWriter:
         for write in self._plan.writes:
             value = copied.get(write.value) or self.names.value(write.value)
             yield CodeLine(f"{self.names.value(write.target)}.copy_({value})")
+        yield from self._copied_results()
         yield CodeLine(f"return {self._result()}")
+
+    def _copied_results(self) -> Iterator[CodeLine]:
+        """Copy the storage of results that show written state, once for all that show it."""
+        if self._copied:
+            copy = self.names.module.imported(RUN_TIME, "in_copied_storage")
+            copies = sequence([self.names.copy(name) for name in self._copied], is_tuple=True)
+            values = sequence([self.names.value(name) for name in self._copied], is_tuple=True)
+            yield CodeLine(f"{copies} = {copy}({values})")
+
+    @property
+    def _copied(self) -> list[str]:
+        copied = self._plan.copied_outputs if self.names.is_main else frozenset[str]()
+        return [name for name in dict.fromkeys(self._plan.ir.output_names) if name in copied]
 
     def _result(self) -> str:
         ir = self._plan.ir
@@ -126,9 +140,9 @@ class FunctionWriter:
             return self._tree(ir.signature.outputs)
         values = [self.names.value(meta.name) for meta in ir.graph_outputs]
         if self.names.is_main:
-            copied = self._plan.copied_outputs
+            copies = {name: self.names.copy(name) for name in self._copied}
             values = [
-                f"{value}.clone()" if meta.name in copied else value
+                copies.get(meta.name, value)
                 for value, meta in zip(values, ir.graph_outputs, strict=True)
             ]
             values += [self.names.symbol(name) for name in sorted(ir.returned_symbols)]

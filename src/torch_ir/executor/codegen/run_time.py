@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, counted
 from torch_ir.infer.engine import flatten
 from torch_ir.ir import SymbolRange
 from torch_ir.ir.expressions import Number, solve_linear
-from torch_ir.torch_api import SYMBOLIC_TYPES
+from torch_ir.torch_api import SYMBOLIC_TYPES, storage_of
 
 
 class NoTensorError(ExecutionError):
@@ -78,3 +79,46 @@ def solved(dimension: str, size: int) -> int:
     if found is None:
         raise ExecutionError(f"a dimension is {size}, which is not {dimension} for any value")
     return found[1]
+
+
+def in_copied_storage(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return each tensor at its place in a copy of its storage, of which there is one for all.
+
+    What gradients or tangents are taken of, and what has no plain storage, is copied by itself.
+
+    Example:
+        >>> buffer = torch.arange(6.0).reshape(2, 3)
+        >>> row, turned = in_copied_storage([buffer[1], buffer.t()])
+        >>> row.fill_(0.0), turned
+        (tensor([0., 0., 0.]), tensor([[0., 0.],
+                [1., 0.],
+                [2., 0.]]))
+    """
+    copies: dict[int, torch.Tensor] = {}
+    return [_in_copied_storage(tensor, copies) for tensor in tensors]
+
+
+def _in_copied_storage(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tensor:
+    if not _has_plain_storage(tensor):
+        return tensor.clone()
+    storage = storage_of(tensor)
+    if storage not in copies:
+        size = tensor.untyped_storage().nbytes() // tensor.element_size()
+        copies[storage] = tensor.as_strided((size,), (1,), 0).clone()
+    copy = copies[storage]
+    if copy.dtype != tensor.dtype:
+        copy = copy.view(tensor.dtype)
+    return copy.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _has_plain_storage(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is no more than its place in a storage."""
+    is_marked = tensor.is_conj() or tensor.is_neg() or tensor.is_quantized
+    return not (
+        type(tensor) is not torch.Tensor
+        or tensor.layout is not torch.strided
+        or is_marked
+        or tensor.requires_grad
+        or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+        or tensor.untyped_storage().nbytes() % tensor.element_size()
+    )
