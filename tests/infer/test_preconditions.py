@@ -8,7 +8,7 @@ from torch import nn
 
 from infer.trusting_calls import eager, in_child, program_of, refusals
 from torch_ir import compile_graph
-from torch_ir.infer.preconditions import PRECONDITIONS, find_shape_fault
+from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
 
 RECURRENT = {

@@ -65,11 +65,13 @@ def in_child(function: Callable[[], list[Any]]) -> list[Any]:
     return json.loads(text)
 
 
-def refusals(op_type: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+def refusals(
+    op_type: str, arguments: Mapping[str, Any], results: Sequence[torch.Tensor] | None = None
+) -> tuple[str, str]:
     """How a wrong call ends: when it is compiled with its types, and when it is run without."""
     schema = lookup(op_type)
     assert schema is not None
-    made = [torch.empty(()) for result in schema.returns if result.type == "Tensor"]
+    made = results or [torch.empty(()) for result in schema.returns if result.type == "Tensor"]
     ir, tensors = program_of(op_type, arguments, made)
     return _end(ir, tensors, check_types=True), _end(ir, tensors, check_types=False)
 

@@ -10,7 +10,7 @@ import torch
 
 from torch_ir.infer.bind import RUN_DEVICE, bind
 from torch_ir.infer.engine import Failure, attempt, flatten
-from torch_ir.infer.preconditions import require_arguments
+from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import (
     IR,

@@ -14,7 +14,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.engine import flatten
-from torch_ir.infer.preconditions import require_arguments
+from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import evaluate, from_text, operator_of, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear

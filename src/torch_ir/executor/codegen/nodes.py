@@ -19,7 +19,7 @@ from torch_ir.infer.bind import (
     Read,
 )
 from torch_ir.infer.bindings import Binding
-from torch_ir.infer.preconditions import PRECONDITIONS
+from torch_ir.infer.preconditions.table import PRECONDITIONS
 from torch_ir.torch_api import OpOverload
 
 RUN_TIME = "torch_ir.executor.codegen.run_time"
@@ -64,7 +64,7 @@ class NodeWriter:
 
     def _precondition(self, call: BoundCall) -> str:
         """The line before the call of a kernel that trusts its caller."""
-        require = self._module.imported("torch_ir.infer.preconditions", "require_arguments")
+        require = self._module.imported("torch_ir.infer.preconditions.table", "require_arguments")
         args = sequence([self._operand(item, frozen=True) for item in call.args], is_tuple=True)
         named = [f"{name!a}: {self._operand(item, frozen=True)}" for name, item in call.kwargs]
         return f"{require}({call.node.op_type!a}, {args}, {{{', '.join(named)}}})"

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
-Arguments: TypeAlias = Mapping[str, Any]
-"""The arguments of a call by name; tensors are tensors, or types that have a shape."""
-
-Faults: TypeAlias = Iterator[str]
-"""What does not fit in a call, as clauses of a sentence."""
+from torch_ir.infer.preconditions.faults import Arguments, Faults, of_rank, unlike
 
 _LSTM = 2  # what torch calls it among the modes of a layer
-
-
-def unlike(name: str, value: Any, shape: Sequence[int]) -> Faults:
-    """Yield a fault where a tensor has not the shape that others ask for."""
-    if tuple(value.shape) != tuple(shape):
-        yield f"{name} is {_sizes(value.shape)}, and has to be {_sizes(shape)}"
-
-
-def of_rank(name: str, value: Any, rank: int) -> Faults:
-    """Yield a fault where a tensor has another number of dimensions."""
-    if len(value.shape) != rank:
-        yield f"{name} is {_sizes(value.shape)}, and has to have {rank} dimensions"
-
-
-def _sizes(shape: Sequence[int]) -> str:
-    return str([*shape])
 
 
 @dataclass(frozen=True, slots=True)

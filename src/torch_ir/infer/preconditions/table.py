@@ -16,13 +16,9 @@ from typing import Any
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError
-from torch_ir.infer.recurrent_rules import (
-    Arguments,
-    Faults,
-    one_layer,
-    packed_sequences,
-    recurrent,
-)
+from torch_ir.infer.preconditions import indices, lists
+from torch_ir.infer.preconditions.faults import Arguments, Faults
+from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import FakeTensor
 
@@ -104,18 +100,62 @@ def _names(op_type: str) -> tuple[str, ...]:
 
 # -- the table ------------------------------------------------------------------------------------
 
+Rule = Callable[[Arguments], Faults]
+
 _RECURRENT = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
+_POOLED = {
+    "max_pool2d_with_indices_backward": 2,
+    "max_pool3d_with_indices_backward": 3,
+    "adaptive_max_pool2d_backward": 2,
+    "adaptive_max_pool3d_backward": 3,
+}
 
-def _table() -> dict[str, Precondition]:
-    rules: list[Precondition] = []
-    for name, gates in _RECURRENT.items():
-        rules.append(Precondition(f"aten.{name}.input", recurrent(gates)))
-        rules.append(Precondition(f"aten.{name}.data", recurrent(gates), packed_sequences))
-    for overload in ("default", "out"):
-        rules.append(Precondition(f"aten.mkldnn_rnn_layer.{overload}", one_layer))
-    return {rule.op_type: rule for rule in rules}
+_RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
+    "mkldnn_rnn_layer: default out": (one_layer, None),
+    "_ctc_loss: default Tensor Tensor_out out": (indices.sequences, indices.alignments),
+    "_ctc_loss_backward: default Tensor out": (indices.sequences, indices.alignments),
+    "_embedding_bag_backward: default": (indices.bags, indices.bagged),
+    "_embedding_bag_dense_backward: default out": (indices.bags, indices.bagged),
+    "_embedding_bag_per_sample_weights_backward: default out": (indices.bags, indices.bagged),
+    "_embedding_bag_sparse_backward: default": (indices.bags, indices.bagged),
+    "segment_reduce: default out": (indices.segments, indices.segmented),
+    "_segment_reduce_backward: default out": (indices.segments, indices.segmented),
+    "_convert_indices_from_csr_to_coo: default out": (indices.compressed, indices.compressed_rows),
+    "_convert_indices_from_coo_to_csr: default out": (None, indices.row_numbers),
+    "_sobol_engine_initialize_state_: default": (indices.sobol, None),
+    "_sobol_engine_draw: default": (indices.sobol, None),
+    "_sobol_engine_ff_: default": (indices.sobol, None),
+    "_sobol_engine_scramble_: default": (indices.sobol, None),
+    **dict.fromkeys(
+        (
+            f"_fused_{name}: default out tensor_lr tensor_lr_out"
+            for name in ("adagrad", "adam", "adamw", "sgd")
+        ),
+        (lists.optimized, lists.dense),
+    ),
+    **dict.fromkeys(
+        (f"_fused_{name}_: default tensor_lr" for name in ("adagrad", "adam", "adamw", "sgd")),
+        (lists.optimized, lists.dense),
+    ),
+    **{f"{name}: input": (recurrent(gates), None) for name, gates in _RECURRENT.items()},
+    **{
+        f"{name}: data": (recurrent(gates), packed_sequences) for name, gates in _RECURRENT.items()
+    },
+    **{f"{name}: default grad_input": indices.pooled(rank) for name, rank in _POOLED.items()},
+}
+"""The rules about shapes and about values of overloads of ``aten``, by name."""
 
 
-PRECONDITIONS: Mapping[str, Precondition] = _table()
+def _table() -> Mapping[str, Precondition]:
+    found: dict[str, Precondition] = {}
+    for row, (shapes, values) in _RULES.items():
+        name, _, overloads = row.partition(": ")
+        for overload in overloads.split():
+            op_type = f"aten.{name}.{overload}"
+            found[op_type] = Precondition(op_type, shapes, values)
+    return found
+
+
+PRECONDITIONS = _table()
 """The rule of each operator whose kernel trusts its caller."""

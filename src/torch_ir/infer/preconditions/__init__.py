@@ -1,0 +1,1 @@
+"""What has to hold before kernels are called that trust their caller."""

@@ -1,0 +1,49 @@
+"""Faults of calls: tensors of the wrong shape, and numbers out of range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+Arguments: TypeAlias = Mapping[str, Any]
+"""The arguments of a call by name; tensors are tensors, or types that have a shape."""
+
+Faults: TypeAlias = Iterator[str]
+"""What does not fit in a call, as clauses of a sentence."""
+
+
+def unlike(name: str, value: Any, shape: Sequence[int]) -> Faults:
+    """Yield a fault where a tensor has not the shape that others ask for."""
+    if tuple(value.shape) != tuple(shape):
+        yield f"{name} is {[*value.shape]}, and has to be {[*shape]}"
+
+
+def of_rank(name: str, value: Any, *ranks: int) -> Faults:
+    """Yield a fault where a tensor has another number of dimensions."""
+    if len(value.shape) not in ranks:
+        allowed = " or ".join(map(str, ranks))
+        yield f"{name} is {[*value.shape]}, and has to have {allowed} dimensions"
+
+
+def outside(name: str, value: int, low: int, high: int) -> Faults:
+    """Yield a fault where a number is not from ``low`` to ``high``, which is among them."""
+    if not low <= value <= high:
+        yield f"{name} is {value}, which is outside of {low} to {high}"
+
+
+def holds_outside(name: str, tensor: torch.Tensor, low: int, high: int) -> Faults:
+    """Yield a fault where an element is not from ``low`` to ``high``, which is among them."""
+    if not tensor.numel():
+        return
+    for found in torch.aminmax(tensor):
+        value = int(found)
+        if not low <= value <= high:
+            yield f"{name} holds {value}, which is outside of {low} to {high}"
+
+
+def falls(name: str, tensor: torch.Tensor) -> Faults:
+    """Yield a fault where an element along the last dimension is less than the one before."""
+    if bool((tensor[..., 1:] < tensor[..., :-1]).any()):
+        yield f"{name} falls, and has to rise or stay"
