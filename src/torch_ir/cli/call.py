@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
+from torch_ir.cli.memory import require_memory
 from torch_ir.cli.options import allow_option
 from torch_ir.errors import MissingWeightsError
 
@@ -57,6 +58,7 @@ _OPTIONS = (
         metavar="PATH",
         help="Values that no state_dict has, by key, from .safetensors or .npz.",
     ),
+    click.option("--force", is_flag=True, help="Run even if it needs more memory than is free."),
     click.option(
         "--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds."
     ),
@@ -83,6 +85,7 @@ class Invocation:
     random_weights: bool
     constants: str | None
     trust: bool
+    force: bool
     allow: tuple[str, ...]
 
     def check_usage(self) -> None:
@@ -101,6 +104,7 @@ class Invocation:
 
         Raises:
             UsageError: It takes inputs, and nothing says which.
+            TooLittleMemoryError: It needs more memory than is free.
             SerializationError: It cannot be read.
             ParseError: It is text that is no IR text.
         """
@@ -108,6 +112,8 @@ class Invocation:
         if ir.graph_inputs and not self.inputs and not self.random:
             names = ", ".join(str(meta) for meta in ir.graph_inputs)
             raise click.UsageError(f"give --inputs or --random; the inputs are {names}")
+        if not self.force:
+            require_memory(ir, dict(self.symbols), weights=self.random_weights, inputs=self.random)
         return ir
 
     def weights_of(self, file: str) -> str | None:
