@@ -12,6 +12,8 @@ from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.tree import leaves
 
+ASSERTION = "aten._assert_scalar.default"
+
 Symbols = dict[str, Number]
 """The value of each symbol that is known so far."""
 
@@ -87,3 +89,38 @@ class Bindings:
                     self._known.add(dim.text)
         self._known.update(node.binds)
         return tuple(found)
+
+
+class DataSizes:
+    """The dimensions of a program whose sizes data decides, as it records and reads them.
+
+    Args:
+        ir: The program.
+    """
+
+    def __init__(self, ir: IR):
+        bindings = Bindings(ir)
+        self._bound = {
+            node.name: frozenset([b.symbol for b in bindings.of(node) if b.axis is not None])
+            for node in ir.nodes
+        }
+        self._read: dict[tuple[str, object], set[str]] = {}
+        self._asserted: set[SymExpr] = set()
+        for node in ir.nodes:
+            condition = node.attrs.get("self")
+            if node.op_type == "aten.sym_size.int" and len(node.inputs) == 1:
+                place = (node.inputs[0].name, node.attrs.get("dim"))
+                self._read.setdefault(place, set()).update(node.binds)
+            elif node.op_type == ASSERTION and isinstance(condition, SymExpr):
+                self._asserted.add(condition)
+
+    def bound(self, node: OpNode) -> frozenset[str]:
+        """Return the symbols that a node binds to sizes of its results."""
+        return self._bound.get(node.name, frozenset())
+
+    def is_asserted(self, meta: TensorMeta, axis: int) -> bool:
+        """Return whether a program reads a size, and asserts that it is as recorded."""
+        return any(
+            SymExpr(f"({symbol}) == ({meta.shape[axis]})") in self._asserted
+            for symbol in self._read.get((meta.name, axis), ())
+        )

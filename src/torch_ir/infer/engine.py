@@ -14,16 +14,27 @@ from typing import Any, TypeVar, cast
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
+from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.bind import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
-from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType
+from torch_ir.infer.types import (
+    Callee,
+    CallSignature,
+    Kind,
+    Outcome,
+    Region,
+    TensorType,
+    name_of,
+)
 from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.symbols import as_dim
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
     FakeTensorMode,
     OpOverload,
+    ShapeEnv,
     enable_python_dispatcher,
     fake_tensor_log,
 )
@@ -195,6 +206,45 @@ shares=(frozenset({0}),), kind='ok', refusal='', remedy='')
 
 
 def _evaluate(signature: CallSignature) -> Outcome:
+    return _on_fakes(signature, Trial.outcome, None)
+
+
+def evaluate_unbacked(signature: CallSignature) -> Outcome:
+    """Return the outcome of a call with sizes that data decides as symbols of torch's own.
+
+    Raises:
+        ExecutionError: torch has no such operator.
+
+    Example:
+        >>> from torch_ir.ir import FrozenDict
+        >>> x = TensorType((2, 3), "float32", (3, 1))
+        >>> nonzero = CallSignature("aten.nonzero.default", FrozenDict(), FrozenDict(self=0), (x,))
+        >>> evaluate_unbacked(nonzero).results
+        (TensorType(shape=(SymExpr('u0'), 2), dtype='int64', strides=()),)
+    """
+    return remembered(_evaluate_unbacked, signature)
+
+
+def _evaluate_unbacked(signature: CallSignature) -> Outcome:
+    return _on_fakes(signature, _open_outcome, ShapeEnv())
+
+
+def _open_outcome(made: Trial) -> Outcome:
+    types = tuple([_open_type(item) for item in flatten(made.made)])
+    return Outcome(types, tuple([frozenset[int]()] * len(types)), "data-dependent")
+
+
+def _open_type(made: object) -> TensorType | None:
+    if not isinstance(made, torch.Tensor):
+        return None
+    sizes = [size if type(size) is int else as_dim(expression(size)) for size in made.shape]
+    return TensorType(tuple(sizes), name_of(made.dtype), ())
+
+
+def _on_fakes(
+    signature: CallSignature, look: Callable[[Trial], Outcome], sizes: ShapeEnv | None
+) -> Outcome:
+    """What is seen of a call of fake tensors; with ``sizes``, data may decide some."""
     operator = resolve_operator(signature.op_type)  # an error is not remembered
     if not isinstance(operator, OpOverload) or draws_by_name(signature):
         return Outcome(kind="data-dependent")
@@ -202,14 +252,14 @@ def _evaluate(signature: CallSignature) -> Outcome:
         # with torch's Python implementations, as torch.export traces: some kernels would read data
         for context in (
             quiet(),
-            FakeTensorMode(allow_non_fake_inputs=True),
+            FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes),
             enable_python_dispatcher(),
             torch.no_grad(),
             *map(autocast, signature.regions),
         ):
             stack.enter_context(cast(Any, context))
         made = attempt(lambda: trial(signature))
-        return made.outcome(signature.op_type) if isinstance(made, Failure) else made.outcome()
+        return made.outcome(signature.op_type) if isinstance(made, Failure) else look(made)
 
 
 def autocast(region: Region) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.infer.bindings import Symbols
+from torch_ir.infer.bindings import ASSERTION, Symbols
 from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr, ValueLeaf
 from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tree import leaves
@@ -22,8 +22,6 @@ SIZES = (8, 6, 4, 12, 16, 5, 9, 10, 3, 2, 32, 64, 1)
 """Sizes to try where conditions ask for more than a range."""
 
 MAX_TRIES = 20_000
-
-ASSERTION = "aten._assert_scalar.default"
 
 
 def samplings(ir: IR) -> tuple[Symbols, ...]:

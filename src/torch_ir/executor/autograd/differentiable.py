@@ -115,7 +115,7 @@ class _Search:
         return any(meta.name in values.recorded for meta in plan.ir.graph_outputs)
 
     def _derivation(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Derivation:
-        derivation = Derivation(next(iter(samplings(ir)), {}), ir.given_symbols)
+        derivation = Derivation(next(iter(samplings(ir)), {}), ir)
         for meta in ir.graph_inputs:
             derivation.believe(meta)
         for name, tensor in payload.items():

@@ -308,7 +308,7 @@ class _Compiler:
         """One for each sampling of the symbols; none where types are believed."""
         found: list[Derivation] = []
         for symbols in samplings(ir) if self.derives else ():
-            derivation = Derivation(symbols, ir.given_symbols)
+            derivation = Derivation(symbols, ir)
             try:
                 for meta in ir.graph_inputs:
                     derivation.believe(meta)

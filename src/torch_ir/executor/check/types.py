@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.bind import BoundCall
-from torch_ir.infer.bindings import Symbols
-from torch_ir.infer.engine import draws_by_name
+from torch_ir.infer.bindings import DataSizes, Symbols
+from torch_ir.infer.engine import draws_by_name, evaluate_unbacked
 from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
-from torch_ir.infer.types import CallSignature, TensorType
-from torch_ir.ir import OpNode, SymExpr, TensorMeta
+from torch_ir.infer.types import CallSignature, Outcome, TensorType
+from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.tensor import row_major, type_text
 from torch_ir.torch_api import OpOverload
@@ -20,17 +20,18 @@ from torch_ir.torch_api import OpOverload
 class Derivation:
     """The types of a graph's values when its symbols have certain values.
 
-    A result that depends on data, or that a function or a user's kernel makes, is believed.
+    A result that a function or a user's kernel makes is believed. A size that data decides is a
+    new symbol, or one that the program reads and asserts.
 
     Args:
         symbols: The value of each symbol.
-        given: The symbols that the arguments of a call give; what depends on others depends on
-            data.
+        ir: The graph; what depends on other symbols than those of its arguments depends on data.
     """
 
-    def __init__(self, symbols: Symbols, given: Collection[str]):
+    def __init__(self, symbols: Symbols, ir: IR):
         self._symbols = symbols
-        self._given = frozenset(given)
+        self._ir = ir
+        self._given = ir.given_symbols
         self._types: dict[str, TensorType] = {}
 
     def take(self, name: str, kind: TensorType) -> None:
@@ -96,6 +97,8 @@ class Derivation:
         if signature is None:
             return None
         found = self._settled(call, signature)
+        if found.kind == "data-dependent":
+            self._require_sizes(call.node, evaluate_unbacked(signature))
         if found.kind != "ok":
             return found
         for meta in call.node.outputs:
@@ -144,9 +147,7 @@ class Derivation:
         for meta in node.outputs:
             made = found.result(meta)
             if made is None:
-                return DiagnosticError(
-                    "wrong-type", f"{node.op_type} makes no tensor as %{meta.name}"
-                )
+                return _no_tensor(node, meta)
             if not self._agrees(meta, made):
                 return self._wrong_type(node, meta, made)
         return None
@@ -157,6 +158,43 @@ class Derivation:
             return False
         pairs = zip(meta.shape, made.shape, recorded.shape, strict=True)
         return all(size == wanted or self._is_unknown(dim) for dim, size, wanted in pairs)
+
+    def _require_sizes(self, node: OpNode, found: Outcome) -> None:
+        """Refuse what is recorded of results whose sizes data decides, unless it is so.
+
+        Raises:
+            DiagnosticError: ``wrong-type``.
+        """
+        if found.kind != "data-dependent" or not found.results:
+            return  # torch cannot tell
+        own: dict[str, Dim] = {}
+        for meta in node.outputs:
+            made = found.result(meta)
+            if made is None:
+                raise _no_tensor(node, meta)
+            if made.dtype != meta.dtype or len(made.shape) != len(meta.shape):
+                raise self._wrong_type(node, meta, made)
+            for axis, size in enumerate(made.shape):
+                if isinstance(size, int):
+                    if self._types[meta.name].shape[axis] != size:
+                        raise self._wrong_type(node, meta, made)
+                elif not self._is_found(node, meta, axis, size, own):
+                    raise DiagnosticError(
+                        "wrong-type",
+                        f"data decides dimension {axis} of %{meta.name}",
+                        expected="a new symbol",
+                        found=str(meta.shape[axis]),
+                    )
+
+    def _is_found(
+        self, node: OpNode, meta: TensorMeta, axis: int, size: Dim, own: dict[str, Dim]
+    ) -> bool:
+        """Whether a size that data decides is recorded as a symbol which the node binds to it."""
+        sizes = self._ir.view("data_sizes", lambda: DataSizes(self._ir))
+        text = str(meta.shape[axis])
+        if text in sizes.bound(node):
+            return own.setdefault(text, size) == size
+        return sizes.is_asserted(meta, axis)
 
     def _is_unknown(self, dim: object) -> bool:
         return isinstance(dim, SymExpr) and not self._given.issuperset(dim.symbols)
@@ -180,3 +218,7 @@ class Derivation:
         types = [self._types.get(meta.name) for meta in node.inputs]
         known = tuple([kind for kind in types if kind is not None])
         return None if len(known) < len(types) else CallSignature.of(node, known, self._symbols)
+
+
+def _no_tensor(node: OpNode, meta: TensorMeta) -> DiagnosticError:
+    return DiagnosticError("wrong-type", f"{node.op_type} makes no tensor as %{meta.name}")

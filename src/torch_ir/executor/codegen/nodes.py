@@ -20,6 +20,7 @@ from torch_ir.infer.bind import (
 )
 from torch_ir.infer.bindings import Binding
 from torch_ir.infer.preconditions.table import PRECONDITIONS
+from torch_ir.ir import TensorMeta
 from torch_ir.torch_api import OpOverload
 
 RUN_TIME = "torch_ir.executor.codegen.run_time"
@@ -121,17 +122,19 @@ class NodeWriter:
             allowed = self._plan.ir.symbols.get(binding.symbol)
             if allowed is not None and (allowed.lower is not None or allowed.upper is not None):
                 check = self._module.imported(RUN_TIME, "require_in_range")
-                yield (
-                    f"{check}({binding.symbol!a}, {symbol}, {allowed.lower!r}, {allowed.upper!r})"
-                )
+                ends = f"{allowed.lower!r}, {allowed.upper!r}"
+                place = ""
+                if binding.axis is not None:
+                    name = _bound_value(step, binding).name
+                    place = f", {f'dimension {binding.axis} of %{name}'!a}"
+                yield f"{check}({binding.symbol!a}, {symbol}, {ends}{place})"
 
     def _bound(self, step: Step, binding: Binding) -> str:
         node = step.call.node
         if binding.axis is None:
             result = self._names.result(node.name)
             return f"{self._module.imported(RUN_TIME, 'number')}({result}, {binding.result})"
-        value = next(m for m in node.outputs if m.producer_output_idx == binding.result)
-        return f"{self._value(value.name)}.shape[{binding.axis}]"
+        return f"{self._value(_bound_value(step, binding).name)}.shape[{binding.axis}]"
 
     def _call(self, step: Step) -> str:
         call = step.call
@@ -172,3 +175,9 @@ class NodeWriter:
             case Named(parts=parts):
                 inner = [f"{key!a}: {self._operand(p, frozen=frozen)}" for key, p in parts]
                 return f"{{{', '.join(inner)}}}"
+
+
+def _bound_value(step: Step, binding: Binding) -> TensorMeta:
+    """The value whose size a symbol is."""
+    outputs = step.call.node.outputs
+    return next(meta for meta in outputs if meta.producer_output_idx == binding.result)

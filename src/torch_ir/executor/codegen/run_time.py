@@ -42,8 +42,17 @@ def number(made: Any, position: int) -> Number:
     return int(value) if isinstance(value, bool) else value  # pyright: ignore[reportReturnType]  # operators that bind a symbol give numbers
 
 
-def require_in_range(symbol: str, value: Number, lower: int | None, upper: int | None) -> None:
+def require_in_range(
+    symbol: str, value: Number, lower: int | None, upper: int | None, place: str = ""
+) -> None:
     """Refuse the value of a symbol outside its range.
+
+    Args:
+        symbol: The symbol.
+        value: Its value.
+        lower: The end of its range, if there is one.
+        upper: The other end.
+        place: The dimension that it is the size of.
 
     Raises:
         ExecutionError: It is outside.
@@ -52,8 +61,9 @@ def require_in_range(symbol: str, value: Number, lower: int | None, upper: int |
         return  # somebody traces the run: no values are known
     if (lower is not None and value < lower) or (upper is not None and value > upper):
         allowed = SymbolRange(lower, upper)
+        subject = f"{symbol}, {place}," if place else symbol
         raise ExecutionError(
-            f"the value of {symbol} is {value}, which is outside its range {allowed}"
+            f"the value of {subject} is {value}, which is outside its range {allowed}"
         )
 
 
