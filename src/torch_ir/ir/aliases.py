@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.values import FunctionRef
 from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.bodies import operands_of_one_call
 from torch_ir.ops.effects import effects
 
 if TYPE_CHECKING:
@@ -216,17 +216,26 @@ def _may_show(
 
 def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
     """Return the inputs of a call of functions whose storage its results may have."""
-    reference = node.attrs.get("wrapped_func")
-    if isinstance(reference, FunctionRef) and reference.name in ir.functions:
-        body = ir.functions[reference.name]
+    call = _handed_over(ir, node)
+    if call is not None:
+        body, handed = call
         roots = frozenset[str]().union(*[body.aliases.roots(name) for name in body.output_names])
-        pairs = zip(body.graph_inputs, node.inputs, strict=False)
-        return tuple([given for taken, given in pairs if taken.name in roots])
+        return tuple([given for name, given in handed if name in roots])
     bodies = [ir.functions.get(name) for name in node.functions]
     is_apart = bool(bodies) and all(
         body is not None and _gives_fresh_results(body) for body in bodies
     )
     return () if is_apart else tuple(node.inputs)
+
+
+def _handed_over(ir: IR, node: OpNode) -> tuple[IR, list[tuple[str, TensorMeta]]] | None:
+    """Return the one function that a node calls once, and what is given for each of its inputs."""
+    argument = operands_of_one_call(node.op_type)
+    names = node.functions if argument else ()
+    if argument is None or len(names) != 1 or names[0] not in ir.functions:
+        return None
+    body = ir.functions[names[0]]
+    return body, list(zip(body.input_names, node.tensors(argument), strict=False))
 
 
 def _gives_fresh_results(body: IR) -> bool:
@@ -237,13 +246,12 @@ def _gives_fresh_results(body: IR) -> bool:
 def written_tensors(ir: IR, node: OpNode) -> tuple[TensorMeta, ...] | None:
     """Return the inputs that a node writes; None where nothing says which.
 
-    Those of a scope are what its body writes.
+    Those of a call of one function are what that writes.
     """
-    reference = node.attrs.get("wrapped_func")
-    body = ir.functions.get(reference.name) if isinstance(reference, FunctionRef) else None
-    if body is not None:
-        pairs = zip(body.graph_inputs, node.inputs, strict=False)
-        return tuple([given for taken, given in pairs if taken.name in body.aliases.written])
+    call = _handed_over(ir, node)
+    if call is not None:
+        body, handed = call
+        return tuple([given for name, given in handed if name in body.aliases.written])
     effects_of_node = ir.effects(node)
     if not effects_of_node.is_known:
         return None

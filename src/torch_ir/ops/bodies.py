@@ -94,3 +94,18 @@ def last_argument(op_type: str) -> str | None:
     """
     last = {call.takes[-1] for call in BODY_CALLS.get(op_type, {}).values()}
     return last.pop() if len(last) == 1 else None
+
+
+def operands_of_one_call(op_type: str) -> str | None:
+    """Return the list argument that an operator hands to the one function that it calls, once.
+
+    Its results are those of the function; None for other operators.
+
+    Example:
+        >>> operands_of_one_call("higher_order.invoke_subgraph")
+        'operands'
+        >>> operands_of_one_call("higher_order.cond") is None
+        True
+    """
+    calls = [*BODY_CALLS.get(op_type, {}).values()]
+    return calls[0].takes[0] if len(calls) == 1 and calls[0].gives is Gives.RESULTS else None

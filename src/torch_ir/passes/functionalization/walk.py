@@ -18,6 +18,7 @@ from torch_ir.ir.builder import Builder, with_leaves
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.tree import Container, Tree
+from torch_ir.ops.bodies import operands_of_one_call
 from torch_ir.ops.variants import IN_PLACE_VIEWS
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -157,17 +158,18 @@ class _Walk:
         """A call of functions, which return what they write in addition."""
         names = node.functions
         written = [(name, value) for name in names for value in self.written_by[name]]
-        is_scope = "wrapped_func" in node.attrs
-        if self.writes and is_scope and _may_share(self.ir.functions[names[0]]):
+        argument = operands_of_one_call(node.op_type)
+        if self.writes and argument and _may_share(self.ir.functions[names[0]]):
             self.state.block(node, [*node.inputs, *node.outputs])
         call = self.state.mapped(node)
         if not written:
             self.builder.nodes.append(call)
             return
-        if not is_scope:
+        if argument is None:
             raise CannotFollowError(f"the function {written[0][0]!r} writes what it takes")
         body = self.ir.functions[names[0]]
-        given = dict(zip([meta.name for meta in body.graph_inputs], node.inputs, strict=True))
+        taken = node.tensors(argument)
+        given = dict(zip([meta.name for meta in body.graph_inputs], taken, strict=True))
         views = [self.state.view_of(given[value]) for _, value in written]
         storages = [self.state.view_of(meta).storage for meta in node.inputs]
         for view in views:
