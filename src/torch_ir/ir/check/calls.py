@@ -67,6 +67,33 @@ def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
                 yield from _check(_Call(node, ir, name, ir.functions[name], how))
 
 
+def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:
+    """Return what the symbols of a function stand for where a node calls it.
+
+    Those that the function's inputs give stand for what the operands have in their places, those
+    that it finds out for the symbols that the call records. Others are left out.
+
+    Args:
+        node: A call that fits; the operator calls one function.
+        body: That function.
+    """
+    (how,) = BODY_CALLS[node.op_type].values()
+    given = _handed(_Call(node, body, "", body, how))
+    signature = body.signature
+    taken = _items(None if signature is None else signature.inputs, body.graph_inputs)
+    made = _items(None if signature is None else signature.outputs, body.graph_outputs)
+    if isinstance(given, Diagnostic) or taken is None or made is None or len(given) != len(taken):
+        return {}
+    bound = _bind(taken, given)
+    results = {meta.producer_output_idx: meta for meta in node.outputs}
+    results |= {index: SymExpr(symbol) for symbol, index in node.binds.items()}
+    for index, item in results.items():
+        for found, recorded in _dims(made[index], item):
+            if found.is_symbol:
+                bound.setdefault(found.text, recorded)
+    return bound
+
+
 def _check(call: _Call) -> Iterator[Diagnostic]:
     given = _handed(call)
     if isinstance(given, Diagnostic):
@@ -86,7 +113,7 @@ def _check(call: _Call) -> Iterator[Diagnostic]:
     yield from faults
     if not faults:
         bound, found = _with_found(body, bound)
-        yield from _results(call, [_put(item, bound) for item in made], _Fresh(call, found))
+        yield from _results(call, [put_into(item, bound) for item in made], _Fresh(call, found))
 
 
 def _bad(message: str, expected: object, found: object) -> Diagnostic:
@@ -148,7 +175,7 @@ def _operands(
     call: _Call, taken: Sequence[Item], given: Sequence[Item], bound: _Bound
 ) -> Iterator[Diagnostic]:
     for position, (wanted, item) in enumerate(zip(taken, given, strict=True)):
-        expected = _put(wanted, bound)
+        expected = put_into(wanted, bound)
         if not _is_same(expected, item):
             message = f"argument {position} of &{call.name} is given something else"
             yield _bad(message, _described(expected), _described(item))
@@ -217,8 +244,8 @@ def _solved(wanted: SymExpr, value: Attribute) -> Attribute:
         return None
 
 
-def _put(item: Item, bound: Mapping[str, Attribute]) -> Item:
-    """The item with what its symbols stand for."""
+def put_into(item: Item, bound: Mapping[str, Attribute]) -> Item:
+    """Return a type or a value with what its symbols stand for."""
     if isinstance(item, TensorMeta):
         if item.is_static:
             return item
