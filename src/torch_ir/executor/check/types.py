@@ -178,23 +178,13 @@ class Derivation:
                 if isinstance(size, int):
                     if self._types[meta.name].shape[axis] != size:
                         raise self._wrong_type(node, meta, made)
-                elif not self._is_found(node, meta, axis, size, own):
+                elif not _is_found(self._ir, node, meta, axis, size, own):
                     raise DiagnosticError(
                         "wrong-type",
                         f"data decides dimension {axis} of %{meta.name}",
                         expected="a new symbol",
                         found=str(meta.shape[axis]),
                     )
-
-    def _is_found(
-        self, node: OpNode, meta: TensorMeta, axis: int, size: Dim, own: dict[str, Dim]
-    ) -> bool:
-        """Whether a size that data decides is recorded as a symbol which the node binds to it."""
-        sizes = self._ir.view("data_sizes", lambda: DataSizes(self._ir))
-        text = str(meta.shape[axis])
-        if text in sizes.bound(node):
-            return own.setdefault(text, size) == size
-        return sizes.is_asserted(meta, axis)
 
     def _is_unknown(self, dim: object) -> bool:
         return isinstance(dim, SymExpr) and not self._given.issuperset(dim.symbols)
@@ -222,3 +212,14 @@ class Derivation:
 
 def _no_tensor(node: OpNode, meta: TensorMeta) -> DiagnosticError:
     return DiagnosticError("wrong-type", f"{node.op_type} makes no tensor as %{meta.name}")
+
+
+def _is_found(
+    ir: IR, node: OpNode, meta: TensorMeta, axis: int, size: Dim, own: dict[str, Dim]
+) -> bool:
+    """Whether a size that data decides is recorded as a symbol which the node binds to it."""
+    sizes = ir.view("data_sizes", lambda: DataSizes(ir))
+    text = str(meta.shape[axis])
+    if text in sizes.bound(node):
+        return own.setdefault(text, size) == size
+    return sizes.is_asserted(meta, axis)
