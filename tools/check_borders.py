@@ -1,10 +1,13 @@
-"""Fail if anything imports a private module or name of another package of torch_ir.
+"""Fail if anything crosses a border: private names of other packages, and torch's operators.
 
 Usage: ``python tools/check_borders.py``
 
 A name that starts with one underscore belongs to the package that it stands in. ruff and pyright
 have no rule for private modules within one distribution. That ``ir`` and ``serde`` do not import
 torch is ruff's to check: see the ``ruff.toml`` in those folders.
+
+Which operators programs may call is decided in one place, so no other module of the package looks
+operators up by names that are computed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "tools", "examples", "benchmarks")
 PACKAGE = "torch_ir"
+GATES = frozenset({Path("src/torch_ir/torch_api.py"), Path("src/torch_ir/infer/resolve.py")})
+REGISTRY = "torch.ops"
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -43,12 +48,33 @@ def trespasses(path: Path, source: str) -> Iterator[str]:
             yield f"{path}:{line}: {name} is private to {'.'.join(parts[:private])}"
 
 
+def detours(path: Path, source: str) -> Iterator[str]:
+    """One sentence for each operator that a module of the package gets by a computed name."""
+    if path.parts[0] != "src" or path in GATES:
+        return
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(args=[given, *_]) if ast.unparse(node.func) in LOOKUPS:
+                is_detour = REGISTRY in ast.unparse(given)
+            case ast.Attribute(attr=name):
+                is_detour = name.startswith("__") and ast.unparse(node.value) == REGISTRY
+            case _:
+                continue
+        if is_detour:
+            yield f"{path}:{node.lineno}: operators are looked up by infer.resolve alone"
+
+
+LOOKUPS = ("getattr", "vars", "attrgetter", "operator.attrgetter")
+
+
 def main() -> int:
     findings = [
         finding
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for finding in trespasses(path.relative_to(ROOT), path.read_text(encoding="utf-8"))
+        for source in [path.read_text(encoding="utf-8")]
+        for check in (trespasses, detours)
+        for finding in check(path.relative_to(ROOT), source)
     ]
     print("\n".join(findings) or "borders: ok")
     return 1 if findings else 0

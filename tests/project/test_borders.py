@@ -82,3 +82,22 @@ def test_a_package_may_import_its_own_private_modules():
 
 def test_this_tree_keeps_to_them():
     assert load_tool("check_borders").main() == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ng = getattr(torch.ops, name)",
+        "import torch\ng = getattr(getattr(torch.ops, space), name)",
+        "import torch\ng = getattr(torch.ops.aten, name)",
+        "import torch\ng = vars(torch.ops)[name]",
+        "import torch\ng = torch.ops.__getattr__(name)",
+    ],
+)
+def test_operators_are_not_looked_up_by_name_elsewhere(source):
+    detours = load_tool("check_borders").detours
+    (finding, *_) = detours(Path("src/torch_ir/passes/planted.py"), source)
+    assert finding.startswith("src/torch_ir/passes/planted.py:2: operators are looked up by")
+    for gate in ("torch_api.py", "infer/resolve.py"):
+        assert not list(detours(Path("src/torch_ir") / gate, source))
+    assert not list(detours(Path("tests/planted.py"), source))

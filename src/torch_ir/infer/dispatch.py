@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ir.torch_api import OpOverload
+from torch_ir.torch_api import OpOverload, overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,9 @@ def _same(left: Any, right: Any) -> bool:
 
 def twin_of(operator: OpOverload) -> OpOverload | None:
     """The overload that computes the same in place: its schema differs by the mark alone."""
-    namespace, name, overload = str(operator).split(".")
-    packet = getattr(getattr(torch.ops, namespace), f"{name}_", None)
-    twin = getattr(packet, overload, None) if packet is not None else None
-    if not isinstance(twin, OpOverload):
+    namespace, name, kind = str(operator).split(".")
+    twin = overload(namespace, f"{name}_", kind)
+    if twin is None:
         return None
     wanted = [(a.name, str(a.type)) for a in operator._schema.arguments]  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
     found = [(a.name, str(a.type)) for a in twin._schema.arguments]  # pyright: ignore[reportPrivateUsage]  # as above
