@@ -81,6 +81,22 @@ def body_of(ir: IR, call: OpNode) -> IR:
     return ir.functions[call.attrs["subgraph"].name]
 
 
+def function_of(
+    ir: IR, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], name: str, backend: str
+) -> IR:
+    """Return some nodes of a program as a function that a backend compiles.
+
+    It takes what they take from elsewhere, weights among it, and the sizes that no tensor shows.
+    """
+    body = subgraph(ir, nodes, returned)
+    sizes = _sizes(nodes, body.graph_inputs)
+    arguments = (*map(TensorLeaf, body.input_names), *map(ValueLeaf, sizes))
+    given = Container("tuple", (Container("tuple", arguments), Container("dict")))
+    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
+    signature = Signature(given, results)
+    return body.replace(model_name=name, signature=signature, metadata={BACKEND: backend})
+
+
 def _is_delegate(ir: IR, node: OpNode, backend: str | None) -> bool:
     reference = node.attrs.get("subgraph")
     if node.op_type != CALL or not isinstance(reference, FunctionRef):
@@ -128,16 +144,9 @@ class _Delegator:
         name = self.names.fresh(f"{self.partition.backend}_{number}")
         made = {meta.name: meta for node in nodes for meta in node.outputs}
         returned = [meta for key, meta in made.items() if key in self.returned]
-        body = subgraph(self.ir, nodes, returned)
+        body = function_of(self.ir, nodes, returned, name, self.partition.backend)
         sizes = _sizes(nodes, body.graph_inputs)
-        arguments = (*map(TensorLeaf, body.input_names), *map(ValueLeaf, sizes))
-        given = Container("tuple", (Container("tuple", arguments), Container("dict")))
-        results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
-        self.builder.functions[name] = body.replace(
-            model_name=name,
-            signature=Signature(given, results),
-            metadata={BACKEND: self.partition.backend},
-        )
+        self.builder.functions[name] = body
         taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
         outputs = [
             meta.replace(producer_node=name, producer_output_idx=index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch_ir.backends.assignment import assign
 from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.errors import ExecutionError, MissingWeightsError, counted
-from torch_ir.executor import IRExecutor, register_executor
+from torch_ir.executor import ExecGraph, IRExecutor, register_executor
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Names
 from torch_ir.passes.functionalization import without_writes
@@ -23,6 +24,23 @@ from torch_ir.weights import check_weights
 from torch_ir.weights.tensor_registry import Kernel, unregister_executor
 
 _NUMBERS = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A subgraph with its backend.
+
+    Attributes:
+        body: The function that the backend compiled.
+        backend: The backend.
+        held: Those inputs of the body that are the same in every call, by name.
+        compiled: What the backend made of it.
+    """
+
+    body: IR
+    backend: DelegateBackend
+    held: Mapping[str, torch.Tensor]
+    compiled: Delegated
 
 
 class DelegatingExecutor:
@@ -35,9 +53,11 @@ class DelegatingExecutor:
         ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
         backend: The backend, or several, the preferred first.
+        constants: Values that are in no state dict; see :class:`~torch_ir.IRExecutor`.
 
     Attributes:
         ir: The program, with the subgraphs of the backends as functions.
+        delegates: What the backends run, by the name of the node that calls it.
 
     Raises:
         MissingWeightsError: The program has weights and none were given.
@@ -49,6 +69,7 @@ class DelegatingExecutor:
         ir: IR,
         weights: Mapping[str, torch.Tensor] | None,
         backend: DelegateBackend | Sequence[DelegateBackend],
+        constants: Mapping[str, torch.Tensor] | None = None,
     ):
         if ir.weights and weights is None:
             raise MissingWeightsError(
@@ -58,7 +79,9 @@ class DelegatingExecutor:
         program = ir if is_functional(ir) else without_writes(ir)
         backends = (backend,) if isinstance(backend, DelegateBackend) else tuple(backend)
         self.ir = assign(program, backends).ir
-        payload = check_weights(self.ir, weights or {}, strict=False)
+        payload = check_weights(self.ir, weights or {}, strict=False, constants=constants)
+        self.weights, self.constants = weights, constants
+        self.delegates: dict[str, Delegate] = {}
         kernels: dict[str, Kernel] = {}
         nodes: list[OpNode] = []
         called = {n.name: b for b in backends for n in delegates(self.ir, b.name)}
@@ -66,9 +89,10 @@ class DelegatingExecutor:
         for node in self.ir.nodes:
             if (taker := called.get(node.name)) is not None:
                 op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
-                compiled, inputs, sizes = _compiled(self.ir, node, payload, taker)
-                kernels[op_type] = _kernel(taker.name, node, compiled)
-                numbers = [_number(names, size) for size in sizes]
+                made = self.delegates[node.name] = _compiled(self.ir, node, payload, taker)
+                kernels[op_type] = _kernel(taker.name, node, made.compiled)
+                inputs = [meta for meta in node.inputs if meta.name not in made.held]
+                numbers = [_number(names, size) for size in _sizes(node)]
                 taken = (*inputs, *[number.outputs[0] for number in numbers])
                 nodes.extend(numbers)
                 slots = {"inputs": tuple(range(len(taken)))}
@@ -78,7 +102,8 @@ class DelegatingExecutor:
             else:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
-        self._host = IRExecutor(self.ir.replace(nodes=nodes, functions=functions), weights or {})
+        host = self.ir.replace(nodes=nodes, functions=functions)
+        self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
         weakref.finalize(self, _forget, tuple(kernels))
@@ -100,6 +125,11 @@ class DelegatingExecutor:
         """Copies of the buffers that the program writes, by key, as they are now."""
         return self._host.buffers
 
+    @property
+    def graph(self) -> ExecGraph:
+        """The compiled graph, in which each delegate is one call of its backend."""
+        return self._host.graph
+
 
 def _forget(op_types: Sequence[str]) -> None:
     for op_type in op_types:
@@ -108,14 +138,16 @@ def _forget(op_types: Sequence[str]) -> None:
 
 def _compiled(
     ir: IR, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
-) -> tuple[Delegated, list[TensorMeta], Sequence[Any]]:
-    """A delegate as a function, the tensors that it takes, and the symbols."""
+) -> Delegate:
     body = body_of(ir, call)
     held = dict(_held(ir, body, payload))
-    inputs = [meta for meta in call.inputs if meta.name not in held]
+    return Delegate(body, backend, held, backend.compile(body, held))
+
+
+def _sizes(call: OpNode) -> list[Any]:
+    """The symbols that a delegate takes beside tensors."""
     operands: Any = call.attrs.get("operands", ())
-    sizes = [item for item in operands if item is not None]
-    return backend.compile(body, held), inputs, sizes
+    return [item for item in operands if item is not None]
 
 
 def _held(
@@ -143,7 +175,7 @@ def _number(names: Names, size: Any) -> OpNode:
 
 
 def _kernel(backend: str, call: OpNode, compiled: Callable[..., Any]) -> Kernel:
-    sizes = [item for item in call.attrs.get("operands", ()) if item is not None]
+    sizes = _sizes(call)
 
     def run(inputs: list[torch.Tensor], attrs: Mapping[str, Any]) -> list[torch.Tensor]:
         del attrs

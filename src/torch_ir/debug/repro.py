@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
+from torch_ir.backends.delegate import BACKEND
+from torch_ir.debug.capture import Captured
+from torch_ir.debug.judging.delegates import Finding
 from torch_ir.debug.reference.denotation import alone
 from torch_ir.debug.validation import Divergence
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import map_values
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import Attribute, map_attribute
+from torch_ir.serde import write_atomically
 
 _TEXT = '''\
 """{title}
@@ -50,6 +55,49 @@ def repro_text(ir: IR, node: OpNode, symbols: Mapping[str, Number], divergence: 
     quoted = f'r"""\n{text}\n"""' if '"""' not in text and "\\" not in text else repr(text)
     reason = _plain(divergence.reason)
     return _TEXT.format(title=_plain(title), reason=reason, read=read, text=quoted)
+
+
+_PART = '''\
+"""{title}
+
+{reason}
+
+Import here what registers the backend, if no installed package does.
+"""
+
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+from torch_ir import load_ir, validate
+
+folder = Path(__file__).parent
+ir = load_ir(folder / "body.json")
+values = load_file(folder / "inputs.safetensors")
+report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs], backend={backend!r})
+print(report)
+raise SystemExit(not report.is_valid)
+'''
+
+
+def save_part(part: Finding, folder: Path) -> None:
+    """Write the smallest body that a backend gets wrong, its inputs, and a script that judges it.
+
+    Args:
+        part: What was found.
+        folder: Where ``body.json``, ``inputs.safetensors`` and ``repro.py`` go.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    body = part.body.replace(signature=None, metadata={})
+    body.save(folder / "body.json")
+    values = {meta.name: part.inputs[meta.name] for meta in body.graph_inputs}
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in values.items()}
+    Captured(body.model_name, (), tensors, {}).save(folder / "inputs.safetensors")
+    backend = str(part.body.metadata[BACKEND])
+    title = f"{part.node.op_type} as node {part.node.name!r} on the backend {backend!r}."
+    reason = _plain(part.error.reason)
+    text = _PART.format(title=_plain(title), reason=reason, backend=backend)
+    write_atomically(folder / "repro.py", text.encode())
 
 
 def _plain(text: str) -> str:

@@ -12,28 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_args
 
 import torch
 
+from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.registry import Runner
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
+from torch_ir.debug.judging.backends import Judged, graph_of, judged_executor
+from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
+from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.denotation import written_inputs
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
-from torch_ir.debug.repro import repro_text
-from torch_ir.debug.validation import (
-    Divergence,
-    FaultKind,
-    NodeError,
-    Reader,
-    ValidationReport,
-)
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits
+from torch_ir.debug.repro import repro_text, save_part
+from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
@@ -58,34 +57,36 @@ def validate(
     against: Sequence[str] = READERS,
     constants: Mapping[str, torch.Tensor] | None = None,
     symbols: Mapping[str, Number] | None = None,
-    graph: ExecGraph | None = None,
+    graph: ExecGraph | Runner | None = None,
+    backend: Judged | None = None,
+    mode: Mode = "isolated",
     save_inputs: str | PathLike[str] | None = None,
     repro: str | PathLike[str] | None = None,
     allow: Iterable[str] = (),
 ) -> ValidationReport:
     """Run a program and compare every node with what it means and with eager torch.
 
-    The denotation must be within what ``torch_ir.semantics.tolerance`` allows for the operator,
-    the element type and the length of its sums; eager must be equal to the bit. Nodes without a
-    denotation are denoted by what they are made of, or listed; of random nodes the denotation has
-    shapes and types only. A node whose values no reader could read is not compared, which is a
-    verdict of its own. Scopes that switch the recording of gradients are written out first.
+    The denotation (of what a node is made of, where it has none itself) must be within what
+    ``torch_ir.semantics.tolerance`` allows; eager must be equal to the bit. Scopes are inlined.
 
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; never changed.
-        inputs: The model's positional arguments, or its input tensors; never changed.
-        kwargs: The model's keyword arguments; never changed.
+        inputs: The model's positional arguments, or a tensor for each graph input; never changed.
+        kwargs: Its keyword arguments; never changed.
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
-        symbols: The value of each symbol that is a number among the program's arguments.
-        graph: A compiled graph to compare, else the program's; this run changes its state.
+        symbols: The value of each symbol among the arguments.
+        graph: A compiled graph or a runner to compare; its state is afterwards that of this run.
+        backend: What to judge: backends by name or as values, or a runner of compile(backend=).
+        mode: ``"isolated"`` gives each delegate torch's values, and judges each of its nodes
+            alone too; ``"accumulated"`` lets the delegates' own values flow on.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
         repro: A folder for the same, and ``repro.py``, which compares that node alone again.
         allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
     Raises:
-        InvalidIRError: There is no such reader.
+        InvalidIRError: There is no such reader or mode, or ``graph`` shows no nodes.
         ExecutionError: The program cannot be run.
         SerializationError: The inputs cannot be written.
 
@@ -101,14 +102,12 @@ def validate(
           denotation: 1 compared, 0 by decomposition
           eager: 1 compared
     """
+    readers = _known(against)
     with allow_operators(*allow):
-        runs = graph or IRExecutor(inline_scopes(ir), weights, constants).graph
-        tensors, numbers = _arguments(ir, tuple(inputs), kwargs or {})
-        require_values(runs.ir, tensors)
-        held, known = {**(weights or {}), **(constants or {})}, {**numbers, **(symbols or {})}
-        watch = _watched(runs, tensors, known, _known(against), held)
-    _save(runs.ir, watch, save_inputs, repro)
-    return watch.report()
+        runs, judge = _prepared(ir, weights, constants, graph, backend, mode, readers)
+        given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
+        watch = _watched(runs, *given, readers, {**(weights or {}), **(constants or {})}, judge)
+    return _saved(runs.ir, watch, save_inputs, repro)
 
 
 def _watched(
@@ -117,11 +116,13 @@ def _watched(
     symbols: Symbols,
     readers: tuple[Reader, ...],
     payload: Mapping[str, torch.Tensor],
+    judge: Judge | None,
 ) -> _Watch:
     """A run on copies of the inputs, and what was seen of it."""
+    require_values(graph.ir, inputs)
     given = cast(tuple[torch.Tensor, ...], fresh(inputs))
     known = check_inputs(graph.ir, given, graph.device, dict(symbols))
-    watch = _Watch(graph, given, readers, known)
+    watch = _Watch(graph, given, readers, known, judge)
     watch.see_payload(payload)
     with same_random_numbers():
         outputs = graph.run(given, symbols, watch)[0]
@@ -129,8 +130,36 @@ def _watched(
     return watch
 
 
+def _prepared(
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None,
+    constants: Mapping[str, torch.Tensor] | None,
+    graph: ExecGraph | Runner | None,
+    backend: Judged | None,
+    mode: Mode,
+    readers: tuple[Reader, ...],
+) -> tuple[ExecGraph, Judge | None]:
+    """What runs: torch alone or with delegates in their place, and the judge of these."""
+    if mode not in get_args(Mode):
+        remedy = did_you_mean(str(mode), get_args(Mode)) or f"There are {get_args(Mode)}."
+        raise InvalidIRError(f"there is no mode {mode!r:.60} of validation", remedy=remedy)
+    if backend is None and isinstance(graph, DelegatingExecutor):
+        backend, graph = graph, None
+    judged = judged_executor(ir, weights, constants, backend)
+    if graph is not None and judged is not None:
+        raise InvalidIRError("graph= and backend= exclude each other")
+    if judged is None:
+        compiled = graph or IRExecutor(inline_scopes(ir), weights, constants)
+        return graph_of(compiled), None
+    judge = Judge(judged, readers, mode)
+    if mode == "accumulated":
+        return judged.graph, judge
+    given = judged.weights, judged.constants
+    return IRExecutor(inline_scopes(judged.ir), *given).graph, judge
+
+
 def _arguments(
-    ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any], symbols: Mapping[str, Number]
 ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
     """The tensors of a program's inputs, and the numbers among a model's arguments.
 
@@ -138,8 +167,9 @@ def _arguments(
     """
     plain = all(isinstance(item, torch.Tensor) for item in args) and not kwargs
     if plain and len(args) == len(ir.graph_inputs):
-        return args, {}
-    return flatten_arguments(ir, args, kwargs)
+        return args, dict(symbols)
+    tensors, numbers = flatten_arguments(ir, args, kwargs)
+    return tensors, {**numbers, **symbols}
 
 
 def _known(against: Sequence[str]) -> tuple[Reader, ...]:
@@ -150,24 +180,34 @@ def _known(against: Sequence[str]) -> tuple[Reader, ...]:
     return cast(tuple[Reader, ...], tuple(against))
 
 
-def _save(
+def _saved(
     ir: IR,
     watch: _Watch,
     save_inputs: str | PathLike[str] | None,
     repro: str | PathLike[str] | None,
-) -> None:
-    first = watch.first
+) -> ValidationReport:
+    """The report, after what is asked for was written."""
+    found = watch.found
+    if found.part is not None and repro is not None:
+        save_part(found.part, Path(repro))
+        repro = None
+    first = found.first
     if first is None:
-        return
-    captured = Captured(ir.model_name, (), watch.first_inputs, {})
+        return watch.report()
+    captured = Captured(ir.model_name, (), found.first_inputs, {})
     if save_inputs is not None:
         captured.save(save_inputs)
     if repro is not None:
         folder = Path(repro)
         folder.mkdir(parents=True, exist_ok=True)
         captured.save(folder / "inputs.safetensors")
-        text = repro_text(ir, ir.node(first.node), watch.first_symbols, first)
+        text = repro_text(ir, ir.node(first.node), found.first_symbols, first)
         write_atomically(folder / "repro.py", text.encode())
+    return watch.report()
+
+
+_Tensors: TypeAlias = Sequence[torch.Tensor]
+_Named: TypeAlias = Mapping[str, torch.Tensor]
 
 
 class _Watch:
@@ -179,16 +219,14 @@ class _Watch:
         inputs: Sequence[torch.Tensor],
         against: tuple[Reader, ...],
         symbols: Symbols,
+        judge: Judge | None = None,
     ):
         self.ir = graph.ir
+        self.judge = judge
         self.device = graph.device
         self.against = against
         self.symbols = dict(symbols)
-        self.errors: list[NodeError] = []
-        self.divergences: list[Divergence] = []
-        self.first: Divergence | None = None  # of those that the node's inputs can show
-        self.first_inputs: dict[str, torch.Tensor] = {}
-        self.first_symbols: Symbols = {}
+        self.found = Findings()
         self.tally = Tally(graph.ir, against)
         self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
         self._before: list[torch.Tensor] = []
@@ -213,14 +251,14 @@ class _Watch:
                 wanted = constant_tensors(self.ir.constants, [key], tensors)[key]
             if wanted is not None and not self._memory.is_same(name, wanted):
                 reason = "the graph was compiled with another value"
-                self._note_fault(node, MemoryFault(name, "changed", reason))
+                self.found.note_fault(node, MemoryFault(name, "changed", reason))
 
     # -- the listener -----------------------------------------------------------------------------
 
     def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
         """Copy the inputs, and see that they are what was made."""
         for fault in self._memory.read(node, inputs):
-            self._note_fault(node, fault)
+            self.found.note_fault(fault.culprit or node, fault)
         self._inputs = list(inputs)
         self._before = copied(inputs)
         self._state = _random_state(self.device) if _may_draw(node) else None
@@ -231,26 +269,21 @@ class _Watch:
         before, self._before = self._before, []
         named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))
         after = {meta.name: named[meta.name] for meta in written_inputs(self.ir, node)}
-        if self._denoting is not None:
-            drew = self._state is not None and _differs(self._state, _random_state(self.device))
-            found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
-            for name, error in found:
-                self._note(node, name, "denotation", error, before)
         plain = self._call(node, before, outputs)
-        if plain is None:
-            bind(node, _placed(node, outputs), self.symbols)
+        if self.judge is not None and self.judge.knows(node):
+            self._judge(self.judge, node, before, outputs)
         else:
-            bind(node, plain.made, self.symbols)
-            self._compare(node, plain, before, outputs, after)
+            self._read(node, plain, before, outputs, after)
+        bind(node, _placed(node, outputs) if plain is None else plain.made, self.symbols)
         is_own = registered_kernel(node.op_type) is not None
         for fault in self._memory.made(node, inputs, before, outputs, plain, is_own=is_own):
-            self._note_fault(node, fault)
+            self.found.note_fault(fault.culprit or node, fault)
 
     def finish(self, outputs: Sequence[torch.Tensor]) -> None:
         """See that what is returned and left is what was made."""
         for fault in self._memory.ended(outputs):
             maker = self.ir.producers.get(fault.value) or self._memory.last_reader.get(fault.value)
-            self._note_fault(maker, fault)
+            self.found.note_fault(fault.culprit or maker, fault)
 
     def report(self) -> ValidationReport:
         """What was found."""
@@ -263,25 +296,48 @@ class _Watch:
             0 if denoting is None else denoting.decomposed,
             () if denoting is None else tuple(denoting.random),
             {} if denoting is None else denoting.undenoted,
-            tuple(self.errors),
-            tuple(self.divergences),
+            tuple(self.found.errors),
+            tuple(self.found.divergences),
             self.tally.not_compared,
             self.tally.run_by_torch,
         )
 
     # -- readers ----------------------------------------------------------------------------------
 
-    def _note_fault(self, node: OpNode | None, fault: MemoryFault) -> None:
-        error = Error(part=float("inf"), reason=fault.reason)
-        self._note(fault.culprit or node, fault.value, "memory", error, [], fault.kind)
+    def _judge(self, judge: Judge, node: OpNode, before: _Tensors, outputs: _Tensors) -> None:
+        """Judge the backend of a delegate."""
+        self.tally.run_by_backend(node)
+        found = judge.findings(node, before, outputs, self.symbols)
+        if isinstance(found, str):
+            self.tally.left(node, found)
+            return
+        for reader in self.against:
+            self.tally.read(node, reader)
+        for item in found:
+            self.found.note_part(item)
 
-    def _call(
-        self, node: OpNode, before: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> PlainCall | None:
+    def _read(
+        self,
+        node: OpNode,
+        plain: PlainCall | None,
+        before: _Tensors,
+        outputs: _Tensors,
+        after: _Named,
+    ) -> None:
+        """Read a node that torch ran."""
+        if self._denoting is not None:
+            drew = self._state is not None and _differs(self._state, _random_state(self.device))
+            found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
+            for name, error in found:
+                self.found.note(node, name, "denotation", error, before, self.symbols)
+        if plain is not None:
+            self._compare(node, plain, before, outputs, after)
+        elif "eager" in self.against:
+            self.tally.left(node, "foreign kernel")
+
+    def _call(self, node: OpNode, before: _Tensors, outputs: _Tensors) -> PlainCall | None:
         """Call torch's plain operator on copies, where there is one and something asks for it."""
         if _is_foreign(node):
-            if "eager" in self.against:
-                self.tally.left(node, "foreign kernel")
             return None
         is_read = "eager" in self.against or bool(node.binds)
         if not is_read and not self._memory.needs_call(node, outputs):
@@ -300,9 +356,9 @@ class _Watch:
         self,
         node: OpNode,
         plain: PlainCall,
-        before: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        after: Mapping[str, torch.Tensor],
+        before: _Tensors,
+        outputs: _Tensors,
+        after: _Named,
     ) -> None:
         """Compare what a node made with what torch's plain operator makes."""
         if "eager" not in self.against:
@@ -317,32 +373,8 @@ class _Watch:
         left = dict(zip([meta.name for meta in node.inputs], plain.given, strict=True))
         pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
         for name, expected, got in pairs:
-            self._note(node, name, "eager", same_bits(expected, got), before)
-
-    def _note(
-        self,
-        node: OpNode | None,
-        value: str,
-        reader: Reader,
-        error: Error,
-        before: Sequence[torch.Tensor],
-        memory: FaultKind | None = None,
-    ) -> None:
-        if error.is_none:
-            return
-        numbers = (error.ulp, error.absolute, error.relative, error.part)
-        name, operator = ("", "") if node is None else (node.name, node.op_type)
-        self.errors.append(NodeError(name, operator, value, reader, *numbers))
-        if not error.reason:
-            return
-        text, place = ("", "") if node is None else (str(node), str(node.location or ""))
-        found = Divergence(name, text, place, value, reader, error.reason, memory)
-        self.divergences.append(found)
-        if self.first is None and reader != "memory" and node is not None:
-            names = [meta.name for meta in node.inputs]
-            self.first = found
-            self.first_inputs = dict(zip(names, copied(before), strict=True))
-            self.first_symbols = dict(self.symbols)
+            error = same_bits(expected, got)
+            self.found.note(node, name, "eager", error, before, self.symbols)
 
 
 def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:

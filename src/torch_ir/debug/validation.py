@@ -65,6 +65,7 @@ class Divergence:
         reader: What disagrees with the compiled graph.
         reason: How.
         memory: What is wrong with its memory, or None.
+        delegate: Name of the function that a backend ran; empty for what torch ran.
     """
 
     node: str
@@ -74,9 +75,11 @@ class Divergence:
     reader: Reader
     reason: str
     memory: FaultKind | None = None
+    delegate: str = ""
 
     def __str__(self) -> str:
-        place = (at(self.location),) if self.location else ()
+        place = [at(self.location)] if self.location else []
+        place += [f"in the delegate {self.delegate!r}"] if self.delegate else []
         readers = {"memory": "a later read", "denotation": "the denotation", "eager": "eager"}
         other = readers[self.reader] if self.memory in (None, "changed") else "its memory"
         reason = f"%{self.value} and {other} disagree: {self.reason}"

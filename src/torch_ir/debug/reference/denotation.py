@@ -114,7 +114,14 @@ def _distinct(node: OpNode) -> list[TensorMeta]:
 
 
 def _meaning(ir: IR, node: OpNode) -> Meaning | str:
-    program = alone(ir, node)
+    return meaning_of(alone(ir, node))
+
+
+def meaning_of(program: IR) -> Meaning | str:
+    """Return a program without weights in operators that have a denotation, or why there is none.
+
+    It is decomposed where some operator has none of its own.
+    """
     if not program.mutations and _lacking(program) is None:
         return Meaning(program, False, _draws(program))
     try:
@@ -170,6 +177,38 @@ def errors_of(
     Raises:
         TorchIRError: The denotation refuses the inputs.
     """
+    for found in allowances(meaning, node, inputs, symbols, outputs, written, drew=drew):
+        yield found.value, within(found.expected, found.got, found.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A value that a node made, and what it may be.
+
+    Attributes:
+        value: Its name; ``written x`` for what the node left in its input ``x``.
+        expected: What it means.
+        got: What it is.
+        bound: How far each element may be off.
+    """
+
+    value: str
+    expected: Array
+    got: Array
+    bound: Array
+
+
+def allowances(
+    meaning: Meaning,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    symbols: Mapping[str, Number],
+    outputs: Sequence[torch.Tensor],
+    written: Mapping[str, torch.Tensor],
+    *,
+    drew: bool = False,
+) -> Iterator[Allowance]:
+    """Yield what each value of a node may be; arguments and errors are those of `errors_of`."""
     given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
     names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
     values = {names[name]: as_array(tensor) for name, tensor in given.items()}
@@ -196,7 +235,7 @@ def errors_of(
             (only,) = meaning.ir.nodes
             arguments = arguments_of(only, made.__getitem__, symbols, _no_function)
             expected = ties_resolved(arguments, expected, got)
-        yield label, within(expected, got, bounds[name])
+        yield Allowance(label, expected, got, bounds[name])
 
 
 def _is_indices(meaning: Meaning, name: str) -> bool:
