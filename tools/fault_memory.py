@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +21,25 @@ class MemoryFault:
         what: What is wrong.
         right: The program.
         wrong: What is compiled in its place.
+        kernels: Operators, each with a wrong kernel.
     """
 
     op: str
     what: str
     right: Callable[[], IR]
     wrong: Callable[[], IR]
+    kernels: Sequence[tuple[str, Any]] = ()
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        """The tensors that both take."""
+        """The tensors that both take: numbers for ``x``, zeros for what they write."""
         generator = torch.Generator().manual_seed(1)
-        return (torch.rand((4, 4), generator=generator) * 2 - 0.7,)
+        x = torch.rand((4, 4), generator=generator) * 2 - 0.7
+        names = [meta.name for meta in self.right().graph_inputs]
+        return tuple([x if name == "x" else torch.zeros(4, 4) for name in names])
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Their buffers, which are zeros."""
+        return {weight.name: torch.zeros(4, 4) for weight in self.right().weights}
 
 
 _SHAPES = {

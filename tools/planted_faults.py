@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,20 @@ import torch
 from fault_cases import Alter, Case, cases
 from fault_denotations import WRONG, Wrong
 from fault_memory import MEMORY, MemoryFault
-from torch_ir import IR, OpNode, TensorMeta, compile_graph, denote, validate
+from fault_places import PLACES
+from torch_ir import (
+    IR,
+    ExecGraph,
+    OpNode,
+    TensorMeta,
+    ValidationReport,
+    compile_graph,
+    denote,
+    register_executor,
+    validate,
+)
+from torch_ir.debug.compare import digest
+from torch_ir.executor import unregister_executor
 from torch_ir.ir.check import check
 from torch_ir.semantics import Denotation, denotation, registry
 
@@ -63,7 +76,7 @@ def faults() -> list[Fault]:
         for alter in case.alterations:
             found += [Fault(place, case.op, alter.what, (case, alter)) for place in alter.places]
     found += [Fault("denotation", wrong.op, wrong.what, wrong) for wrong in WRONG]
-    found += [Fault("memory", fault.op, fault.what, fault) for fault in MEMORY]
+    found += [Fault("memory", fault.op, fault.what, fault) for fault in (*MEMORY, *PLACES)]
     return found
 
 
@@ -226,22 +239,46 @@ def planted(op: str, function: Any) -> Iterator[None]:
 
 
 def _memory_is_found(fault: MemoryFault) -> bool:
-    ir, wrong = fault.right(), fault.wrong()
+    ir, wrong, inputs, weights = fault.right(), fault.wrong(), fault.inputs(), fault.weights()
     assert not check(ir)
-    inputs = fault.inputs()
-    graph = compile_graph(wrong)
-    right = [value.clone() for value in compile_graph(ir).eval([t.clone() for t in inputs])]
-    given = [tensor.clone() for tensor in inputs]
-    made = [value.clone() for value in graph.eval(given)]
-    graph.reset()
-    _require_observable(
-        Fault("memory", fault.op, fault.what, fault), [*right, *inputs], [*made, *given]
-    )
+    right_graph = compile_graph(ir, weights)
+    right = _run(right_graph, inputs)
+    assert validate(ir, weights, inputs).is_valid, f"{fault.op}: the right program disagrees"
+    with _registered(fault.kernels):
+        graph = compile_graph(wrong, weights)
+    if right == _run(graph, inputs):
+        raise ValueError(f"memory: {fault.op}: {fault.what} changes nothing")
     graph.ir = ir
-    return all(
-        not validate(ir, {}, inputs, graph=graph, against=[reader]).is_valid
-        for reader in ("denotation", "eager")
-    )
+    reports: list[ValidationReport] = []
+    for reader in ("denotation", "eager"):
+        graph.reset()
+        reports.append(validate(ir, weights, inputs, graph=graph, against=[reader]))
+    assert not any(tensor.any() for tensor in weights.values()), "it writes to the weights"
+    return all(any(d.memory for d in report.divergences) for report in reports)
+
+
+def _run(graph: ExecGraph, inputs: Inputs) -> list[Any]:
+    """What a run gives and leaves: bits, and which results share memory with what."""
+    given = [tensor.clone() for tensor in inputs]
+    made = [*graph.eval(given), *given]
+    storages = [tensor.untyped_storage().data_ptr() for tensor in made]
+    buffers = {key: digest(tensor) for key, tensor in graph.buffers.items()}
+    found: list[Any] = [buffers, *map(digest, made)]
+    pairs = zip(made, storages, strict=True)
+    found += [(storages.index(storage), tensor.stride()) for tensor, storage in pairs]
+    graph.reset()
+    return found
+
+
+@contextmanager
+def _registered(kernels: Sequence[tuple[str, Any]]) -> Iterator[None]:
+    for op, kernel in kernels:
+        register_executor(op)(kernel)
+    try:
+        yield
+    finally:
+        for op, _ in kernels:
+            unregister_executor(op)
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Faults planted in compiled graphs and in denotations are found: a fixed part of them all."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ FAULTS = faults()
 def test_there_are_200_and_more_of_every_kind():
     assert len(FAULTS) >= 200
     assert len({str(fault) for fault in FAULTS}) > 200
-    assert {fault.place for fault in FAULTS} == {"graph", "memory", "denotation"}
+    places = Counter(fault.place for fault in FAULTS)
+    assert places.keys() == {"graph", "memory", "denotation"}
+    assert places["memory"] >= 200
 
 
 @pytest.mark.parametrize("fault", FAULTS[::8], ids=str)
