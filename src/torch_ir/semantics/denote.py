@@ -279,23 +279,37 @@ class _Graph:
 
     def call(self, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function, flattened in its own structure's order."""
-        tensors = [value for value in arguments if isinstance(value, np.ndarray)]
-        given: dict[str, Number] = {}
-        if self._ir.signature is not None:
-            for leaf, value in zip(leaves(self._ir.signature.inputs), arguments, strict=False):
-                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                    given[leaf.value.text] = cast(Number, value)
-        named = tensors_of(self._ir, tensors)
-        symbols = symbols_of(self._ir, named, given)
+        named, symbols = given_to(self._ir, arguments)
         values: dict[str, Value] = {**external_arrays(self._ir, {}), **named}
         for _ in self.run(values, symbols, keep=False):
             pass
-        if self._ir.signature is None:
-            return [values[meta.name] for meta in self._ir.graph_outputs]
-        return [
-            values[leaf.name] if isinstance(leaf, TensorLeaf) else _number(leaf, symbols)
-            for leaf in leaves(self._ir.signature.outputs)
-        ]
+        return results_of(self._ir, values, symbols)
+
+
+def given_to(
+    ir: IR, arguments: Sequence[Value]
+) -> tuple[dict[str, Array], dict[str, Number]]:
+    """Return the tensors and symbols of a function, by name, for the arguments of a call."""
+    tensors = [value for value in arguments if isinstance(value, np.ndarray)]
+    given: dict[str, Number] = {}
+    if ir.signature is not None:
+        for leaf, value in zip(leaves(ir.signature.inputs), arguments, strict=False):
+            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+                given[leaf.value.text] = cast(Number, value)
+    named = tensors_of(ir, tensors)
+    return named, symbols_of(ir, named, given)
+
+
+def results_of(
+    ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number]
+) -> list[Any]:
+    """Return what a function gives, flattened, for values by name."""
+    if ir.signature is None:
+        return [values[meta.name] for meta in ir.graph_outputs]
+    return [
+        values[leaf.name] if isinstance(leaf, TensorLeaf) else _number(leaf, symbols)
+        for leaf in leaves(ir.signature.outputs)
+    ]
 
 
 def _number(leaf: ValueLeaf, symbols: Mapping[str, Number]) -> Any:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+import numpy as np
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
+
+Kind = Literal["exact", "rounded", "function", "sum", "steps"]
+"""Nothing is rounded; one rounding; a few functions; a sum of terms linear in each argument; a sum
+whose parts are rounded to the result's own type."""
+Bound: TypeAlias = Callable[
+    [Mapping[str, Any], Sequence["np.ndarray[Any, Any]"]],
+    Sequence["np.ndarray[Any, Any] | float"],
+]
+"""Takes the arguments by name and the results that are arrays; gives for each of these how far a
+kernel may be off, float64 by element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +40,47 @@ class Denotation:
             or a tuple of them. It never writes to what it takes.
         draws: Whether it takes ``draws=``, a :class:`~torch_ir.semantics.draws.Draws`, for random
             numbers.
+        tolerance: How far a kernel's results may be off, as given with the denotation; None for
+            those of this package, whose rules ``torch_ir.semantics.bounds`` states, and where
+            nothing is stated.
     """
 
     op_type: str
     function: Function
     draws: bool = False
+    tolerance: Kind | Bound | None = None
 
 
 _DENOTATIONS: dict[str, Denotation] = {}
 
 
-def denotes(*op_types: str, draws: bool = False) -> Callable[[F], F]:
+def denotes(
+    *op_types: str, draws: bool = False, tolerance: Kind | Bound | None = None
+) -> Callable[[F], F]:
     """Declare that the decorated function is what these overloads mean.
 
+    Args:
+        *op_types: Exact overloads, such as ``acme.softclip.default``.
+        draws: Whether the function takes ``draws=`` for random numbers.
+        tolerance: How far a kernel's results may be off: a kind, or a function that gives the
+            bound of each element. Without it, no kernel can be compared with the meaning.
+
     Raises:
-        InvalidIRError: An overload already has a meaning.
+        InvalidIRError: An overload already has a meaning, or the kind is none.
+
+    Example:
+        >>> import numpy as np
+        >>> @denotes("example.double.default", tolerance="exact")
+        ... def double(x):
+        ...     return x + x
+        >>> denotation("example.double.default").function(np.array([1.5]))
+        array([3.])
     """
+    if isinstance(tolerance, str) and tolerance not in get_args(Kind):
+        raise InvalidIRError(
+            f"{tolerance!r} is no kind of tolerance",
+            remedy=did_you_mean(tolerance, get_args(Kind)) or None,
+        )
 
     def decorate(function: F) -> F:
         for op_type in op_types:
@@ -51,7 +88,7 @@ def denotes(*op_types: str, draws: bool = False) -> Callable[[F], F]:
                 raise InvalidIRError(
                     f"{op_type} already means {_DENOTATIONS[op_type].function.__qualname__}"
                 )
-            _DENOTATIONS[op_type] = Denotation(op_type, function, draws)
+            _DENOTATIONS[op_type] = Denotation(op_type, function, draws, tolerance)
         return function
 
     return decorate

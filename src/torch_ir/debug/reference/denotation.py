@@ -22,17 +22,12 @@ from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.semantics import Evaluation, denotation, has_denotation
+from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.chain import FORMS, bounded
+from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
-from torch_ir.semantics.tolerance import allowed_error, spacing
-
-_STEPS = 4
-"""Roundings to the result's own type that each node of a decomposition may stand for."""
-_EPSILON = float(np.finfo(np.float32).eps)
-"""Of the numbers that are quantized."""
-
+from torch_ir.semantics.tolerance import states_tolerance
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -123,7 +118,7 @@ def meaning_of(program: IR) -> Meaning | str:
     It is decomposed where some operator has none of its own.
     """
     if not program.mutations and _lacking(program) is None:
-        return Meaning(program, False, _draws(program))
+        return _stated(Meaning(program, False, _draws(program)))
     try:
         functional = without_writes(program)
         if _lacking(functional) is not None:
@@ -133,7 +128,15 @@ def meaning_of(program: IR) -> Meaning | str:
     lacking = _lacking(functional)
     if lacking is not None:
         return f"{lacking} has no denotation"
-    return Meaning(functional, True, _draws(functional))
+    return _stated(Meaning(functional, True, _draws(functional)))
+
+
+def _stated(meaning: Meaning) -> Meaning | str:
+    """The meaning, or why nothing can be compared with it."""
+    unstated = [n.op_type for n in _nodes(meaning.ir) if not states_tolerance(n.op_type)]
+    if not unstated:
+        return meaning
+    return f"no tolerance is stated for {unstated[0]}; give denotes(…, tolerance=…)"
 
 
 def _nodes(ir: IR) -> Iterator[OpNode]:
@@ -213,7 +216,7 @@ def allowances(
     names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
     values = {names[name]: as_array(tensor) for name, tensor in given.items()}
     with np.errstate(all="ignore"):
-        made, bounds, slack = _evaluated(meaning, values, symbols)
+        made, bounds = _evaluated(meaning, values, symbols)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
     results = [meta.name for meta in meaning.ir.graph_outputs]
     triples = [
@@ -229,8 +232,8 @@ def allowances(
         expected, got = made[name], as_array(tensor)
         if is_open and expected.shape == got.shape and expected.dtype == got.dtype:
             continue
-        if slack and _is_codes(meaning, name):
-            expected = _nearest_codes(meaning, name, made, slack, got, symbols)
+        if _is_codes(meaning, name):
+            expected = _nearest_codes(meaning, name, made, bounds, got, symbols)
         if _is_indices(meaning, name):
             (only,) = meaning.ir.nodes
             arguments = arguments_of(only, made.__getitem__, symbols, _no_function)
@@ -254,17 +257,18 @@ def _nearest_codes(
     meaning: Meaning,
     name: str,
     made: Mapping[str, Any],
-    slack: float,
+    bounds: Mapping[str, Array],
     got: Array,
     symbols: Mapping[str, Number],
 ) -> Array:
-    """What a kernel's codes have to be, if the numbers that it quantizes may be off by ``slack``.
+    """What a kernel's codes have to be, if the numbers that it quantizes may be off.
 
     They are its own where some number within that error has them, else the closest ones.
     """
     node = meaning.ir.producers[name]
     arguments = arguments_of(node, made.__getitem__, symbols, _no_function)
     numbers = arguments["input"]
+    slack = arguments_of(node, bounds.__getitem__, symbols, _no_function)["input"]
     ends: list[Array] = []
     for error in (-slack, slack):
         moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
@@ -280,49 +284,9 @@ def _no_function(name: str) -> Any:
 
 def _evaluated(
     meaning: Meaning, values: Mapping[str, Array], symbols: Mapping[str, Number]
-) -> tuple[dict[str, Array], dict[str, Array], float]:
-    """Every value of a meaning by name, how far a kernel's may be off, and how far on the way.
-
-    What is made of several nodes is rounded after each of them, and the kernel may do it at once:
-    the allowed error is the sum of theirs, at its greatest, and for each some roundings of the
-    greatest number on the way.
-    """
-    ir = meaning.ir
-    evaluation = Evaluation(ir, {}, values, symbols=dict(symbols))
-    made: dict[str, Any] = dict(values)
-    bounds: dict[str, Any] = {name: np.zeros(value.shape) for name, value in values.items()}
-    total, count, greatest = 0.0, 0, max(map(_greatest, values.values()), default=0.0)
-    for node, results in evaluation.run():
-        arguments = arguments_of(node, made.__getitem__, evaluation.symbols, _no_function)
-        allowed = iter(allowed_error(node.op_type, arguments, results))
-        of_result = [next(allowed) if isinstance(r, np.ndarray) else None for r in results]
-        for meta in node.outputs:
-            value, bound = results[meta.producer_output_idx], of_result[meta.producer_output_idx]
-            made[meta.name], bounds[meta.name] = value, bound
-            if isinstance(value, np.ndarray) and bound is not None:
-                greatest = max(greatest, _greatest(value))
-                total += float(bound.max(initial=0, where=np.isfinite(bound)))
-                count += bool(bound.any())
-    if len(ir.nodes) > 1:
-        for meta in (*ir.graph_outputs, *[mutation.value for mutation in ir.mutations]):
-            value = made[meta.name]
-            if not is_float(value.dtype) and not is_complex(value.dtype):
-                continue
-            if count > 1:
-                bounds[meta.name] = total + _roundings(value, count, greatest)
-            else:  # one node rounds, the others move what it made
-                bounds[meta.name] = np.full(value.shape, total)
-    slack = total + _STEPS * count * _EPSILON * greatest if count > 1 else total
-    return made, bounds, slack
-
-
-def _roundings(value: Array, count: int, greatest: float) -> Any:
-    one = np.ones((), value.dtype)
-    return _STEPS * count * float(spacing(one)) * greatest + spacing(value)
-
-
-def _greatest(value: Array) -> float:
-    if not (is_float(value.dtype) or is_complex(value.dtype)) or not value.size:
-        return 0.0
-    sizes = np.abs(value.astype(np.complex128 if is_complex(value.dtype) else np.float64))
-    return float(sizes.max(initial=0, where=np.isfinite(sizes)))
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every value of a meaning by name, and how far a kernel's may be off."""
+    made, bounds = bounded(meaning.ir, values, symbols)
+    if len(meaning.ir.nodes) > 1:
+        bounds = {name: FORMS * error for name, error in bounds.items()}
+    return made, bounds

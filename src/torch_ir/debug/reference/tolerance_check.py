@@ -110,7 +110,9 @@ def within(meaning: Array, got: Array, allowed: Array) -> Error:
         off = np.abs(first - second)[~same]
         off = np.where(np.isnan(off), np.inf, off)
         size = np.abs(first[~same])
-        parts = np.where(allowed[~same] > 0, off / allowed[~same], np.inf)
+        bound = np.broadcast_to(allowed, first.shape)[~same]
+        parts = np.where(bound > 0, off / bound, np.inf)
+        parts = np.where(bound == np.inf, 0, parts)  # open: something overflows on the way
         relative = np.where(size > 0, off / size, np.inf)
         ulp = off / spacing(meaning)[~same]
     return Error(
@@ -126,7 +128,7 @@ def _too_much(parts: Array, off: Array, count: int) -> str:
     wrong = int((parts > 1).sum())
     if not wrong:
         return ""
-    worst, size = float(parts.max()), float(off.max())
+    worst, size = float(parts.max()), float(off[parts > 1].max())
     if not np.isfinite(size):
         return f"{wrong} of {count} values differ: NaN or infinity is where the other has none"
     how = f"which is {worst:.3g} times what is allowed" if np.isfinite(worst) else "and must not"

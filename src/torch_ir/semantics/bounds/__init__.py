@@ -1,0 +1,1 @@
+"""Rules that bound the rounding error of each element of an operator's results."""

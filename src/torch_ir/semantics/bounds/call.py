@@ -1,0 +1,194 @@
+"""One call whose error is bounded, and what bounds are made of.
+
+``u`` is half the distance from 1 to the next number of the type in which a kernel adds up: that of
+the result, but float32 for 16-bit and narrower types. A rule states the error in that type; what
+rounding it to the result's type adds is the same for all operators (:func:`rounding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log2, sqrt
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.semantics.dtypes import Array, is_complex, is_float, is_integer, real_of
+from torch_ir.semantics.registry import denotation
+
+Errors: TypeAlias = Sequence[Any]
+"""For each result an array (or number) of errors, which broadcasts to it; None where 0."""
+Rule: TypeAlias = "Callable[[Call], Errors]"
+
+STREAM, BLOCK = 128, 1024
+"""Terms that reductions, and products of matrices, add one after the other before they combine
+what they have: torch adds 4 vectors of at least 8 lanes in cascades, libraries block products."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator and what it means.
+
+    Attributes:
+        op_type: The exact overload.
+        arguments: What the denotation took, by name.
+        results: The arrays that it gave.
+        accumulate: The type in which the kernel computes, if not the usual one.
+    """
+
+    op_type: str
+    arguments: Mapping[str, Any]
+    results: Sequence[Array]
+    accumulate: np.dtype[Any] | None = None
+    _wide: dict[str, Array] = field(default_factory=dict[str, Array], repr=False)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an argument; None where it is absent."""
+        return self.arguments.get(name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type in which the kernel computes the first floating-point result."""
+        made = next((r.dtype for r in self.results if inexact(r.dtype)), np.dtype("float32"))
+        return accumulated_in(made) if self.accumulate is None else self.accumulate
+
+    @property
+    def unit(self) -> float:
+        """``u``: half a unit in the last place of 1, in the type computed in."""
+        return float(ml_dtypes.finfo(self.dtype).eps) / 2
+
+    @property
+    def result_unit(self) -> float:
+        """The same in the first result's own type, to which some kernels round on the way."""
+        made = next((r.dtype for r in self.results if inexact(r.dtype)), self.dtype)
+        return float(ml_dtypes.finfo(real_of(made)).eps) / 2
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether results are rounded to a type narrower than the one computed in."""
+        return self.result_unit > self.unit
+
+    def rounds_to(self, dtype: np.dtype[Any]) -> bool:
+        """Return whether a type is narrower than the one computed in."""
+        return float(ml_dtypes.finfo(real_of(dtype)).eps) / 2 > self.unit
+
+    def size(self, name: str) -> Array:
+        """Return the moduli of an argument in float64."""
+        return moduli(self.arguments[name])
+
+    def wide(self, name: str) -> Array:
+        """Return an argument in float64 or complex128."""
+        if name not in self._wide:
+            self._wide[name] = widened(self.arguments[name])
+        return self._wide[name]
+
+    def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:
+        """Compute the results, or another operator's, in float64 for arguments partly replaced."""
+        arguments = {name: widened(value) for name, value in self.arguments.items()}
+        arguments |= changed
+        dtype = arguments.get("dtype")
+        if isinstance(dtype, np.dtype) and inexact(dtype):
+            arguments["dtype"] = np.dtype("complex128" if is_complex(dtype) else "float64")
+        given = denotation(op_type or self.op_type).function(**arguments)
+        return [part for part in flat(given) if isinstance(part, np.ndarray)]
+
+    def terms(self) -> list[Array]:
+        """Compute Σ |terms| of what is linear in each argument: its value at their moduli."""
+        absolute = {name: _absolute(name, value) for name, value in self.arguments.items()}
+        return [moduli(part) for part in self.meant(**absolute)]
+
+    def opened(self, error: Any, magnitude: Any) -> Array:
+        """Return the error, infinite where what is added up overflows in the type computed in."""
+        largest = float(ml_dtypes.finfo(self.dtype).max)
+        return np.where(np.abs(magnitude) >= largest, np.inf, error)
+
+
+def flat(value: Any) -> list[Any]:
+    """Return what an operator gives as one list."""
+    if isinstance(value, list | tuple):
+        return [item for part in value for item in flat(part)]
+    return [value]
+
+
+def inexact(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype holds floating-point numbers, real or complex."""
+    return is_float(dtype) or is_complex(dtype)
+
+
+def accumulated_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the real type in which kernels compute: float32 for narrower types."""
+    real = real_of(dtype)
+    return np.dtype("float32") if real.itemsize < 4 else real
+
+
+def moduli(value: Any) -> Array:
+    """Return the moduli of an array or number in float64."""
+    return np.asarray(np.abs(widened(np.asarray(value))), "float64")
+
+
+def widened(value: Any) -> Any:
+    """Return floating-point arrays (in lists too) in float64 or complex128, all else unchanged."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(widened, value))
+    if not isinstance(value, np.ndarray) or not inexact(value.dtype):
+        return value
+    return value.astype("complex128" if is_complex(value.dtype) else "float64")
+
+
+def _absolute(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_absolute(name, item) for item in value)
+    if isinstance(value, np.ndarray):
+        signed = inexact(value.dtype) or (is_integer(value.dtype) and name == "self")
+        return np.abs(widened(value)) if signed and value.dtype.kind != "u" else value
+    scales = name in ("alpha", "beta", "value") or isinstance(value, float | complex)
+    return abs(value) if scales and not isinstance(value, bool) else value
+
+
+def depth(length: float, block: int = STREAM) -> float:
+    """Return how the rounding errors of a sum of so many terms grow, in units of Σ |terms|.
+
+    Within a block they add up like a random walk; blocks are combined in pairs.
+
+    Example:
+        >>> depth(100), depth(131072)
+        (10.0, 21.313708498984763)
+    """
+    return min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
+
+
+def length(call: Call) -> int:
+    """Count the terms that a result of a reduction has: the elements of its operand to one."""
+    sizes = [value.size for value in call.arguments.values() if isinstance(value, np.ndarray)]
+    least = min((result.size for result in call.results if result.size), default=1)
+    return max(max(sizes, default=1) // least, 1)
+
+
+def spacing(values: Array) -> Array:
+    """Return one unit in the last place of each value's modulus, in float64.
+
+    Of what is less than twice the least normal number (of float32, for narrower types), all of
+    that: vector kernels may make it 0.
+    """
+    info: Any = ml_dtypes.finfo(real_of(values.dtype))
+    normal = float(ml_dtypes.finfo(accumulated_in(values.dtype)).smallest_normal)
+    sizes = moduli(values)
+    _, exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 0))
+    least = float(info.smallest_subnormal)
+    units = np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), least)
+    return np.where(sizes < 2 * normal, max(2 * normal, least), units)
+
+
+def rounding(values: Array, *, narrow: bool) -> Array:
+    """Return what rounding adds: half a unit in the last place for the meaning's.
+
+    A kernel that rounds to a narrower type than it computes in may come to lie on the other side
+    of a tie: one unit. Below the least normal numbers all of these.
+    """
+    units = spacing(values)
+    if narrow:
+        return units
+    normal = float(ml_dtypes.finfo(accumulated_in(values.dtype)).smallest_normal)
+    return np.where(units > 2 * normal, units / 2, units)

@@ -1,0 +1,55 @@
+"""Bounds of branches, loops and calls: those of the functions that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.bounds.call import Call, Errors, flat
+from torch_ir.semantics.dtypes import rounded
+from torch_ir.semantics.registry import denotation
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A function of the program that was called, and knows the errors of what it gave."""
+
+    def errors(self, values: Sequence[Any], step: str = "") -> list[Any]:
+        """Return the errors of a call's results for the errors of its arguments."""
+        ...
+
+
+def called(call: Call) -> Errors:
+    """The errors of the functions' results, carried, stacked and chosen as these are."""
+    given: dict[str, Any] = {}
+    for name, value in call.arguments.items():
+        if isinstance(value, Bounded):
+            given[name] = value.errors
+        elif callable(value):
+            raise InvalidIRError(f"the error of {call.op_type} is that of its functions")
+        else:
+            given[name] = value if name == "pred" else _exact(value)
+    parts = flat(denotation(call.op_type).function(**given))
+    return [part for part in parts if isinstance(part, np.ndarray)]
+
+
+def _exact(value: Any) -> Any:
+    """No error."""
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    return np.zeros(value.shape) if isinstance(value, np.ndarray) else value
+
+
+def converted(call: Call) -> Errors:
+    """That of the operator for operands of the wider type."""
+    target = call["output_dtype"]
+    names = denotation(call["op"]).function.__code__.co_varnames
+    values = [rounded(a, target) if isinstance(a, np.ndarray) else a for a in call["args"]]
+    arguments = dict(zip(names, values, strict=False))
+    from torch_ir.semantics.bounds.table import RULES  # which names this rule
+
+    return RULES[call["op"]](Call(call["op"], arguments, call.results, call.accumulate))
+

@@ -1,0 +1,154 @@
+"""Bounds of operators that compute each element by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_ir.semantics.bounds.call import Call, Errors, inexact, moduli
+from torch_ir.semantics.dtypes import Array, is_complex
+
+ONE_ROUNDING, FUNCTION = 1, 7
+COMPLEX_PRODUCT, COMPLEX_FUNCTION = 5, 16
+"""A complex product has two roundings in each part, more where it divides; a function several."""
+
+ERF_FLAT = 1.9
+"""From there on erf(x / √2) is computed as 1 less something small."""
+
+
+def exact(call: Call) -> Errors:
+    """Nothing is rounded: elements are moved, chosen or compared, or change their sign."""
+    return [None] * len(call.results)
+
+
+def rounded(call: Call) -> Errors:
+    """One rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
+    return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
+
+
+def function(call: Call) -> Errors:
+    """Vector libraries promise 1 unit (SLEEF's u10); two or three functions after each other."""
+    return [
+        _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
+    ]
+
+
+def _relative(call: Call, result: Array, count: float, complex_count: float) -> Any:
+    if not inexact(result.dtype):
+        return None
+    sizes = moduli(result)
+    if not is_complex(result.dtype):
+        return call.unit * count * sizes
+    operands = [moduli(a) for a in call.arguments.values() if _is_number(a)]
+    largest = max((float(a.max(initial=0, where=np.isfinite(a))) for a in operands), default=0.0)
+    return call.opened(call.unit * complex_count * sizes, largest * largest)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.ndarray | float | complex)
+
+
+def sum_of_two(call: Call) -> Errors:
+    """Rounded once; where ``alpha`` is not 1, ``alpha · other`` is rounded by itself before."""
+    (result,) = call.results
+    alpha = call.arguments.get("alpha", 1)
+    error = _relative(call, result, ONE_ROUNDING, ONE_ROUNDING)
+    if not inexact(result.dtype):
+        return [None]
+    is_number = not isinstance(call["other"], np.ndarray)
+    is_reversed = call.op_type in ("aten.rsub.Tensor", "aten.rsub.Scalar")
+    scaled = call.size("self" if is_reversed else "other") * abs(alpha)
+    if alpha != 1:
+        error = error + call.unit * 2 * scaled
+    if call.is_narrow and (alpha != 1 or is_number):  # rounded to the type by itself
+        error = error + call.result_unit * (scaled + is_number * call.size("other") * abs(alpha))
+    return [error]
+
+
+def added(call: Call) -> Errors:
+    """What is added at an element: ``c · u · Σ |terms|`` there, for ``addcmul``, ``addcdiv``."""
+    (result,) = call.results
+    if not inexact(result.dtype):
+        return [None]
+    value = abs(call.arguments.get("value", 1))
+    first, second = call.size("tensor1"), call.size("tensor2")
+    term = first / second if call.op_type == "aten.addcdiv.default" else first * second
+    terms = call.size("self") + value * term
+    count = 4 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
+    return [call.opened(call.unit * count * terms, np.maximum(terms, first * value))]
+
+
+def lerp(call: Call) -> Errors:
+    """``self + weight · (end - self)``, in either of two forms."""
+    (result,) = call.results
+    weight = call["weight"]
+    sizes, factor = call.size("self") + call.size("end"), moduli(weight)
+    terms = call.size("self") + sizes * factor
+    count = 3 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
+    return [call.opened(call.unit * count * terms, terms)]
+
+
+def gelu(call: Call) -> Errors:
+    """``½ x (1 + erf(x / √2))``: where the sum cancels, what is added still is rounded."""
+    (result,) = call.results
+    sizes = call.size("self")
+    tanh = call["approximate"] == "tanh"
+    cubed = sizes**3 if tanh else sizes
+    # torch's vectorized erf, a polynomial times e^(-x²), is off by 11 units where it is flat
+    flat = 1.5 if tanh else np.where(sizes > ERF_FLAT, 6, 1.5)
+    return [call.opened(call.unit * (4 * moduli(result) + flat * sizes), cubed)]
+
+
+def softplus(call: Call) -> Errors:
+    """``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …)."""
+    (result,) = call.results
+    exponents = call.size("self") * abs(call.arguments.get("beta", 1))
+    return [call.unit * moduli(result) * (4 + np.minimum(exponents, 100))]
+
+
+def logit(call: Call) -> Errors:
+    """``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one."""
+    (result,) = call.results
+    error = call.unit * (4 * moduli(result) + 4)
+    if call.is_narrow:  # the difference and the quotient are rounded to the type
+        error = error + call.result_unit * 3
+    eps = call["eps"]
+    if eps:  # 1 - eps is rounded
+        error = error + call.unit / eps * (call.wide("self") > 1 - 2 * eps)
+    return [error]
+
+
+def sinc(call: Call) -> Errors:
+    """``sin(πx) / (πx)``: πx is rounded, by which the sine is off by u·πx at worst."""
+    (result,) = call.results
+    steep = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
+    growth = np.cosh(np.pi * np.imag(call.wide("self"))) if steep > 1 else 1.0
+    return [call.opened(call.unit * 4 * steep * (moduli(result) + growth), growth)]
+
+
+def log_gamma(call: Call) -> Errors:
+    """Zeros at 1 and 2, where what cancels is of size 1; reflected below 0, by ``x ln |x|``."""
+    (result,) = call.results
+    wide = call.wide("self")
+    reflected = np.where(wide < 0, np.abs(wide) * np.log1p(np.abs(wide)), 0)
+    return [call.unit * 8 * (moduli(result) + 1 + reflected)]
+
+
+def log_of_two(call: Call) -> Errors:
+    """``max + ln(1 + e^(min - max))``, which is 0 where the two cancel."""
+    (result,) = call.results
+    first, second = call.wide("self"), call.wide("other")
+    sizes = np.maximum(np.abs(first), np.abs(second))
+    scale = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
+    peak = np.minimum(sizes, np.abs(np.maximum(np.real(first), np.real(second))) + 1)
+    return [call.unit * 4 * scale * (moduli(result) + (sizes if scale > 1 else peak))]
+
+
+def linspace(call: Call) -> Errors:
+    """``start + i · step`` from the nearer end: both ends' roundings, and the step's."""
+    (result,) = call.results
+    if not inexact(result.dtype):
+        return [None]
+    ends = max(float(moduli(call[name])) for name in ("start", "end"))
+    return [call.unit * 4 * ends]

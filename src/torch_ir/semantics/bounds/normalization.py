@@ -1,0 +1,219 @@
+"""Bounds of normalizations, by the values of the row or group that is normalized together.
+
+The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` more; the variance by
+``d(n)`` relatively, and where kernels take it as the difference of squares, by as much of these.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from torch_ir.semantics.bounds.call import Call, Errors, depth, moduli, widened
+from torch_ir.semantics.dtypes import Array
+
+FEW = 4
+
+
+def layer_norm(call: Call) -> Errors:
+    """A row is the last dimensions."""
+    axes = _trailing(call)
+    shape = call["normalized_shape"]
+    return _normalized(
+        call, call.wide("input"), axes, _parameter(call, "weight", shape),
+        _parameter(call, "bias", shape), float(call.arguments.get("eps", 1e-5)),
+    )
+
+
+def group_norm(call: Call) -> Errors:
+    """A row is a group of channels of one sample."""
+    values = call["input"]
+    groups = call["group"] if "group" in call.arguments else call["num_groups"]
+    return _grouped(call, values, groups)
+
+
+def _grouped(call: Call, values: Array, groups: int) -> Errors:
+    if not values.size:
+        return [0.0] * len(call.results)
+    samples = call.arguments.get("N", values.shape[0])
+    channels = call.arguments.get("C", values.shape[1] if values.ndim > 1 else 1)
+    places = values.size // max(samples * channels, 1)
+    parts = call.wide("input").reshape(samples, groups, channels // groups, places)
+    shape = [1, groups, channels // groups, 1]
+    eps = float(call.arguments.get("eps", 1e-5))
+    weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
+    errors = _normalized(call, parts, (2, 3), weight, bias, eps, squares=True)
+    shapes = [result.shape for result in call.results]
+    return [np.reshape(error, s) for error, s in zip(errors, shapes, strict=True)]
+
+
+def batch_norm(call: Call) -> Errors:
+    """A row is a channel, by its own statistics in training; else by those given."""
+    values = call["input"]
+    shape = [1, values.shape[1]] + [1] * (values.ndim - 2)
+    weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
+    eps = float(call["eps"])
+    running = call["running_mean"] is not None and not _trains(call)
+    if running:
+        return _by_given(call, weight, bias, shape, eps)
+    axes = (0, *range(2, values.ndim))
+    errors = _normalized(call, call.wide("input"), axes, weight, bias, eps)
+    errors = [errors[0], *(np.reshape(e, -1) for e in errors[1:])]
+    given = [call[n] for n in ("weight", "bias", "running_mean", "running_var")]
+    if call.is_narrow and not any(a is not None and a.dtype == np.float32 for a in given):
+        wide = call.wide("input")  # the statistics are rounded to the type before they are used
+        mean = np.mean(wide, axis=axes, keepdims=True)
+        rstd = 1 / np.sqrt(np.mean((wide - mean) ** 2, axis=axes, keepdims=True) + eps)
+        moved = (2 * np.abs(mean) + 2 * np.abs(wide - mean)) * rstd * weight
+        errors[0] = errors[0] + call.result_unit * (moved + bias)
+    if len(call.results) == 5:
+        errors += _moved(call, axes)
+    return errors
+
+
+def _trains(call: Call) -> bool:
+    if call.op_type == "aten._native_batch_norm_legit_no_training.default":
+        return False
+    return bool(call.arguments.get("training", call.arguments.get("use_input_stats", True)))
+
+
+def instance_norm(call: Call) -> Errors:
+    """A row is a channel of one sample, or as :func:`batch_norm` by statistics that are given."""
+    if not _trains(call):
+        return batch_norm(call)
+    return _grouped(call, call["input"], call["input"].shape[1])
+
+
+def rms_norm(call: Call) -> Errors:
+    """Relative to the result: nothing is subtracted."""
+    axes = _trailing(call)
+    wide = call.wide("input")
+    count = FEW + depth(_length(wide, axes))
+    greatest = np.max(np.abs(wide), axis=axes, keepdims=True, initial=0)
+    errors = [call.unit * count * moduli(result) for result in call.results]
+    return [call.opened(error, _length(wide, axes) * greatest**2) for error in errors]
+
+
+def _by_given(call: Call, weight: Array, bias: Array, shape: list[int], eps: float) -> Errors:
+    mean = call.wide("running_mean").reshape(shape)
+    rstd = 1 / np.sqrt(call.wide("running_var").reshape(shape) + eps)
+    scaled = (call.size("input") + np.abs(mean)) * rstd * weight
+    error = call.unit * FEW * (scaled + bias)
+    return [error, *[None] * (len(call.results) - 1)]
+
+
+def _normalized(
+    call: Call,
+    wide: Array,
+    axes: tuple[int, ...],
+    weight: Array,
+    bias: Array,
+    eps: float,
+    *,
+    squares: bool = False,
+) -> list[Any]:
+    """The errors of the result, the mean and 1 / √(variance + eps)."""
+    if not wide.size:
+        return [None if r.size == 0 else np.zeros(r.shape) for r in call.results]
+    mean = np.mean(wide, axis=axes, keepdims=True)
+    center, sizes = wide - mean, np.abs(wide)
+    variance = np.mean(center**2, axis=axes, keepdims=True)
+    rstd = 1 / np.sqrt(variance + eps)
+    reach = np.mean(sizes, axis=axes, keepdims=True)
+    d = call.unit * (FEW + depth(_length(wide, axes)))
+    relative = d * (1 + 2 * reach * rstd)
+    if squares:
+        relative = relative + d * mean**2 * rstd**2
+    relative = relative + (d * reach * rstd) ** 2
+    normal = np.abs(center) * rstd
+    moved = call.unit * sizes * rstd + d * reach * rstd
+    error = weight * (moved + normal * relative) + call.unit * FEW * (weight * normal + bias)
+    greatest = np.max(sizes, axis=axes, keepdims=True)
+    error = call.opened(error, _length(wide, axes) * greatest**2)
+    return [error, d * reach, rstd * relative][: len(call.results)]
+
+
+def _moved(call: Call, axes: tuple[int, ...]) -> list[Any]:
+    """The running statistics after a batch: of the mean and of the variance."""
+    wide, momentum = call.wide("input"), abs(call["momentum"])
+    count = _length(wide, axes)
+    d = call.unit * (FEW + depth(count))
+    mean = np.mean(wide, axis=axes, keepdims=True)
+    reach = np.mean(np.abs(wide), axis=axes)
+    spread = np.sum(np.abs(wide - mean) * (np.abs(wide) + np.abs(mean)), axis=axes)
+    kept = [
+        call.unit * FEW * abs(1 - momentum) * call.size(name)
+        for name in ("running_mean", "running_var")
+    ]
+    off = (d * spread + count * (d * reach) ** 2) / max(count - 1, 1)
+    return [kept[0] + momentum * d * reach, kept[1] + momentum * off]
+
+
+# -- backward -------------------------------------------------------------------------------------
+
+
+def layer_norm_backward(call: Call) -> Errors:
+    """Rows as :func:`layer_norm`; the gradients of the parameters are sums over all rows."""
+    axes = _trailing(call)
+    weight = _parameter(call, "weight", call["normalized_shape"])
+    mean, rstd = call.wide("mean"), call.wide("rstd")
+    others = tuple(range(axes[0]))
+    return _gradients(call, call.wide("input"), call.size("grad_out"), weight, mean, rstd, axes, others)
+
+
+def group_norm_backward(call: Call) -> Errors:
+    """Rows as :func:`group_norm`; the gradients of the parameters are sums over samples."""
+    samples, channels, places, groups = (call[name] for name in ("N", "C", "HxW", "group"))
+    shape = (samples, groups, channels // groups, places)
+    mean, rstd = (call.wide(name).reshape(samples, groups, 1, 1) for name in ("mean", "rstd"))
+    weight = _parameter(call, "weight", [1, groups, channels // groups, 1])
+    values, gradient = call.wide("input").reshape(shape), call.size("grad_out").reshape(shape)
+    errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3))
+    return [np.reshape(e, r.shape) for e, r in zip(errors, call.results, strict=True)]
+
+
+def _gradients(
+    call: Call,
+    values: Array,
+    gradient: Array,
+    weight: Array,
+    mean: Array,
+    rstd: Array,
+    axes: tuple[int, ...],
+    others: tuple[int, ...],
+) -> list[Any]:
+    """Σ of the moduli of what is added, kernels taking ``(x - mean) · rstd`` apart."""
+    reach = (np.abs(values) + np.abs(mean)) * np.abs(rstd)
+    scaled = gradient * weight
+    terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
+    terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
+    d = call.unit * (2 * FEW + depth(_length(values, axes)))
+    count = call.unit * (FEW + depth(_length(values, others)))
+    parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
+    wanted = [d * np.abs(rstd) * terms, count * parameter[0], count * parameter[1]]
+    present = [True, call["weight"] is not None, _has_bias(call)]
+    kept = zip(wanted, call["output_mask"], present, strict=True)
+    return [error for error, asked, given in kept if asked and given]
+
+
+def _has_bias(call: Call) -> bool:
+    return call["weight" if "bias" not in call.arguments else "bias"] is not None
+
+
+def _parameter(call: Call, name: str, shape: Any) -> Array:
+    """The moduli of a parameter; absent, a weight is 1 and a bias 0."""
+    given = call[name]
+    if given is None:
+        return np.full((), float(name == "weight"))
+    return np.abs(widened(given)).reshape(shape)
+
+
+def _trailing(call: Call) -> tuple[int, ...]:
+    rank = call["input"].ndim
+    return tuple(range(rank - len(call["normalized_shape"]), rank))
+
+
+def _length(values: Array, axes: tuple[int, ...]) -> int:
+    return max(prod(values.shape[place] for place in axes), 1)

@@ -1,0 +1,260 @@
+"""Bounds of what is computed from the elements of one row, and only from them."""
+
+from __future__ import annotations
+
+from math import inf, log2, prod, sqrt
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.semantics.axes import axis, reduced_axes
+from torch_ir.semantics.bounds.call import Call, Errors, depth, inexact, length, moduli
+from torch_ir.semantics.dtypes import Array, is_complex, rounded
+
+FEW = 4
+"""The exponential, the quotient and the last rounding."""
+
+
+def _row(call: Call) -> tuple[Array, tuple[int, ...]]:
+    """The operand as the type that it is converted to, and the axes of a row."""
+    values = call["self"]
+    dtype = call.results[0].dtype
+    wide = rounded(values, dtype).astype("float64") if inexact(dtype) else call.wide("self")
+    dim = call.arguments.get("dim")
+    return wide, reduced_axes(dim, values.ndim)
+
+
+def _below(wide: Array, axes: tuple[int, ...]) -> Array:
+    """How far each element is below its row's largest; 0 where either is infinite."""
+    peak = np.max(wide, axis=axes, keepdims=True, initial=-inf)
+    return np.nan_to_num(peak - wide, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _length(wide: Array, axes: tuple[int, ...]) -> int:
+    return max(prod(wide.shape[place] for place in axes), 1)
+
+
+def softmax(call: Call) -> Errors:
+    """Relative to the result: the exponent's rounding, the exponential, the sum, the quotient."""
+    (result,) = call.results
+    wide, axes = _row(call)
+    count = FEW + depth(_length(wide, axes))
+    return [call.unit * moduli(result) * (count + _below(wide, axes))]
+
+
+def log_softmax(call: Call) -> Errors:
+    """``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
+    (result,) = call.results
+    wide, axes = _row(call)
+    count = FEW + depth(_length(wide, axes))
+    finite = np.where(np.isfinite(moduli(result)), moduli(result), 0)
+    below = _below(wide, axes)
+    error = call.unit * (below + finite + count)
+    if call.is_narrow:  # kernels keep max + ln Σ in the type
+        peak = np.max(wide, axis=axes, keepdims=True, initial=-inf)
+        total = np.log(np.sum(np.exp(-below), axis=axes, keepdims=True))
+        reach = np.abs(peak) + total
+        error = error + call.result_unit * np.where(np.isfinite(reach), reach, 0)
+    return [error]
+
+
+def log_sum(call: Call) -> Errors:
+    """``max + ln Σ exp(x - max)``: the exponents weigh as their exponentials."""
+    (result,) = call.results
+    values = call["self"]
+    wide, axes = np.real(call.wide("self")), reduced_axes(call["dim"], values.ndim)
+    wide = wide.astype("float64")
+    below = _below(wide, axes)
+    powers = np.exp(-below)
+    total = np.sum(powers, axis=axes, keepdims=True)
+    weighed = np.sum(below * powers, axis=axes, keepdims=True) / np.maximum(total, 1)
+    weighed = weighed.reshape(result.shape)
+    scale = 8 if is_complex(result.dtype) else 1
+    count = FEW + depth(_length(wide, axes)) + weighed
+    return [call.unit * scale * (2 * moduli(result) + count)]
+
+
+def running_log_sum(call: Call) -> Errors:
+    """One logarithm of two exponentials after the other, each of them rounded."""
+    (result,) = call.results
+    if not result.ndim:
+        return [call.unit * 2 * moduli(result)]
+    place = axis(call["dim"], result.ndim)
+    finite = np.where(np.isfinite(moduli(result)), moduli(result), 0)
+    count = 2 * sqrt(result.shape[place])
+    return [call.unit * (FEW + count) * (1 + np.maximum.accumulate(finite, axis=place))]
+
+
+# -- variances and norms --------------------------------------------------------------------------
+
+
+def variance(call: Call) -> Errors:
+    """Of the centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and what the mean is off, squared.
+
+    Of standard deviations, the root's; means are sums.
+    """
+    values = call["self"]
+    dim = call.arguments.get("dim")
+    axes = reduced_axes(dim if not isinstance(dim, bool) else None, values.ndim)
+    wide = call.wide("self")
+    count = _length(wide, axes)
+    mean = np.mean(wide, axis=axes, keepdims=True) if wide.size else np.zeros(())
+    sizes, center = np.abs(wide), np.abs(wide - mean)
+    freedom = max(count - _correction(call), 0)
+    d = call.unit * (FEW + depth(count))
+    with np.errstate(all="ignore"):
+        reach = np.mean(sizes, axis=axes, keepdims=True) if wide.size else np.zeros(())
+        off = np.sum(center * (sizes + np.abs(mean)), axis=axes) * d / freedom
+        off = off + (np.sum(sizes**2 * 0 + (d * reach) ** 2, axis=axes)) / freedom
+        spread = np.sum(center**2, axis=axes) / freedom
+        greatest = np.max(sizes, axis=axes, initial=0)
+    errors: list[Any] = []
+    for index, result in enumerate(call.results):
+        if index == 1:
+            error = d * np.mean(sizes, axis=axes) if wide.size else np.zeros(())
+        elif call.op_type in _ROOTED:
+            error = np.maximum(
+                np.sqrt(spread + off) - np.sqrt(spread),
+                np.sqrt(spread) - np.sqrt(np.maximum(spread - off, 0)),
+            ) + call.unit * moduli(result).reshape(np.shape(spread))
+        else:
+            error = off
+        errors.append(call.opened(error, count * greatest**2).reshape(result.shape))
+    return errors
+
+
+_ROOTED = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("std.default", "std.dim", "std.correction"),
+        *("std_mean.default", "std_mean.dim", "std_mean.correction"),
+    )
+)
+
+
+def _correction(call: Call) -> float:
+    if "unbiased" in call.arguments:
+        return float(call["unbiased"])
+    if isinstance(call["dim"], bool):  # the first argument of the shortest overload
+        return float(call["dim"])
+    given = call["correction"]
+    return 1.0 if given is None else float(given)
+
+
+def norm(call: Call) -> Errors:
+    """Relative to the result: all terms are positive; a difference is rounded before."""
+    (result,) = call.results
+    order = call.arguments.get("ord", call.arguments.get("p", 2))
+    order = 2.0 if order is None else float(order)
+    sizes = moduli(result)
+    if abs(order) == inf or order == 0:
+        return [call.unit * 2 * sizes]
+    count = FEW + depth(length(call))
+    if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
+        count = count + 8 + 2 * abs(order) + 8 / abs(order)
+    error = call.unit * count * sizes
+    if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
+        error = error + call.result_unit * sizes
+    greatest = np.max(np.abs(call.wide("self")), initial=0)
+    return [call.opened(error, max(greatest, 1) ** min(max(order, 1), 64))]
+
+
+PAIRS = 25
+"""More vectors than these make torch compute euclidean distances by products of matrices."""
+
+
+def distance(call: Call) -> Errors:
+    """Relative to the result; of products of matrices, the root of what cancels in them."""
+    (result,) = call.results
+    order, sizes = float(call.arguments.get("p", 2.0)), moduli(result)
+    vectors: Array = call["self"] if "self" in call.arguments else call["x1"]
+    count = FEW + depth(max(vectors.shape[-1], 1))
+    if order not in (0, 1, 2, inf):
+        count = count + 8 + 2 * order + 8 / order
+    error = call.unit * count * sizes
+    if not _is_multiplied(call, order):
+        return [error]
+    first, second = (np.sum(np.abs(call.wide(name)) ** 2, axis=-1) for name in ("x1", "x2"))
+    squares = first[..., :, None] + second[..., None, :]
+    off = call.unit * 4 * count * squares
+    lower = sizes - np.sqrt(np.maximum(sizes**2 - off, 0))
+    return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
+
+
+def _is_multiplied(call: Call, order: float) -> bool:
+    if order != 2 or "x1" not in call.arguments:
+        return False
+    mode = call["compute_mode"] or 0
+    many = call["x1"].shape[-2] > PAIRS or call["x2"].shape[-2] > PAIRS
+    return mode == 1 or (mode == 0 and many)
+
+
+def transform(call: Call) -> Errors:
+    """``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale."""
+    (result,) = call.results
+    axes = tuple(call["dim"])
+    if not axes:
+        return [None]
+    wide = call.wide("self")
+    last = call.arguments.get("last_dim_size")
+    count = prod(wide.shape[place] for place in axes)
+    if last is not None:
+        count = count // wide.shape[axes[-1]] * last
+    scale = (1.0, 1 / sqrt(count), 1 / count)[call["normalization"]]
+    size = np.sqrt(np.sum(np.abs(wide) ** 2, axis=axes, keepdims=True))
+    error = call.unit * 2 * (2 + log2(max(count, 2))) * scale * size * (2 if last else 1)
+    reach = np.sum(np.abs(wide), axis=axes, keepdims=True) * (2 if last else 1)
+    return [call.opened(error, reach)]
+
+
+# -- attention ------------------------------------------------------------------------------------
+
+
+def attention(call: Call) -> Errors:
+    """``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
+
+    A score is off by ``u · (d · scale · Σ |q · k| + |score|)``, its weight by that, relatively,
+    and by all others' errors as they weigh; what is masked out weighs nothing. Kernels round the
+    weights of narrow types to the type.
+    """
+    value, weights, scores, absolute = _weights(call)
+    width = call["query"].shape[-1]
+    off = depth(max(width, 1)) * absolute + np.abs(scores)
+    off = call.unit * np.where(weights > 0, np.nan_to_num(off, posinf=0.0), 0)
+    shared = np.sum(weights * off, axis=-1, keepdims=True)
+    count = call.unit * (2 * FEW + 2 * depth(max(weights.shape[-1], 1)))
+    relative = off + shared + count
+    if call.is_narrow:
+        relative = relative + call.result_unit
+    sizes = np.abs(value)
+    error = (weights * relative) @ sizes
+    errors: list[Any] = [np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))]
+    if call.op_type == "aten._scaled_dot_product_flash_attention_for_cpu.default":
+        finite = np.nan_to_num(moduli(call.results[1]), posinf=0.0)
+        errors.append((shared + count)[..., 0] + call.unit * finite)
+    elif len(call.results) > 1:
+        errors.append(weights * relative)
+    return errors
+
+
+def _weights(call: Call) -> tuple[Array, Array, Array, Array]:
+    """The values, the weights of each key, the scores, and ``scale · Σ |q · k|``."""
+    query, key, value = (call.wide(name) for name in ("query", "key", "value"))
+    if call["enable_gqa"]:
+        key, value = (v.repeat(query.shape[-3] // v.shape[-3], axis=-3) for v in (key, value))
+    width = query.shape[-1]
+    factor = call["scale"] if call["scale"] is not None else 1 / sqrt(max(width, 1))
+    scores = query @ key.swapaxes(-1, -2) * factor
+    absolute = np.abs(query) @ np.abs(key).swapaxes(-1, -2) * abs(factor)
+    mask = call["attn_mask"]
+    if mask is not None:
+        adds = mask.dtype != bool or call.op_type == "aten._scaled_dot_product_attention_math.default"
+        scores = scores + mask.astype("float64") if adds else np.where(mask, scores, -inf)
+    if call["is_causal"]:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)
+    peak = scores.max(axis=-1, keepdims=True, initial=-inf)
+    powers = np.exp(scores - np.where(np.isneginf(peak), 0, peak))
+    powers = np.where(powers < float(ml_dtypes.finfo(call.dtype).smallest_normal), 0, powers)
+    total = powers.sum(axis=-1, keepdims=True)
+    return value, powers / np.where(total == 0, 1, total), scores, absolute

@@ -1,0 +1,223 @@
+"""Bounds of what is linear in each argument: ``u · (c + d(n)) · Σ |terms|`` at each element."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from torch_ir.semantics.bounds.call import BLOCK, STREAM, Call, Errors, depth, inexact, length
+from torch_ir.semantics.bounds.call import moduli as sizes_of
+from torch_ir.semantics.dtypes import Array, is_complex
+
+FEW = 2
+"""The product or quotient of a term, and the last addition."""
+
+
+def _summed(call: Call, lengths: list[int], block: int, few: float = FEW) -> Errors:
+    parts = iter(call.terms())
+    errors: list[Any] = []
+    for result, count in zip(call.results, lengths, strict=True):
+        terms = next(parts)
+        if not inexact(result.dtype):
+            errors.append(None)
+            continue
+        scale = 3 if is_complex(result.dtype) else 1
+        errors.append(call.opened(call.unit * scale * (few + depth(count, block)) * terms, terms))
+    return errors
+
+
+def reduction(call: Call) -> Errors:
+    """Sums and means: torch adds in cascades."""
+    return _summed(call, [length(call)] * len(call.results), STREAM)
+
+
+def stepwise(call: Call) -> Errors:
+    """Sums whose parts are rounded to the result's own type, four times at most."""
+    parts = call.terms()
+    errors = reduction(call)
+    return [
+        error if error is None else error + 4 * call.result_unit * terms
+        for error, terms in zip(errors, parts, strict=True)
+    ]
+
+
+def product(call: Call) -> Errors:
+    """Products of matrices: n is the axis that they share, ``beta · self`` one term more."""
+    names = [name for name in call.arguments if isinstance(call[name], np.ndarray)]
+    factors = [name for name in names if name not in ("bias",)]
+    adds = call.op_type in _ADDING
+    first: Array = call[factors[1 if adds else 0]]
+    count = max(first.shape[-1:] or (1,))
+    if call.op_type == "aten.addbmm.default":
+        count *= first.shape[0]
+    few = FEW + 2 * adds
+    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few)
+    if not call.is_narrow or call.op_type not in _ROUNDING_TERMS:
+        return errors
+    steps = first.shape[0] if call.op_type == "aten.addbmm.default" else 1
+    (terms,) = call.terms()  # the product is rounded to the type before it is added
+    return [error + call.result_unit * (1 + sqrt(steps)) * terms for error in errors]
+
+
+_ADDING = frozenset(
+    f"aten.{name}.default" for name in ("addmm", "addmv", "baddbmm", "addbmm", "addr")
+)
+_ROUNDING_TERMS = frozenset(f"aten.{name}.default" for name in ("addbmm", "addmv", "addr"))
+
+
+def convolution(call: Call) -> Errors:
+    """Convolutions and their gradients: n is how many products an element adds."""
+    weight: Array = call["weight"]
+    groups = call.arguments.get("groups", 1)
+    taps = prod(weight.shape[2:])
+    forward, back = prod(weight.shape[1:]), weight.shape[0] // max(groups, 1) * taps
+    if "grad_output" in call.arguments:
+        places = call["grad_output"].shape[0] * prod(call["grad_output"].shape[2:])
+        wanted = [max(forward, back), max(places, 1), max(places, 1)]
+        kept = [n for n, asked in zip(wanted, call["output_mask"], strict=True) if asked]
+        return _columns(call, _summed(call, kept, BLOCK), taps)
+    count = max(back if _transposes(call) else forward, 1)
+    errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1)
+    return _columns(call, errors, taps) if _transposes(call) else errors
+
+
+def _transposes(call: Call) -> bool:
+    return bool(call["transposed"]) or call.op_type in _TRANSPOSED
+
+
+_TRANSPOSED = frozenset(
+    ("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+)
+
+
+def _columns(call: Call, errors: Errors, taps: int) -> Errors:
+    """Of narrow types, columns for each place of the kernel are rounded to it and added in it."""
+    if not call.is_narrow:
+        return errors
+    pairs = zip(errors, call.terms(), strict=True)
+    return [error + call.result_unit * (1 + sqrt(taps)) * terms for error, terms in pairs]
+
+
+def pooling(call: Call) -> Errors:
+    """Means of windows; n is a window's elements."""
+    kernel = call.arguments.get("kernel_size")
+    if kernel is None:  # adaptive: a window is what an element of the result has of the operand
+        sizes = [a.size for a in call.arguments.values() if isinstance(a, np.ndarray)]
+        count = 4 * max(sizes) // max(min(*sizes, call.results[0].size), 1)
+    else:
+        count = kernel**3 if isinstance(kernel, int) else prod(kernel)
+    errors = _summed(call, [max(count, 1)] * len(call.results), STREAM)
+    if not call.is_narrow or call.op_type not in _IN_TYPE:
+        return errors
+    (terms,) = call.terms()
+    return [error + call.result_unit * (1 + sqrt(count)) * terms for error in errors]
+
+
+_IN_TYPE = frozenset(("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default"))
+"""What adds up in the operand's own type, also where that is narrow."""
+
+
+def running_sum(call: Call) -> Errors:
+    """Sums of all before: one term after the other."""
+    return _summed(call, [_along(call)] * len(call.results), BLOCK)
+
+
+def running_product(call: Call) -> Errors:
+    """Relative to the result: each factor rounds once."""
+    (result,) = call.results
+    if not inexact(result.dtype):
+        return [None]
+    count = length(call) if "dim" not in call.arguments else _along(call)
+    if call.op_type == "aten.prod.default":
+        count = max(call["self"].size, 1)
+    scale = 3 if is_complex(result.dtype) else 1
+    error = call.unit * scale * (FEW + 2 * sqrt(count)) * sizes_of(result)
+    with np.errstate(all="ignore"):  # a partial product may overflow where the whole does not
+        logs = np.log(np.maximum(sizes_of(call["self"]), 1)).sum()
+    return [call.opened(error, np.exp(min(float(logs), 709.0)))]
+
+
+def _along(call: Call) -> int:
+    self, dim = call["self"], call["dim"]
+    if not self.ndim:
+        return 1
+    return max(self.shape[dim] if isinstance(dim, int) else self.size, 1)
+
+
+def scattered(call: Call) -> Errors:
+    """Sums in open order: n is how many go to a place; some kernels add in the result's type."""
+    errors: list[Any] = []
+    for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
+        if not inexact(result.dtype):
+            errors.append(None)
+            continue
+        walk = np.sqrt(hits)
+        error = call.unit * (FEW + walk) * terms * (3 if is_complex(result.dtype) else 1)
+        if call.is_narrow:  # the first addition is the result's own rounding
+            error = error + call.result_unit * np.where(hits > 1, walk, 0) * terms
+        errors.append(call.opened(error, terms))
+    return errors
+
+
+def _hits(call: Call) -> list[Array]:
+    """How many values each element of the results is the sum of, without the one it was."""
+    ones = {
+        name: np.zeros(value.shape) if name == "self" else np.ones(value.shape)
+        for name, value in call.arguments.items()
+        if isinstance(value, np.ndarray) and inexact(value.dtype)
+    }
+    more = {name: 1.0 for name in ("alpha", "value") if name in call.arguments}
+    return call.meant(**ones, **more)
+
+
+def folded(call: Call) -> Errors:
+    """Overlapping windows added where they lie: as many as a window's elements at most."""
+    count = prod(call["kernel_size"])
+    errors = _summed(call, [count], STREAM)
+    if not call.is_narrow:
+        return errors
+    (terms,) = call.terms()
+    return [error + call.result_unit * sqrt(count) * terms for error in errors]
+
+
+def scatter_joined(call: Call) -> Errors:
+    """Sums as :func:`scattered`; products relative to the result; extremes exact; means both."""
+    reduce = call["reduce"]
+    (result,) = call.results
+    if reduce in ("amax", "amin") or not inexact(result.dtype):
+        return [None]
+    counted = {
+        "self": np.zeros(result.shape),
+        "reduce": "add" if call.op_type in _JOINED else "sum",
+    }
+    source = next((n for n in ("src", "source") if n in call.arguments), None)
+    if source is not None:
+        counted[source] = np.ones(call[source].shape)
+    else:
+        counted["value"] = 1.0
+    if call.op_type == "aten.index_reduce.default":
+        hits: Any = call["index"].size
+    else:
+        counted["include_self"] = True
+        if call.op_type in _JOINED:
+            del counted["include_self"]
+        (hits,) = call.meant(**counted)
+    walk = np.sqrt(hits)
+    own = call.result_unit if call.is_narrow else call.unit  # some kernels join in the type
+    if reduce in ("multiply", "prod"):
+        return [own * (FEW + walk) * sizes_of(result)]
+    (terms,) = call.terms()
+    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, terms)]
+
+
+_JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))
+
+
+def counted(call: Call) -> Errors:
+    """Numbers counted by weight: a sum for each number."""
+    if call["weights"] is None:
+        return [None]
+    most = int(np.bincount(call["self"]).max(initial=1))
+    return _summed(call, [most], BLOCK)

@@ -1,0 +1,289 @@
+"""Which rule bounds each overload; a rule's docstring is the reason.
+
+Every denotation of this package is named here, by its exact overload, and nothing else is.
+"""
+
+from __future__ import annotations
+
+from torch_ir.semantics.bounds import control_flow, elementwise, normalization, resampling, rows, sums
+from torch_ir.semantics.bounds.call import Rule
+
+_ATEN: dict[Rule, str] = {
+    elementwise.exact: """
+        __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
+        __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
+        _assert_async.default _assert_async.msg _assert_scalar.default
+        _assert_tensor_metadata.default _conj.default _conj_physical.default
+        _local_scalar_dense.default _pad_circular.default _reshape_alias.default
+        _reshape_copy.default _to_copy.default _unique2.default _unsafe_index.Tensor
+        _unsafe_view.default _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec
+        _upsample_nearest_exact3d.vec adaptive_max_pool1d.default
+        adaptive_max_pool2d.default adaptive_max_pool3d.default alias.default
+        alias_copy.default all.default all.dim all.dims amax.default amin.default
+        aminmax.default any.default any.dim any.dims arange.default arange.start
+        arange.start_step argmax.default argmin.default argsort.default argsort.stable
+        argwhere.default as_strided.default as_strided_copy.default
+        as_strided_scatter.default bernoulli.Tensor bernoulli.default bernoulli.p
+        bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor
+        bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_not.default
+        bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor
+        bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar
+        bitwise_xor.Scalar_Tensor bitwise_xor.Tensor block_diag.default
+        broadcast_tensors.default broadcast_to.default bucketize.Scalar bucketize.Tensor
+        cat.default ceil.default channel_shuffle.default chunk.default clamp.Tensor
+        clamp.default clamp_max.Tensor clamp_max.default clamp_min.Tensor clamp_min.default
+        clip.default clone.default column_stack.default complex.default concat.default
+        concatenate.default conj.default conj_physical.default constant_pad_nd.default
+        contiguous.default copy.default copysign.Scalar copysign.Tensor
+        count_nonzero.default count_nonzero.dim_IntList cummax.default cummin.default
+        detach.default detach_.default detach_copy.default diag_embed.default
+        diagonal.default diagonal_copy.default diagonal_scatter.default dropout.default
+        dstack.default embedding.default empty.memory_format empty_like.default
+        empty_permuted.default empty_strided.default eq.Scalar eq.Tensor equal.default
+        expand.default expand_as.default expand_copy.default eye.default eye.m fix.default
+        flatten.using_ints flip.default fliplr.default flipud.default floor.default
+        fmax.default fmin.default fmod.Scalar fmod.Tensor frac.default gather.default
+        gcd.default ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
+        hardtanh.default heaviside.default hstack.default im2col.default imag.default
+        index.Tensor index_copy.default index_fill.int_Scalar index_fill.int_Tensor
+        index_select.default isclose.default isfinite.default isinf.default isnan.default
+        isneginf.default isposinf.default item.default kthvalue.default le.Scalar le.Tensor
+        lift.default lift_fresh.default lift_fresh_copy.default logical_and.default
+        logical_not.default logical_or.default logical_xor.default lt.Scalar lt.Tensor
+        masked_fill.Scalar masked_fill.Tensor masked_scatter.default masked_select.default
+        max.default max.dim max.other max_pool1d.default max_pool1d_with_indices.default
+        max_pool2d.default max_pool2d_with_indices.default max_pool3d.default
+        max_pool3d_with_indices.default maximum.default median.default median.dim
+        meshgrid.default meshgrid.indexing min.default min.dim min.other minimum.default
+        mode.default moveaxis.int moveaxis.intlist movedim.int movedim.intlist msort.default
+        nan_to_num.default nanmedian.default nanmedian.dim narrow.default
+        narrow_copy.default native_channel_shuffle.default native_dropout.default ne.Scalar
+        ne.Tensor neg.default negative.default new_empty.default new_empty_strided.default
+        new_ones.default new_zeros.default nonzero.default nonzero_static.default
+        normal_functional.default numel.default one_hot.default ones.default
+        ones_like.default pad.default permute.default permute_copy.default
+        pixel_shuffle.default pixel_unshuffle.default positive.default rand.default
+        rand.generator rand_like.default randint.default randint.generator randint.low
+        randint.low_generator randint_like.default randint_like.low_dtype randn.default
+        randn.generator randn_like.default randperm.default randperm.generator ravel.default
+        real.default reflection_pad1d.default reflection_pad2d.default
+        reflection_pad3d.default relu.default relu6.default repeat.default
+        repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int
+        replication_pad1d.default replication_pad2d.default replication_pad3d.default
+        reshape.default reshape_as.default resize.default resize_.default
+        resolve_conj.default resolve_neg.default roll.default rot90.default round.decimals
+        round.default scatter.src scatter.value searchsorted.Scalar searchsorted.Tensor
+        select.int select_copy.int select_scatter.default sign.default signbit.default
+        slice.Tensor slice_copy.Tensor slice_scatter.default sort.default sort.stable
+        split.Tensor split.sizes split_copy.Tensor split_with_sizes.default
+        split_with_sizes_copy.default squeeze.default squeeze.dim squeeze.dims
+        squeeze_copy.default squeeze_copy.dim squeeze_copy.dims stack.default
+        swapaxes.default swapdims.default sym_constrain_range.default
+        sym_constrain_range_for_size.default sym_is_contiguous.default sym_numel.default
+        sym_size.int sym_storage_offset.default sym_stride.int t.default t_copy.default
+        take.default take_along_dim.default tensor_split.indices tensor_split.sections
+        threshold.default tile.default to.device to.dtype to.dtype_layout to.other
+        topk.default transpose.int transpose_copy.int tril.default triu.default
+        trunc.default type_as.default unbind.int unbind_copy.int unflatten.int
+        unfold.default unfold_copy.default uniform.default unique_consecutive.default
+        unique_dim.default unsafe_chunk.default unsafe_split.Tensor
+        unsafe_split_with_sizes.default unsqueeze.default unsqueeze_copy.default
+        upsample_nearest1d.default upsample_nearest1d.vec upsample_nearest2d.default
+        upsample_nearest2d.vec upsample_nearest3d.vec view.default view.dtype
+        view_as.default view_as_complex.default view_as_real.default view_copy.default
+        view_copy.dtype vstack.default where.Scalar where.ScalarOther where.ScalarSelf
+        where.self zeros.default zeros_like.default
+    """,
+    elementwise.rounded: """
+        _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
+        div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor fill.Scalar
+        fill.Tensor floor_divide.Scalar floor_divide.default full.default full_like.default
+        leaky_relu.default mul.Scalar mul.Tensor new_full.default prelu.default
+        rad2deg.default reciprocal.default remainder.Scalar remainder.Scalar_Tensor
+        remainder.Tensor rsqrt.default scalar_tensor.default sgn.default softshrink.default
+        sqrt.default square.default true_divide.Tensor
+    """,
+    elementwise.function: """
+        acos.default acosh.default angle.default arccos.default arccosh.default
+        arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
+        asin.default asinh.default atan.default atan2.default atanh.default celu.default
+        cos.default cosh.default elu.default erf.default erfc.default exp.default
+        exp2.default expm1.default glu.default hardsigmoid.default hardswish.default
+        hypot.default log.default log10.default log1p.default log2.default
+        log_sigmoid.default mish.default polar.default pow.Scalar pow.Tensor_Scalar
+        pow.Tensor_Tensor selu.default sigmoid.default silu.default sin.default sinh.default
+        special_erf.default special_erfc.default special_exp2.default special_expit.default
+        special_expm1.default special_log1p.default tan.default tanh.default
+        xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.sum_of_two: """
+        add.Scalar add.Tensor rsub.Scalar rsub.Tensor sub.Scalar sub.Tensor
+    """,
+    elementwise.added: """
+        addcdiv.default addcmul.default
+    """,
+    elementwise.lerp: """
+        lerp.Scalar lerp.Tensor
+    """,
+    elementwise.gelu: """
+        gelu.default
+    """,
+    elementwise.softplus: """
+        softplus.default
+    """,
+    elementwise.logit: """
+        logit.default special_logit.default
+    """,
+    elementwise.sinc: """
+        sinc.default special_sinc.default
+    """,
+    elementwise.log_gamma: """
+        lgamma.default special_gammaln.default
+    """,
+    elementwise.log_of_two: """
+        logaddexp.default
+    """,
+    elementwise.linspace: """
+        linspace.default
+    """,
+    sums.reduction: """
+        _embedding_bag.default _embedding_bag_forward_only.default mean.default mean.dim
+        nanmean.default nansum.default sum.default sum.dim_IntList trace.default
+    """,
+    sums.product: """
+        addbmm.default addmm.default addmv.default addr.default baddbmm.default bmm.default
+        dot.default ger.default inner.default linear.default matmul.default mm.default
+        mv.default outer.default vdot.default
+    """,
+    sums.convolution: """
+        _convolution.default _convolution.deprecated conv1d.default conv1d.padding
+        conv2d.default conv2d.padding conv3d.default conv3d.padding conv_transpose1d.default
+        conv_transpose2d.input conv_transpose3d.input convolution.default
+        convolution_backward.default
+    """,
+    sums.pooling: """
+        _adaptive_avg_pool2d.default _adaptive_avg_pool2d_backward.default
+        _adaptive_avg_pool3d.default adaptive_avg_pool1d.default adaptive_avg_pool2d.default
+        adaptive_avg_pool3d.default avg_pool1d.default avg_pool2d.default
+        avg_pool2d_backward.default avg_pool3d.default avg_pool3d_backward.default
+    """,
+    sums.running_sum: """
+        cumsum.default
+    """,
+    sums.running_product: """
+        cumprod.default prod.default prod.dim_int
+    """,
+    sums.scattered: """
+        _unsafe_index_put.default embedding_dense_backward.default index_add.default
+        index_put.default max_pool2d_with_indices_backward.default
+        max_pool3d_with_indices_backward.default put.default scatter_add.default
+    """,
+    sums.scatter_joined: """
+        index_reduce.default scatter.reduce scatter.value_reduce scatter_reduce.two
+    """,
+    sums.counted: """
+        bincount.default
+    """,
+    sums.folded: """
+        col2im.default
+    """,
+    rows.softmax: """
+        _safe_softmax.default _softmax.default softmax.int special_softmax.default
+    """,
+    rows.log_softmax: """
+        _log_softmax.default log_softmax.int special_log_softmax.default
+    """,
+    rows.log_sum: """
+        logsumexp.default special_logsumexp.default
+    """,
+    rows.running_log_sum: """
+        logcumsumexp.default
+    """,
+    rows.variance: """
+        std.correction std.default std.dim std_mean.correction std_mean.default std_mean.dim
+        var.correction var.default var.dim var_mean.correction var_mean.default var_mean.dim
+    """,
+    rows.norm: """
+        dist.default linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim
+        norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
+    """,
+    rows.distance: """
+        _cdist_forward.default _pdist_forward.default cdist.default pdist.default
+    """,
+    rows.transform: """
+        _fft_c2c.default _fft_c2r.default _fft_r2c.default
+    """,
+    rows.attention: """
+        _scaled_dot_product_attention_math.default
+        _scaled_dot_product_flash_attention_for_cpu.default
+        scaled_dot_product_attention.default
+    """,
+    normalization.layer_norm: """
+        layer_norm.default native_layer_norm.default
+    """,
+    normalization.group_norm: """
+        group_norm.default native_group_norm.default
+    """,
+    normalization.batch_norm: """
+        _native_batch_norm_legit.default _native_batch_norm_legit.no_stats
+        _native_batch_norm_legit_functional.default
+        _native_batch_norm_legit_no_training.default batch_norm.default
+        native_batch_norm.default
+    """,
+    normalization.instance_norm: """
+        instance_norm.default
+    """,
+    normalization.rms_norm: """
+        _fused_rms_norm.default rms_norm.default
+    """,
+    normalization.layer_norm_backward: """
+        native_layer_norm_backward.default
+    """,
+    normalization.group_norm_backward: """
+        native_group_norm_backward.default
+    """,
+    resampling.interpolated: """
+        upsample_bicubic2d.default upsample_bicubic2d.vec upsample_bilinear2d.default
+        upsample_bilinear2d.vec upsample_linear1d.default upsample_linear1d.vec
+        upsample_trilinear3d.default upsample_trilinear3d.vec
+    """,
+    resampling.sampled: """
+        grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default
+    """,
+    resampling.affine_grid: """
+        affine_grid_generator.default
+    """,
+}
+"""Overloads of ``aten``."""
+
+_OTHERS: dict[Rule, str] = {
+    elementwise.exact: """
+        prims.convert_element_type.default
+        quantized_decomposed.dequantize_per_channel.default
+        quantized_decomposed.dequantize_per_channel_group.default
+        quantized_decomposed.dequantize_per_tensor.default
+        quantized_decomposed.dequantize_per_tensor.tensor
+        quantized_decomposed.dequantize_per_tensor.tensor2
+        quantized_decomposed.dequantize_per_token.default
+        quantized_decomposed.quantize_per_channel.default
+        quantized_decomposed.quantize_per_tensor.default
+        quantized_decomposed.quantize_per_tensor.tensor
+        quantized_decomposed.quantize_per_tensor.tensor2
+        quantized_decomposed.quantize_per_token.default
+    """,
+    control_flow.called: """
+        higher_order.associative_scan higher_order.cond higher_order.invoke_subgraph
+        higher_order.map_impl higher_order.scan higher_order.strict_mode
+        higher_order.tag_activation_checkpoint higher_order.while_loop
+        higher_order.wrap_with_autocast higher_order.wrap_with_set_grad_enabled
+    """,
+    control_flow.converted: """
+        higher_order.out_dtype
+    """,
+}
+
+RULES: dict[str, Rule] = {
+    **{f"aten.{name}": rule for rule, names in _ATEN.items() for name in names.split()},
+    **{name: rule for rule, names in _OTHERS.items() for name in names.split()},
+}
+"""The rule of each overload."""

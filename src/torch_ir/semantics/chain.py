@@ -1,0 +1,268 @@
+"""Bounds of what is denoted by several nodes: each node's own, carried through those after it.
+
+A kernel may do at once what several nodes mean, or round after each of them. What a node is off by
+itself (:func:`torch_ir.semantics.tolerance.bound`) reaches a result as far as the nodes between
+let it: by the slope of what works element by element, by Σ |weights| in what is linear, by the
+greatest in what picks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.graph import IR
+from torch_ir.semantics.arguments import arguments_of
+from torch_ir.semantics.bounds import resampling, rows, sums
+from torch_ir.semantics.bounds.call import Call, Rule, flat, inexact, moduli, widened
+from torch_ir.semantics.bounds.table import RULES
+from torch_ir.semantics.denote import Evaluation, given_to, results_of
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
+from torch_ir.semantics.registry import denotation
+from torch_ir.semantics.tolerance import bound
+
+FORMS = 2
+"""A kernel's form of a chain may round as often again as the nodes do."""
+TRIES = 6
+"""Directions in which the operands of what is neither linear nor element by element are moved."""
+
+_LINEAR: frozenset[Rule] = frozenset(
+    (
+        *(sums.reduction, sums.product, sums.convolution, sums.pooling, sums.running_sum),
+        *(sums.scattered, sums.folded, sums.counted, resampling.interpolated),
+    )
+)
+_JOINT: frozenset[Rule] = frozenset(
+    rule for rule in RULES.values() if rule.__module__.endswith(("rows", "normalization"))
+) - {rows.softmax, rows.log_softmax, rows.log_sum, rows.running_log_sum}
+
+
+def bounded(
+    ir: IR,
+    values: Mapping[str, Any],
+    symbols: Mapping[str, Number],
+    errors: Mapping[str, Array] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Compute every value of a program by name, and how far a kernel's may be off.
+
+    Args:
+        ir: The program; every operator has a denotation and a tolerance.
+        values: The inputs by name.
+        symbols: The symbols that are known.
+        errors: How far the inputs may be off; 0 where absent.
+
+    Raises:
+        TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
+    """
+    evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
+    made: dict[str, Any] = {meta.name: evaluation.value(meta.name) for meta in ir.graph_inputs}
+    off: dict[str, Any] = {name: np.zeros(np.shape(value)) for name, value in made.items()}
+    off |= errors or {}
+    for name in ir.external_values():
+        made[name] = evaluation.value(name)
+        off[name] = np.zeros(np.shape(made[name]))
+    for node, results in evaluation.run():
+        known = evaluation.symbols
+        bodies: dict[str, _Body] = {}
+
+        def body(name: str, found: dict[str, _Body] = bodies) -> _Body:
+            return found.setdefault(name, _Body(ir.functions[name], ir.functions))
+
+        arguments = arguments_of(node, made.__getitem__, known, body)
+        given = arguments_of(node, off.__getitem__, known, body)
+        if bodies:
+            found = _called(node.op_type, arguments, given)
+        else:
+            found = _of_node(node.op_type, arguments, given, results)
+        found_arrays = iter(found)
+        of_result = [next(found_arrays) if isinstance(r, np.ndarray) else None for r in results]
+        for meta in node.outputs:
+            index = meta.producer_output_idx
+            made[meta.name], off[meta.name] = results[index], of_result[index]
+    return made, off
+
+
+def _of_node(
+    op_type: str, arguments: dict[str, Any], given: dict[str, Any], results: Sequence[Any]
+) -> list[Array]:
+    """The node's own bounds and those of its operands, carried through it."""
+    own = bound(op_type, arguments, results)
+    if own is None:
+        raise InvalidIRError(f"no tolerance is stated for {op_type}")
+    arrays = [result for result in results if isinstance(result, np.ndarray)]
+    moved = [name for name, value in given.items() if _is_off(value)]
+    if not moved:
+        return own
+    with np.errstate(all="ignore"):
+        call = Call(op_type, arguments, arrays)
+        through = carried(call, {name: given[name] for name in moved})
+    return [first + second for first, second in zip(own, through, strict=True)]
+
+
+def _is_off(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_off, value))
+    return isinstance(value, np.ndarray) and bool(value.any())
+
+
+def carried(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+    """Return how far results move where arguments, each by itself, are off by ``errors``."""
+    rule = RULES.get(call.op_type)
+    if rule in _LINEAR:
+        return _summed(call, [_weighed(call, name, error) for name, error in errors.items()])
+    if rule in (rows.softmax, rows.log_softmax):
+        return [_through_softmax(call, errors["self"], relative=rule is rows.softmax)]
+    if rule is rows.transform:
+        axes = tuple(call["dim"])
+        reach = np.sum(errors["self"], axis=axes, keepdims=True)
+        return [np.broadcast_to(reach * 2, call.results[0].shape)]
+    if rule in _JOINT:
+        return _tried(call, errors)
+    return _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
+
+
+def _summed(call: Call, parts: Sequence[Sequence[Array]]) -> list[Array]:
+    return [np.sum(column, axis=0).reshape(result.shape)
+            for column, result in zip(zip(*parts, strict=True), call.results, strict=True)]
+
+
+def _weighed(call: Call, name: str, error: Any) -> list[Array]:
+    """Σ |weights| · error: the operator at the moduli of its arguments, with errors for one."""
+    others = {
+        key: np.zeros(call[key].shape) if key in _ADDED.get(call.op_type, ()) and key != name
+        else _moduli(call[key])
+        for key in call.arguments
+    }
+    return [moduli(part) for part in call.meant(**{**others, name: error})]
+
+
+_ADDED = {
+    **{f"aten.{n}.default": ("self",) for n in
+       ("addmm", "addmv", "baddbmm", "addbmm", "addr", "index_add", "scatter_add")},
+    **{f"aten.{n}": ("bias",) for n in
+       ("convolution.default", "linear.default", "conv1d.default", "conv2d.default",
+        "conv3d.default")},
+}
+"""What is a term by itself, and no factor of the others."""
+
+
+def _moduli(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_moduli, value))
+    is_number = isinstance(value, np.ndarray) and inexact(value.dtype)
+    return np.abs(widened(value)) if is_number else value
+
+
+def _through_softmax(call: Call, error: Array, *, relative: bool) -> Array:
+    """``p · (error + Σ p · error)``; of the logarithm, without the factor."""
+    (result,) = call.results
+    weights = moduli(result) if relative else np.exp(widened(result))
+    shared = np.sum(weights * error, axis=call["dim"] if result.ndim else None, keepdims=True)
+    moved = error + shared
+    return weights * moved if relative else np.where(np.isfinite(moved), moved, np.inf)
+
+
+def _shifted(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+    """How far results move where the arguments move to either end of their range."""
+    middle = call.meant()
+    ends = [
+        call.meant(**{name: _moved(call[name], error, sign) for name, error in errors.items()})
+        for sign in (-1, 1)
+    ]
+    return [
+        np.maximum(_apart(first, here), _apart(second, here))
+        for first, second, here in zip(*ends, middle, strict=True)
+    ]
+
+
+def _tried(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+    """The greatest move in some directions, each element's at random; twice that."""
+    middle, draws = call.meant(), np.random.default_rng(0)
+    total: list[Any] = [0.0] * len(middle)
+    for _ in range(TRIES):
+        moved = {
+            name: _moved(call[name], error, draws.choice([-1.0, 1.0], np.shape(error)))
+            for name, error in errors.items()
+        }
+        found = call.meant(**moved)
+        total = [
+            np.maximum(most, _apart(part, here))
+            for most, part, here in zip(total, found, middle, strict=True)
+        ]
+    return [2 * most for most in total]
+
+
+def _moved(value: Any, error: Any, sign: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_moved(v, e, sign) for v, e in zip(value, error, strict=True)]
+    if is_bool(value.dtype):
+        return value ^ (error > 0)
+    if is_integer(value.dtype):
+        info = np.iinfo(value.dtype)
+        return np.clip(value + sign * np.ceil(error), info.min, info.max).astype(value.dtype)
+    return widened(value) + sign * error
+
+
+def _apart(first: Array, second: Array) -> Array:
+    """|first - second|; infinite where only one of them is a number."""
+    if first.shape != second.shape:
+        return np.full(second.shape, np.inf)
+    one, other = (a if is_complex(a.dtype) else a.astype("float64") for a in (first, second))
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    off = np.abs(one - other)
+    return np.where(same, 0, np.where(np.isnan(off), np.inf, off))
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+class _Body:
+    """A function of the program, which knows the errors of the calls that were made of it."""
+
+    def __init__(self, ir: IR, functions: Mapping[str, IR]):
+        self._ir = ir.replace(functions={**functions, **ir.functions})
+        self._calls: dict[str, tuple[dict[str, Any], dict[str, Number], list[Any]]] = {}
+
+    def __call__(self, values: Sequence[Any], step: str = "") -> list[Any]:
+        """Return the results for given values, and remember these."""
+        named, symbols = given_to(self._ir, values)
+        evaluation = Evaluation(self._ir, {}, named, symbols=symbols)
+        made = {**named}
+        for node, results in evaluation.run():
+            made |= {meta.name: results[meta.producer_output_idx] for meta in node.outputs}
+        for name in self._ir.external_values():
+            made.setdefault(name, evaluation.value(name))
+        given = results_of(self._ir, made, evaluation.symbols)
+        self._calls[step] = named, symbols, given
+        return given
+
+    def again(self, values: Sequence[Any], step: str = "") -> list[Any]:
+        """Return the results of that call: a condition is taken as it was."""
+        return self._calls[step][2]
+
+    def errors(self, values: Sequence[Any], step: str = "") -> list[Any]:
+        """Return the errors of the results of that call for the errors of its arguments."""
+        named, symbols, _ = self._calls[step]
+        arrays = [value for value in values if isinstance(value, np.ndarray)]
+        off = dict(zip(named, arrays, strict=True))
+        _, found = bounded(self._ir, named, symbols, off)
+        return results_of(self._ir, found, symbols)
+
+
+def _called(op_type: str, arguments: dict[str, Any], given: dict[str, Any]) -> list[Array]:
+    """The errors of what functions gave: carried, stacked and chosen as the results are."""
+    function: Callable[..., Any] = denotation(op_type).function
+    function(**arguments)
+    replayed = {
+        name: value.errors if isinstance(value, _Body) else given[name]
+        for name, value in arguments.items()
+    }
+    if "pred" in arguments:
+        replayed["pred"] = arguments["pred"]
+    if "cond_fn" in arguments:
+        replayed["cond_fn"] = arguments["cond_fn"].again
+    return [part for part in flat(function(**replayed)) if isinstance(part, np.ndarray)]
