@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from torch_ir.ops.rules import OperatorRule, allow_operators, operator_rule
     from torch_ir.passes import decompose, functionalize
     from torch_ir.passes.memory_plan import plan_memory
-    from torch_ir.semantics import denote, denote_all
+    from torch_ir.semantics import denote, denote_all, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.traced import execute, make_ir, make_traced
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
@@ -104,7 +104,7 @@ _HOME_OF_NAMES = {
     "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
     "torch_ir.passes.decomposition": ("decompose",),
-    "torch_ir.semantics": ("denote", "denote_all"),
+    "torch_ir.semantics": ("denote", "denote_all", "denotes"),
     "torch_ir.traced": ("make_traced", "make_ir", "execute"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie"),
     "torch_ir.errors": (

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from semantics.compare import as_numpy, denoted, operator
-from semantics.samples import FLOATS, ordinary
 
 import torch_ir
+from semantics.compare import as_numpy, denoted, operator
+from semantics.samples import ordinary
 from torch_ir.errors import InvalidIRError
-from torch_ir.executor.registry import register_executor
 from torch_ir.semantics import denotation, denoted_operators, denotes
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.tolerance import bound, kind_of, spacing, states_tolerance
@@ -26,7 +25,9 @@ def bounds_of(op_type: str, *args: Any, **kwargs: Any) -> tuple[list[Any], list[
     """What a call means, what torch gives for it, both in float64, and how far that may be off."""
     schema = operator(op_type)._schema
     names = [argument.name for argument in schema.arguments]
-    arguments = {n: as_numpy(v) for n, v in {**dict(zip(names, args, strict=False)), **kwargs}.items()}
+    arguments = {
+        n: as_numpy(v) for n, v in {**dict(zip(names, args, strict=False)), **kwargs}.items()
+    }
     meant, got = denoted(op_type, *args, **kwargs), operator(op_type)(*args, **kwargs)
     mine = list(meant) if isinstance(meant, tuple) else [meant]
     theirs = list(got) if isinstance(got, tuple | list) else [got]

@@ -17,8 +17,8 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.semantics.arguments import arguments_of
-from torch_ir.semantics.bounds import resampling, rows, sums
-from torch_ir.semantics.bounds.call import Call, Rule, flat, inexact, moduli, widened
+from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, inexact, moduli, widened
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
@@ -98,7 +98,7 @@ def _of_node(
     if not moved:
         return own
     with np.errstate(all="ignore"):
-        call = Call(op_type, arguments, arrays)
+        call = BoundedCall(op_type, arguments, arrays)
         through = carried(call, {name: given[name] for name in moved})
     return [first + second for first, second in zip(own, through, strict=True)]
 
@@ -109,7 +109,7 @@ def _is_off(value: Any) -> bool:
     return isinstance(value, np.ndarray) and bool(value.any())
 
 
-def carried(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """Return how far results move where arguments, each by itself, are off by ``errors``."""
     rule = RULES.get(call.op_type)
     if rule in _LINEAR:
@@ -125,15 +125,18 @@ def carried(call: Call, errors: Mapping[str, Any]) -> list[Array]:
     return _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
 
 
-def _summed(call: Call, parts: Sequence[Sequence[Array]]) -> list[Array]:
-    return [np.sum(column, axis=0).reshape(result.shape)
-            for column, result in zip(zip(*parts, strict=True), call.results, strict=True)]
+def _summed(call: BoundedCall, parts: Sequence[Sequence[Array]]) -> list[Array]:
+    return [
+        np.sum(column, axis=0).reshape(result.shape)
+        for column, result in zip(zip(*parts, strict=True), call.results, strict=True)
+    ]
 
 
-def _weighed(call: Call, name: str, error: Any) -> list[Array]:
+def _weighed(call: BoundedCall, name: str, error: Any) -> list[Array]:
     """Σ |weights| · error: the operator at the moduli of its arguments, with errors for one."""
     others = {
-        key: np.zeros(call[key].shape) if key in _ADDED.get(call.op_type, ()) and key != name
+        key: np.zeros(call[key].shape)
+        if key in _ADDED.get(call.op_type, ()) and key != name
         else _moduli(call[key])
         for key in call.arguments
     }
@@ -141,11 +144,20 @@ def _weighed(call: Call, name: str, error: Any) -> list[Array]:
 
 
 _ADDED = {
-    **{f"aten.{n}.default": ("self",) for n in
-       ("addmm", "addmv", "baddbmm", "addbmm", "addr", "index_add", "scatter_add")},
-    **{f"aten.{n}": ("bias",) for n in
-       ("convolution.default", "linear.default", "conv1d.default", "conv2d.default",
-        "conv3d.default")},
+    **{
+        f"aten.{n}.default": ("self",)
+        for n in ("addmm", "addmv", "baddbmm", "addbmm", "addr", "index_add", "scatter_add")
+    },
+    **{
+        f"aten.{n}": ("bias",)
+        for n in (
+            "convolution.default",
+            "linear.default",
+            "conv1d.default",
+            "conv2d.default",
+            "conv3d.default",
+        )
+    },
 }
 """What is a term by itself, and no factor of the others."""
 
@@ -157,7 +169,7 @@ def _moduli(value: Any) -> Any:
     return np.abs(widened(value)) if is_number else value
 
 
-def _through_softmax(call: Call, error: Array, *, relative: bool) -> Array:
+def _through_softmax(call: BoundedCall, error: Array, *, relative: bool) -> Array:
     """``p · (error + Σ p · error)``; of the logarithm, without the factor."""
     (result,) = call.results
     weights = moduli(result) if relative else np.exp(widened(result))
@@ -166,20 +178,26 @@ def _through_softmax(call: Call, error: Array, *, relative: bool) -> Array:
     return weights * moved if relative else np.where(np.isfinite(moved), moved, np.inf)
 
 
-def _shifted(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """How far results move where the arguments move to either end of their range."""
-    middle = call.meant()
-    ends = [
-        call.meant(**{name: _moved(call[name], error, sign) for name, error in errors.items()})
-        for sign in (-1, 1)
-    ]
+    if RULES.get(call.op_type) is elementwise.codes:  # of float32 alone
+        middle, ends = list(call.results), [_codes(call, errors, sign) for sign in (-1, 1)]
+    else:
+        moved = [{n: _moved(call[n], e, sign) for n, e in errors.items()} for sign in (-1, 1)]
+        middle, ends = call.meant(), [call.meant(**arguments) for arguments in moved]
     return [
         np.maximum(_apart(first, here), _apart(second, here))
         for first, second, here in zip(*ends, middle, strict=True)
     ]
 
 
-def _tried(call: Call, errors: Mapping[str, Any]) -> list[Array]:
+def _codes(call: BoundedCall, errors: Mapping[str, Any], sign: int) -> list[Array]:
+    """The codes of numbers that are off by as much as they may be."""
+    moved = {n: _moved(call[n], e, sign).astype(call[n].dtype) for n, e in errors.items()}
+    return flat(denotation(call.op_type).function(**{**call.arguments, **moved}))
+
+
+def _tried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """The greatest move in some directions, each element's at random; twice that."""
     middle, draws = call.meant(), np.random.default_rng(0)
     total: list[Any] = [0.0] * len(middle)
@@ -219,6 +237,13 @@ def _apart(first: Array, second: Array) -> Array:
 
 # -- functions ------------------------------------------------------------------------------------
 
+_CALLING: dict[str, Callable[..., Any]] = {
+    op_type: denotation(op_type).function
+    for op_type, rule in RULES.items()
+    if rule is control_flow.called
+}
+"""What says in which order functions are called, and how their results are put together."""
+
 
 class _Body:
     """A function of the program, which knows the errors of the calls that were made of it."""
@@ -231,7 +256,7 @@ class _Body:
         """Return the results for given values, and remember these."""
         named, symbols = given_to(self._ir, values)
         evaluation = Evaluation(self._ir, {}, named, symbols=symbols)
-        made = {**named}
+        made: dict[str, Any] = {**named}
         for node, results in evaluation.run():
             made |= {meta.name: results[meta.producer_output_idx] for meta in node.outputs}
         for name in self._ir.external_values():
@@ -255,7 +280,7 @@ class _Body:
 
 def _called(op_type: str, arguments: dict[str, Any], given: dict[str, Any]) -> list[Array]:
     """The errors of what functions gave: carried, stacked and chosen as the results are."""
-    function: Callable[..., Any] = denotation(op_type).function
+    function = _CALLING[op_type]
     function(**arguments)
     replayed = {
         name: value.errors if isinstance(value, _Body) else given[name]

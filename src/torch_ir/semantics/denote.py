@@ -286,9 +286,7 @@ class _Graph:
         return results_of(self._ir, values, symbols)
 
 
-def given_to(
-    ir: IR, arguments: Sequence[Value]
-) -> tuple[dict[str, Array], dict[str, Number]]:
+def given_to(ir: IR, arguments: Sequence[Value]) -> tuple[dict[str, Array], dict[str, Number]]:
     """Return the tensors and symbols of a function, by name, for the arguments of a call."""
     tensors = [value for value in arguments if isinstance(value, np.ndarray)]
     given: dict[str, Number] = {}
@@ -300,9 +298,7 @@ def given_to(
     return named, symbols_of(ir, named, given)
 
 
-def results_of(
-    ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number]
-) -> list[Any]:
+def results_of(ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number]) -> list[Any]:
     """Return what a function gives, flattened, for values by name."""
     if ir.signature is None:
         return [values[meta.name] for meta in ir.graph_outputs]

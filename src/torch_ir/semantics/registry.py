@@ -76,10 +76,11 @@ def denotes(
         >>> denotation("example.double.default").function(np.array([1.5]))
         array([3.])
     """
-    if isinstance(tolerance, str) and tolerance not in get_args(Kind):
+    kind: object = tolerance
+    if isinstance(kind, str) and kind not in get_args(Kind):
         raise InvalidIRError(
-            f"{tolerance!r} is no kind of tolerance",
-            remedy=did_you_mean(tolerance, get_args(Kind)) or None,
+            f"{kind!r} is no kind of tolerance",
+            remedy=did_you_mean(kind, get_args(Kind)) or None,
         )
 
     def decorate(function: F) -> F:

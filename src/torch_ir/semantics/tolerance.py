@@ -16,7 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.bounds import elementwise, sums
-from torch_ir.semantics.bounds.call import Call, Rule, inexact, rounding, spacing
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, inexact, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.registry import Bound, Kind, denotation
@@ -97,7 +97,7 @@ def bound(
         rule = RULES.get(op_type) if given is None else _KINDS[given]
         if rule is None:
             return None
-        call = Call(op_type, arguments, arrays, accumulate)
+        call = BoundedCall(op_type, arguments, arrays, accumulate)
         errors = rule(call)
         _require_one_each(op_type, errors, arrays)
         return [_whole(call, error, r) for error, r in zip(errors, arrays, strict=True)]
@@ -110,11 +110,10 @@ def _require_one_each(op_type: str, errors: Sequence[Any], arrays: Sequence[Arra
         )
 
 
-def _whole(call: Call, error: Any, result: Array) -> Array:
+def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
     """An error in the type computed in, with what rounding to the result's type adds."""
     if error is None or not inexact(result.dtype):
         return np.zeros(result.shape)
     error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal
     whole = error + rounding(result, narrow=call.rounds_to(result.dtype))
     return np.asarray(np.broadcast_to(whole, result.shape), "float64")
-

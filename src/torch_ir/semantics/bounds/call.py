@@ -20,7 +20,7 @@ from torch_ir.semantics.registry import denotation
 
 Errors: TypeAlias = Sequence[Any]
 """For each result an array (or number) of errors, which broadcasts to it; None where 0."""
-Rule: TypeAlias = "Callable[[Call], Errors]"
+Rule: TypeAlias = "Callable[[BoundedCall], Errors]"
 
 STREAM, BLOCK = 128, 1024
 """Terms that reductions, and products of matrices, add one after the other before they combine
@@ -28,7 +28,7 @@ what they have: torch adds 4 vectors of at least 8 lanes in cascades, libraries 
 
 
 @dataclass(frozen=True)
-class Call:
+class BoundedCall:
     """One call of an operator and what it means.
 
     Attributes:
@@ -159,7 +159,7 @@ def depth(length: float, block: int = STREAM) -> float:
     return min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
 
 
-def length(call: Call) -> int:
+def length(call: BoundedCall) -> int:
     """Count the terms that a result of a reduction has: the elements of its operand to one."""
     sizes = [value.size for value in call.arguments.values() if isinstance(value, np.ndarray)]
     least = min((result.size for result in call.results if result.size), default=1)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.bounds.call import Call, Errors, flat
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, flat
 from torch_ir.semantics.dtypes import rounded
 from torch_ir.semantics.registry import denotation
 
@@ -22,7 +22,7 @@ class Bounded(Protocol):
         ...
 
 
-def called(call: Call) -> Errors:
+def called(call: BoundedCall) -> Errors:
     """The errors of the functions' results, carried, stacked and chosen as these are."""
     given: dict[str, Any] = {}
     for name, value in call.arguments.items():
@@ -43,7 +43,7 @@ def _exact(value: Any) -> Any:
     return np.zeros(value.shape) if isinstance(value, np.ndarray) else value
 
 
-def converted(call: Call) -> Errors:
+def converted(call: BoundedCall) -> Errors:
     """That of the operator for operands of the wider type."""
     target = call["output_dtype"]
     names = denotation(call["op"]).function.__code__.co_varnames
@@ -51,5 +51,4 @@ def converted(call: Call) -> Errors:
     arguments = dict(zip(names, values, strict=False))
     from torch_ir.semantics.bounds.table import RULES  # which names this rule
 
-    return RULES[call["op"]](Call(call["op"], arguments, call.results, call.accumulate))
-
+    return RULES[call["op"]](BoundedCall(call["op"], arguments, call.results, call.accumulate))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import Call, Errors, inexact, moduli
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, inexact, moduli
 from torch_ir.semantics.dtypes import Array, is_complex
 
 ONE_ROUNDING, FUNCTION = 1, 7
@@ -17,24 +17,29 @@ ERF_FLAT = 1.9
 """From there on erf(x / √2) is computed as 1 less something small."""
 
 
-def exact(call: Call) -> Errors:
+def exact(call: BoundedCall) -> Errors:
     """Nothing is rounded: elements are moved, chosen or compared, or change their sign."""
     return [None] * len(call.results)
 
 
-def rounded(call: Call) -> Errors:
+def codes(call: BoundedCall) -> Errors:
+    """Defined by their steps in float32, which code is right follows: a kernel gives the same."""
+    return [None] * len(call.results)
+
+
+def rounded(call: BoundedCall) -> Errors:
     """One rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
 
 
-def function(call: Call) -> Errors:
+def function(call: BoundedCall) -> Errors:
     """Vector libraries promise 1 unit (SLEEF's u10); two or three functions after each other."""
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
 
 
-def _relative(call: Call, result: Array, count: float, complex_count: float) -> Any:
+def _relative(call: BoundedCall, result: Array, count: float, complex_count: float) -> Any:
     if not inexact(result.dtype):
         return None
     sizes = moduli(result)
@@ -49,7 +54,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, np.ndarray | float | complex)
 
 
-def sum_of_two(call: Call) -> Errors:
+def sum_of_two(call: BoundedCall) -> Errors:
     """Rounded once; where ``alpha`` is not 1, ``alpha · other`` is rounded by itself before."""
     (result,) = call.results
     alpha = call.arguments.get("alpha", 1)
@@ -66,7 +71,7 @@ def sum_of_two(call: Call) -> Errors:
     return [error]
 
 
-def added(call: Call) -> Errors:
+def added(call: BoundedCall) -> Errors:
     """What is added at an element: ``c · u · Σ |terms|`` there, for ``addcmul``, ``addcdiv``."""
     (result,) = call.results
     if not inexact(result.dtype):
@@ -79,7 +84,7 @@ def added(call: Call) -> Errors:
     return [call.opened(call.unit * count * terms, np.maximum(terms, first * value))]
 
 
-def lerp(call: Call) -> Errors:
+def lerp(call: BoundedCall) -> Errors:
     """``self + weight · (end - self)``, in either of two forms."""
     (result,) = call.results
     weight = call["weight"]
@@ -89,7 +94,7 @@ def lerp(call: Call) -> Errors:
     return [call.opened(call.unit * count * terms, terms)]
 
 
-def gelu(call: Call) -> Errors:
+def gelu(call: BoundedCall) -> Errors:
     """``½ x (1 + erf(x / √2))``: where the sum cancels, what is added still is rounded."""
     (result,) = call.results
     sizes = call.size("self")
@@ -100,14 +105,14 @@ def gelu(call: Call) -> Errors:
     return [call.opened(call.unit * (4 * moduli(result) + flat * sizes), cubed)]
 
 
-def softplus(call: Call) -> Errors:
+def softplus(call: BoundedCall) -> Errors:
     """``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …)."""
     (result,) = call.results
     exponents = call.size("self") * abs(call.arguments.get("beta", 1))
     return [call.unit * moduli(result) * (4 + np.minimum(exponents, 100))]
 
 
-def logit(call: Call) -> Errors:
+def logit(call: BoundedCall) -> Errors:
     """``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one."""
     (result,) = call.results
     error = call.unit * (4 * moduli(result) + 4)
@@ -119,7 +124,7 @@ def logit(call: Call) -> Errors:
     return [error]
 
 
-def sinc(call: Call) -> Errors:
+def sinc(call: BoundedCall) -> Errors:
     """``sin(πx) / (πx)``: πx is rounded, by which the sine is off by u·πx at worst."""
     (result,) = call.results
     steep = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
@@ -127,7 +132,7 @@ def sinc(call: Call) -> Errors:
     return [call.opened(call.unit * 4 * steep * (moduli(result) + growth), growth)]
 
 
-def log_gamma(call: Call) -> Errors:
+def log_gamma(call: BoundedCall) -> Errors:
     """Zeros at 1 and 2, where what cancels is of size 1; reflected below 0, by ``x ln |x|``."""
     (result,) = call.results
     wide = call.wide("self")
@@ -135,7 +140,7 @@ def log_gamma(call: Call) -> Errors:
     return [call.unit * 8 * (moduli(result) + 1 + reflected)]
 
 
-def log_of_two(call: Call) -> Errors:
+def log_of_two(call: BoundedCall) -> Errors:
     """``max + ln(1 + e^(min - max))``, which is 0 where the two cancel."""
     (result,) = call.results
     first, second = call.wide("self"), call.wide("other")
@@ -145,10 +150,11 @@ def log_of_two(call: Call) -> Errors:
     return [call.unit * 4 * scale * (moduli(result) + (sizes if scale > 1 else peak))]
 
 
-def linspace(call: Call) -> Errors:
+def linspace(call: BoundedCall) -> Errors:
     """``start + i · step`` from the nearer end: both ends' roundings, and the step's."""
     (result,) = call.results
     if not inexact(result.dtype):
         return [None]
     ends = max(float(moduli(call[name])) for name in ("start", "end"))
-    return [call.unit * 4 * ends]
+    step = 2 * call.result_unit if call.is_narrow else 0  # rounded to the type
+    return [(call.unit * 4 + step) * ends]

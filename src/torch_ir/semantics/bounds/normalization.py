@@ -11,30 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import Call, Errors, depth, moduli, widened
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, moduli, widened
 from torch_ir.semantics.dtypes import Array
 
 FEW = 4
 
 
-def layer_norm(call: Call) -> Errors:
+def layer_norm(call: BoundedCall) -> Errors:
     """A row is the last dimensions."""
     axes = _trailing(call)
     shape = call["normalized_shape"]
     return _normalized(
-        call, call.wide("input"), axes, _parameter(call, "weight", shape),
-        _parameter(call, "bias", shape), float(call.arguments.get("eps", 1e-5)),
+        call,
+        call.wide("input"),
+        axes,
+        _parameter(call, "weight", shape),
+        _parameter(call, "bias", shape),
+        float(call.arguments.get("eps", 1e-5)),
     )
 
 
-def group_norm(call: Call) -> Errors:
+def group_norm(call: BoundedCall) -> Errors:
     """A row is a group of channels of one sample."""
     values = call["input"]
     groups = call["group"] if "group" in call.arguments else call["num_groups"]
     return _grouped(call, values, groups)
 
 
-def _grouped(call: Call, values: Array, groups: int) -> Errors:
+def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
     if not values.size:
         return [0.0] * len(call.results)
     samples = call.arguments.get("N", values.shape[0])
@@ -49,7 +53,7 @@ def _grouped(call: Call, values: Array, groups: int) -> Errors:
     return [np.reshape(error, s) for error, s in zip(errors, shapes, strict=True)]
 
 
-def batch_norm(call: Call) -> Errors:
+def batch_norm(call: BoundedCall) -> Errors:
     """A row is a channel, by its own statistics in training; else by those given."""
     values = call["input"]
     shape = [1, values.shape[1]] + [1] * (values.ndim - 2)
@@ -73,20 +77,20 @@ def batch_norm(call: Call) -> Errors:
     return errors
 
 
-def _trains(call: Call) -> bool:
+def _trains(call: BoundedCall) -> bool:
     if call.op_type == "aten._native_batch_norm_legit_no_training.default":
         return False
     return bool(call.arguments.get("training", call.arguments.get("use_input_stats", True)))
 
 
-def instance_norm(call: Call) -> Errors:
+def instance_norm(call: BoundedCall) -> Errors:
     """A row is a channel of one sample, or as :func:`batch_norm` by statistics that are given."""
     if not _trains(call):
         return batch_norm(call)
     return _grouped(call, call["input"], call["input"].shape[1])
 
 
-def rms_norm(call: Call) -> Errors:
+def rms_norm(call: BoundedCall) -> Errors:
     """Relative to the result: nothing is subtracted."""
     axes = _trailing(call)
     wide = call.wide("input")
@@ -96,7 +100,9 @@ def rms_norm(call: Call) -> Errors:
     return [call.opened(error, _length(wide, axes) * greatest**2) for error in errors]
 
 
-def _by_given(call: Call, weight: Array, bias: Array, shape: list[int], eps: float) -> Errors:
+def _by_given(
+    call: BoundedCall, weight: Array, bias: Array, shape: list[int], eps: float
+) -> Errors:
     mean = call.wide("running_mean").reshape(shape)
     rstd = 1 / np.sqrt(call.wide("running_var").reshape(shape) + eps)
     scaled = (call.size("input") + np.abs(mean)) * rstd * weight
@@ -105,7 +111,7 @@ def _by_given(call: Call, weight: Array, bias: Array, shape: list[int], eps: flo
 
 
 def _normalized(
-    call: Call,
+    call: BoundedCall,
     wide: Array,
     axes: tuple[int, ...],
     weight: Array,
@@ -135,7 +141,7 @@ def _normalized(
     return [error, d * reach, rstd * relative][: len(call.results)]
 
 
-def _moved(call: Call, axes: tuple[int, ...]) -> list[Any]:
+def _moved(call: BoundedCall, axes: tuple[int, ...]) -> list[Any]:
     """The running statistics after a batch: of the mean and of the variance."""
     wide, momentum = call.wide("input"), abs(call["momentum"])
     count = _length(wide, axes)
@@ -154,16 +160,18 @@ def _moved(call: Call, axes: tuple[int, ...]) -> list[Any]:
 # -- backward -------------------------------------------------------------------------------------
 
 
-def layer_norm_backward(call: Call) -> Errors:
+def layer_norm_backward(call: BoundedCall) -> Errors:
     """Rows as :func:`layer_norm`; the gradients of the parameters are sums over all rows."""
     axes = _trailing(call)
     weight = _parameter(call, "weight", call["normalized_shape"])
     mean, rstd = call.wide("mean"), call.wide("rstd")
     others = tuple(range(axes[0]))
-    return _gradients(call, call.wide("input"), call.size("grad_out"), weight, mean, rstd, axes, others)
+    return _gradients(
+        call, call.wide("input"), call.size("grad_out"), weight, mean, rstd, axes, others
+    )
 
 
-def group_norm_backward(call: Call) -> Errors:
+def group_norm_backward(call: BoundedCall) -> Errors:
     """Rows as :func:`group_norm`; the gradients of the parameters are sums over samples."""
     samples, channels, places, groups = (call[name] for name in ("N", "C", "HxW", "group"))
     shape = (samples, groups, channels // groups, places)
@@ -175,7 +183,7 @@ def group_norm_backward(call: Call) -> Errors:
 
 
 def _gradients(
-    call: Call,
+    call: BoundedCall,
     values: Array,
     gradient: Array,
     weight: Array,
@@ -198,11 +206,11 @@ def _gradients(
     return [error for error, asked, given in kept if asked and given]
 
 
-def _has_bias(call: Call) -> bool:
+def _has_bias(call: BoundedCall) -> bool:
     return call["weight" if "bias" not in call.arguments else "bias"] is not None
 
 
-def _parameter(call: Call, name: str, shape: Any) -> Array:
+def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:
     """The moduli of a parameter; absent, a weight is 1 and a bias 0."""
     given = call[name]
     if given is None:
@@ -210,7 +218,7 @@ def _parameter(call: Call, name: str, shape: Any) -> Array:
     return np.abs(widened(given)).reshape(shape)
 
 
-def _trailing(call: Call) -> tuple[int, ...]:
+def _trailing(call: BoundedCall) -> tuple[int, ...]:
     rank = call["input"].ndim
     return tuple(range(rank - len(call["normalized_shape"]), rank))
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import Call, Errors
+from torch_ir.semantics.bounds.call import BoundedCall, Errors
 from torch_ir.semantics.dtypes import Array
 
 VALUES, POSITIONS = 4, 3
 """Roundings of a weight and its product on each axis; of a scale, its product and a shift."""
+ROUNDED = 1.2
+"""Roundings to a narrow type on each of two axes: of weights; on three, of partial sums too."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
 BICUBIC = 2
@@ -26,7 +28,7 @@ _LINEAR = {
 """What has the same positions, and weights that are not negative."""
 
 
-def interpolated(call: Call) -> Errors:
+def interpolated(call: BoundedCall) -> Errors:
     """Linear and cubic resampling of the last axes."""
     (result,) = call.results
     name = "self" if "self" in call.arguments else "input"
@@ -46,7 +48,7 @@ def interpolated(call: Call) -> Errors:
     return [_off(call, terms, moved, values.ndim - 2, is_cubic, call.unit)]
 
 
-def sampled(call: Call) -> Errors:
+def sampled(call: BoundedCall) -> Errors:
     """Sampling at points: positions from the grid's coordinates, in its own type."""
     values, grid = call.wide("input"), call.wide("grid")
     is_cubic = call["interpolation_mode"] == BICUBIC
@@ -70,12 +72,14 @@ def sampled(call: Call) -> Errors:
 
 
 def _off(
-    call: Call, terms: Array, moved: Array, rank: int, is_cubic: bool, position_unit: float
+    call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool, position_unit: float
 ) -> Array:
     """Weights may be kept in the result's type; positions are of a type of their own."""
     reach = CUBIC_REACH if is_cubic else 1
-    own = call.result_unit if call.is_narrow else call.unit
-    error = own * VALUES * rank * reach * terms + position_unit * POSITIONS * reach * moved
+    error = call.unit * VALUES * rank * reach * terms
+    if call.is_narrow:
+        error = error + call.result_unit * (VALUES if rank > 2 else ROUNDED) * rank * reach * terms
+    error = error + position_unit * POSITIONS * reach * moved
     return call.opened(error, terms)
 
 
@@ -100,7 +104,7 @@ def _around(values: Array, is_cubic: bool) -> Array:
     return values
 
 
-def affine_grid(call: Call) -> Errors:
+def affine_grid(call: BoundedCall) -> Errors:
     """A point times a matrix; kernels round the coordinates, too."""
     (result,) = call.results
     terms = np.sum(np.abs(call.wide("theta")), axis=-1)

@@ -9,14 +9,14 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.axes import axis, reduced_axes
-from torch_ir.semantics.bounds.call import Call, Errors, depth, inexact, length, moduli
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, inexact, length, moduli
 from torch_ir.semantics.dtypes import Array, is_complex, rounded
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
 
 
-def _row(call: Call) -> tuple[Array, tuple[int, ...]]:
+def _row(call: BoundedCall) -> tuple[Array, tuple[int, ...]]:
     """The operand as the type that it is converted to, and the axes of a row."""
     values = call["self"]
     dtype = call.results[0].dtype
@@ -35,7 +35,7 @@ def _length(wide: Array, axes: tuple[int, ...]) -> int:
     return max(prod(wide.shape[place] for place in axes), 1)
 
 
-def softmax(call: Call) -> Errors:
+def softmax(call: BoundedCall) -> Errors:
     """Relative to the result: the exponent's rounding, the exponential, the sum, the quotient."""
     (result,) = call.results
     wide, axes = _row(call)
@@ -43,7 +43,7 @@ def softmax(call: Call) -> Errors:
     return [call.unit * moduli(result) * (count + _below(wide, axes))]
 
 
-def log_softmax(call: Call) -> Errors:
+def log_softmax(call: BoundedCall) -> Errors:
     """``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
     (result,) = call.results
     wide, axes = _row(call)
@@ -59,7 +59,7 @@ def log_softmax(call: Call) -> Errors:
     return [error]
 
 
-def log_sum(call: Call) -> Errors:
+def log_sum(call: BoundedCall) -> Errors:
     """``max + ln Σ exp(x - max)``: the exponents weigh as their exponentials."""
     (result,) = call.results
     values = call["self"]
@@ -75,7 +75,7 @@ def log_sum(call: Call) -> Errors:
     return [call.unit * scale * (2 * moduli(result) + count)]
 
 
-def running_log_sum(call: Call) -> Errors:
+def running_log_sum(call: BoundedCall) -> Errors:
     """One logarithm of two exponentials after the other, each of them rounded."""
     (result,) = call.results
     if not result.ndim:
@@ -89,7 +89,7 @@ def running_log_sum(call: Call) -> Errors:
 # -- variances and norms --------------------------------------------------------------------------
 
 
-def variance(call: Call) -> Errors:
+def variance(call: BoundedCall) -> Errors:
     """Of the centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and what the mean is off, squared.
 
     Of standard deviations, the root's; means are sums.
@@ -133,7 +133,7 @@ _ROOTED = frozenset(
 )
 
 
-def _correction(call: Call) -> float:
+def _correction(call: BoundedCall) -> float:
     if "unbiased" in call.arguments:
         return float(call["unbiased"])
     if isinstance(call["dim"], bool):  # the first argument of the shortest overload
@@ -142,7 +142,7 @@ def _correction(call: Call) -> float:
     return 1.0 if given is None else float(given)
 
 
-def norm(call: Call) -> Errors:
+def norm(call: BoundedCall) -> Errors:
     """Relative to the result: all terms are positive; a difference is rounded before."""
     (result,) = call.results
     order = call.arguments.get("ord", call.arguments.get("p", 2))
@@ -164,7 +164,7 @@ PAIRS = 25
 """More vectors than these make torch compute euclidean distances by products of matrices."""
 
 
-def distance(call: Call) -> Errors:
+def distance(call: BoundedCall) -> Errors:
     """Relative to the result; of products of matrices, the root of what cancels in them."""
     (result,) = call.results
     order, sizes = float(call.arguments.get("p", 2.0)), moduli(result)
@@ -182,7 +182,7 @@ def distance(call: Call) -> Errors:
     return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
 
 
-def _is_multiplied(call: Call, order: float) -> bool:
+def _is_multiplied(call: BoundedCall, order: float) -> bool:
     if order != 2 or "x1" not in call.arguments:
         return False
     mode = call["compute_mode"] or 0
@@ -190,9 +190,9 @@ def _is_multiplied(call: Call, order: float) -> bool:
     return mode == 1 or (mode == 0 and many)
 
 
-def transform(call: Call) -> Errors:
+def transform(call: BoundedCall) -> Errors:
     """``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale."""
-    (result,) = call.results
+    (_result,) = call.results
     axes = tuple(call["dim"])
     if not axes:
         return [None]
@@ -211,7 +211,7 @@ def transform(call: Call) -> Errors:
 # -- attention ------------------------------------------------------------------------------------
 
 
-def attention(call: Call) -> Errors:
+def attention(call: BoundedCall) -> Errors:
     """``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
 
     A score is off by ``u · (d · scale · Σ |q · k| + |score|)``, its weight by that, relatively,
@@ -238,7 +238,7 @@ def attention(call: Call) -> Errors:
     return errors
 
 
-def _weights(call: Call) -> tuple[Array, Array, Array, Array]:
+def _weights(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
     """The values, the weights of each key, the scores, and ``scale · Σ |q · k|``."""
     query, key, value = (call.wide(name) for name in ("query", "key", "value"))
     if call["enable_gqa"]:
@@ -249,7 +249,9 @@ def _weights(call: Call) -> tuple[Array, Array, Array, Array]:
     absolute = np.abs(query) @ np.abs(key).swapaxes(-1, -2) * abs(factor)
     mask = call["attn_mask"]
     if mask is not None:
-        adds = mask.dtype != bool or call.op_type == "aten._scaled_dot_product_attention_math.default"
+        adds = (
+            mask.dtype != bool or call.op_type == "aten._scaled_dot_product_attention_math.default"
+        )
         scores = scores + mask.astype("float64") if adds else np.where(mask, scores, -inf)
     if call["is_causal"]:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BLOCK, STREAM, Call, Errors, depth, inexact, length
+from torch_ir.semantics.bounds.call import (
+    BLOCK,
+    STREAM,
+    BoundedCall,
+    Errors,
+    depth,
+    inexact,
+    length,
+)
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex
 
@@ -15,7 +23,7 @@ FEW = 2
 """The product or quotient of a term, and the last addition."""
 
 
-def _summed(call: Call, lengths: list[int], block: int, few: float = FEW) -> Errors:
+def _summed(call: BoundedCall, lengths: list[int], block: int, few: float = FEW) -> Errors:
     parts = iter(call.terms())
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
@@ -28,12 +36,12 @@ def _summed(call: Call, lengths: list[int], block: int, few: float = FEW) -> Err
     return errors
 
 
-def reduction(call: Call) -> Errors:
+def reduction(call: BoundedCall) -> Errors:
     """Sums and means: torch adds in cascades."""
     return _summed(call, [length(call)] * len(call.results), STREAM)
 
 
-def stepwise(call: Call) -> Errors:
+def stepwise(call: BoundedCall) -> Errors:
     """Sums whose parts are rounded to the result's own type, four times at most."""
     parts = call.terms()
     errors = reduction(call)
@@ -43,7 +51,7 @@ def stepwise(call: Call) -> Errors:
     ]
 
 
-def product(call: Call) -> Errors:
+def product(call: BoundedCall) -> Errors:
     """Products of matrices: n is the axis that they share, ``beta · self`` one term more."""
     names = [name for name in call.arguments if isinstance(call[name], np.ndarray)]
     factors = [name for name in names if name not in ("bias",)]
@@ -67,7 +75,7 @@ _ADDING = frozenset(
 _ROUNDING_TERMS = frozenset(f"aten.{name}.default" for name in ("addbmm", "addmv", "addr"))
 
 
-def convolution(call: Call) -> Errors:
+def convolution(call: BoundedCall) -> Errors:
     """Convolutions and their gradients: n is how many products an element adds."""
     weight: Array = call["weight"]
     groups = call.arguments.get("groups", 1)
@@ -83,7 +91,7 @@ def convolution(call: Call) -> Errors:
     return _columns(call, errors, taps) if _transposes(call) else errors
 
 
-def _transposes(call: Call) -> bool:
+def _transposes(call: BoundedCall) -> bool:
     return bool(call["transposed"]) or call.op_type in _TRANSPOSED
 
 
@@ -92,7 +100,7 @@ _TRANSPOSED = frozenset(
 )
 
 
-def _columns(call: Call, errors: Errors, taps: int) -> Errors:
+def _columns(call: BoundedCall, errors: Errors, taps: int) -> Errors:
     """Of narrow types, columns for each place of the kernel are rounded to it and added in it."""
     if not call.is_narrow:
         return errors
@@ -100,7 +108,7 @@ def _columns(call: Call, errors: Errors, taps: int) -> Errors:
     return [error + call.result_unit * (1 + sqrt(taps)) * terms for error, terms in pairs]
 
 
-def pooling(call: Call) -> Errors:
+def pooling(call: BoundedCall) -> Errors:
     """Means of windows; n is a window's elements."""
     kernel = call.arguments.get("kernel_size")
     if kernel is None:  # adaptive: a window is what an element of the result has of the operand
@@ -119,12 +127,12 @@ _IN_TYPE = frozenset(("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_po
 """What adds up in the operand's own type, also where that is narrow."""
 
 
-def running_sum(call: Call) -> Errors:
+def running_sum(call: BoundedCall) -> Errors:
     """Sums of all before: one term after the other."""
     return _summed(call, [_along(call)] * len(call.results), BLOCK)
 
 
-def running_product(call: Call) -> Errors:
+def running_product(call: BoundedCall) -> Errors:
     """Relative to the result: each factor rounds once."""
     (result,) = call.results
     if not inexact(result.dtype):
@@ -133,20 +141,23 @@ def running_product(call: Call) -> Errors:
     if call.op_type == "aten.prod.default":
         count = max(call["self"].size, 1)
     scale = 3 if is_complex(result.dtype) else 1
-    error = call.unit * scale * (FEW + 2 * sqrt(count)) * sizes_of(result)
+    own = call.unit * (FEW + 2 * sqrt(count))
+    if call.is_narrow and call.op_type != "aten.cumprod.default":  # multiplied in the type
+        own += call.result_unit * sqrt(count)
+    error = own * scale * sizes_of(result)
     with np.errstate(all="ignore"):  # a partial product may overflow where the whole does not
         logs = np.log(np.maximum(sizes_of(call["self"]), 1)).sum()
     return [call.opened(error, np.exp(min(float(logs), 709.0)))]
 
 
-def _along(call: Call) -> int:
+def _along(call: BoundedCall) -> int:
     self, dim = call["self"], call["dim"]
     if not self.ndim:
         return 1
     return max(self.shape[dim] if isinstance(dim, int) else self.size, 1)
 
 
-def scattered(call: Call) -> Errors:
+def scattered(call: BoundedCall) -> Errors:
     """Sums in open order: n is how many go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
     for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
@@ -161,7 +172,7 @@ def scattered(call: Call) -> Errors:
     return errors
 
 
-def _hits(call: Call) -> list[Array]:
+def _hits(call: BoundedCall) -> list[Array]:
     """How many values each element of the results is the sum of, without the one it was."""
     ones = {
         name: np.zeros(value.shape) if name == "self" else np.ones(value.shape)
@@ -172,7 +183,7 @@ def _hits(call: Call) -> list[Array]:
     return call.meant(**ones, **more)
 
 
-def folded(call: Call) -> Errors:
+def folded(call: BoundedCall) -> Errors:
     """Overlapping windows added where they lie: as many as a window's elements at most."""
     count = prod(call["kernel_size"])
     errors = _summed(call, [count], STREAM)
@@ -182,13 +193,13 @@ def folded(call: Call) -> Errors:
     return [error + call.result_unit * sqrt(count) * terms for error in errors]
 
 
-def scatter_joined(call: Call) -> Errors:
+def scatter_joined(call: BoundedCall) -> Errors:
     """Sums as :func:`scattered`; products relative to the result; extremes exact; means both."""
     reduce = call["reduce"]
     (result,) = call.results
     if reduce in ("amax", "amin") or not inexact(result.dtype):
         return [None]
-    counted = {
+    counted: dict[str, Any] = {
         "self": np.zeros(result.shape),
         "reduce": "add" if call.op_type in _JOINED else "sum",
     }
@@ -215,7 +226,7 @@ def scatter_joined(call: Call) -> Errors:
 _JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))
 
 
-def counted(call: Call) -> Errors:
+def counted(call: BoundedCall) -> Errors:
     """Numbers counted by weight: a sum for each number."""
     if call["weights"] is None:
         return [None]

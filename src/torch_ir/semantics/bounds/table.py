@@ -5,7 +5,14 @@ Every denotation of this package is named here, by its exact overload, and nothi
 
 from __future__ import annotations
 
-from torch_ir.semantics.bounds import control_flow, elementwise, normalization, resampling, rows, sums
+from torch_ir.semantics.bounds import (
+    control_flow,
+    elementwise,
+    normalization,
+    resampling,
+    rows,
+    sums,
+)
 from torch_ir.semantics.bounds.call import Rule
 
 _ATEN: dict[Rule, str] = {
@@ -265,6 +272,8 @@ _OTHERS: dict[Rule, str] = {
         quantized_decomposed.dequantize_per_tensor.tensor
         quantized_decomposed.dequantize_per_tensor.tensor2
         quantized_decomposed.dequantize_per_token.default
+    """,
+    elementwise.codes: """
         quantized_decomposed.quantize_per_channel.default
         quantized_decomposed.quantize_per_tensor.default
         quantized_decomposed.quantize_per_tensor.tensor
