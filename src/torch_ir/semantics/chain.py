@@ -1,4 +1,4 @@
-"""Bounds of what is denoted by several nodes: each node's own, carried through those after it.
+"""Bounds of chains of nodes: each node's own, carried through the nodes after it.
 
 A kernel may do at once what several nodes mean, or round after each of them. What a node is off by
 itself (:func:`torch_ir.semantics.tolerance.bound`) reaches a result as far as the nodes between

@@ -1,4 +1,4 @@
-"""One call whose error is bounded, and what bounds are made of.
+"""The call of an operator and the parts that bounds are made of.
 
 ``u`` is half the distance from 1 to the next number of the type in which a kernel adds up: that of
 the result, but float32 for 16-bit and narrower types. A rule states the error in that type; what
@@ -154,7 +154,7 @@ def depth(length: float, block: int = STREAM) -> float:
 
     Example:
         >>> depth(100), depth(131072)
-        (10.0, 21.313708498984763)
+        (10.0, 21.31370849898476)
     """
     return min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
 

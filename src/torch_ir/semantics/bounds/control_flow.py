@@ -23,7 +23,7 @@ class Bounded(Protocol):
 
 
 def called(call: BoundedCall) -> Errors:
-    """The errors of the functions' results, carried, stacked and chosen as these are."""
+    """Bound by the functions' results, carried, stacked and chosen as these are."""
     given: dict[str, Any] = {}
     for name, value in call.arguments.items():
         if isinstance(value, Bounded):
@@ -44,7 +44,7 @@ def _exact(value: Any) -> Any:
 
 
 def converted(call: BoundedCall) -> Errors:
-    """That of the operator for operands of the wider type."""
+    """Bound by the operator's rule for operands of the wider type."""
     target = call["output_dtype"]
     names = denotation(call["op"]).function.__code__.co_varnames
     values = [rounded(a, target) if isinstance(a, np.ndarray) else a for a in call["args"]]

@@ -18,22 +18,22 @@ ERF_FLAT = 1.9
 
 
 def exact(call: BoundedCall) -> Errors:
-    """Nothing is rounded: elements are moved, chosen or compared, or change their sign."""
+    """Allow nothing: elements are moved, chosen or compared, or change their sign."""
     return [None] * len(call.results)
 
 
 def codes(call: BoundedCall) -> Errors:
-    """Defined by their steps in float32, which code is right follows: a kernel gives the same."""
+    """Allow nothing: codes are defined by their steps in float32, so that one is right."""
     return [None] * len(call.results)
 
 
 def rounded(call: BoundedCall) -> Errors:
-    """One rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
+    """Allow one rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
 
 
 def function(call: BoundedCall) -> Errors:
-    """Vector libraries promise 1 unit (SLEEF's u10); two or three functions after each other."""
+    """Allow 7 u · |y|: libraries promise 1 unit (SLEEF's u10), for two or three in a row."""
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
@@ -55,7 +55,7 @@ def _is_number(value: Any) -> bool:
 
 
 def sum_of_two(call: BoundedCall) -> Errors:
-    """Rounded once; where ``alpha`` is not 1, ``alpha · other`` is rounded by itself before."""
+    """Allow one rounding; where ``alpha`` is not 1, ``alpha · other`` is rounded before."""
     (result,) = call.results
     alpha = call.arguments.get("alpha", 1)
     error = _relative(call, result, ONE_ROUNDING, ONE_ROUNDING)
@@ -72,7 +72,7 @@ def sum_of_two(call: BoundedCall) -> Errors:
 
 
 def added(call: BoundedCall) -> Errors:
-    """What is added at an element: ``c · u · Σ |terms|`` there, for ``addcmul``, ``addcdiv``."""
+    """Allow what is added at an element: ``c · u · Σ |terms|`` there."""
     (result,) = call.results
     if not inexact(result.dtype):
         return [None]
@@ -85,7 +85,7 @@ def added(call: BoundedCall) -> Errors:
 
 
 def lerp(call: BoundedCall) -> Errors:
-    """``self + weight · (end - self)``, in either of two forms."""
+    """Allow ``self + weight · (end - self)``, in either of two forms."""
     (result,) = call.results
     weight = call["weight"]
     sizes, factor = call.size("self") + call.size("end"), moduli(weight)
@@ -95,7 +95,7 @@ def lerp(call: BoundedCall) -> Errors:
 
 
 def gelu(call: BoundedCall) -> Errors:
-    """``½ x (1 + erf(x / √2))``: where the sum cancels, what is added still is rounded."""
+    """Allow ``½ x (1 + erf(x / √2))``: where the sum cancels, what is added still is rounded."""
     (result,) = call.results
     sizes = call.size("self")
     tanh = call["approximate"] == "tanh"
@@ -106,14 +106,14 @@ def gelu(call: BoundedCall) -> Errors:
 
 
 def softplus(call: BoundedCall) -> Errors:
-    """``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …)."""
+    """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …)."""
     (result,) = call.results
     exponents = call.size("self") * abs(call.arguments.get("beta", 1))
     return [call.unit * moduli(result) * (4 + np.minimum(exponents, 100))]
 
 
 def logit(call: BoundedCall) -> Errors:
-    """``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one."""
+    """Bound ``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one."""
     (result,) = call.results
     error = call.unit * (4 * moduli(result) + 4)
     if call.is_narrow:  # the difference and the quotient are rounded to the type
@@ -125,7 +125,7 @@ def logit(call: BoundedCall) -> Errors:
 
 
 def sinc(call: BoundedCall) -> Errors:
-    """``sin(πx) / (πx)``: πx is rounded, by which the sine is off by u·πx at worst."""
+    """Bound ``sin(πx) / (πx)``: πx is rounded, by which the sine is off by u·πx at worst."""
     (result,) = call.results
     steep = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
     growth = np.cosh(np.pi * np.imag(call.wide("self"))) if steep > 1 else 1.0
@@ -133,7 +133,7 @@ def sinc(call: BoundedCall) -> Errors:
 
 
 def log_gamma(call: BoundedCall) -> Errors:
-    """Zeros at 1 and 2, where what cancels is of size 1; reflected below 0, by ``x ln |x|``."""
+    """Bound by 1 what is 0 at 1 and 2, and by ``x ln |x|`` where it is reflected, below 0."""
     (result,) = call.results
     wide = call.wide("self")
     reflected = np.where(wide < 0, np.abs(wide) * np.log1p(np.abs(wide)), 0)
@@ -141,7 +141,7 @@ def log_gamma(call: BoundedCall) -> Errors:
 
 
 def log_of_two(call: BoundedCall) -> Errors:
-    """``max + ln(1 + e^(min - max))``, which is 0 where the two cancel."""
+    """Bound ``max + ln(1 + e^(min - max))``, which is 0 where the two cancel."""
     (result,) = call.results
     first, second = call.wide("self"), call.wide("other")
     sizes = np.maximum(np.abs(first), np.abs(second))
@@ -151,7 +151,7 @@ def log_of_two(call: BoundedCall) -> Errors:
 
 
 def linspace(call: BoundedCall) -> Errors:
-    """``start + i · step`` from the nearer end: both ends' roundings, and the step's."""
+    """Bound ``start + i · step`` from the nearer end: both ends' roundings, and the step's."""
     (result,) = call.results
     if not inexact(result.dtype):
         return [None]

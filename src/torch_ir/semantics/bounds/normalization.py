@@ -1,4 +1,4 @@
-"""Bounds of normalizations, by the values of the row or group that is normalized together.
+"""Bounds of normalizations, by the values of the row or group normalized together.
 
 The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` more; the variance by
 ``d(n)`` relatively, and where kernels take it as the difference of squares, by as much of these.
@@ -18,7 +18,7 @@ FEW = 4
 
 
 def layer_norm(call: BoundedCall) -> Errors:
-    """A row is the last dimensions."""
+    """Bound by rows: the last dimensions."""
     axes = _trailing(call)
     shape = call["normalized_shape"]
     return _normalized(
@@ -32,7 +32,7 @@ def layer_norm(call: BoundedCall) -> Errors:
 
 
 def group_norm(call: BoundedCall) -> Errors:
-    """A row is a group of channels of one sample."""
+    """Bound by rows: a group of channels of one sample."""
     values = call["input"]
     groups = call["group"] if "group" in call.arguments else call["num_groups"]
     return _grouped(call, values, groups)
@@ -54,7 +54,7 @@ def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
 
 
 def batch_norm(call: BoundedCall) -> Errors:
-    """A row is a channel, by its own statistics in training; else by those given."""
+    """Bound by rows: a channel, by its own statistics in training; else by those given."""
     values = call["input"]
     shape = [1, values.shape[1]] + [1] * (values.ndim - 2)
     weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
@@ -84,14 +84,14 @@ def _trains(call: BoundedCall) -> bool:
 
 
 def instance_norm(call: BoundedCall) -> Errors:
-    """A row is a channel of one sample, or as :func:`batch_norm` by statistics that are given."""
+    """Bound by rows: a channel of one sample, or by given statistics as :func:`batch_norm`."""
     if not _trains(call):
         return batch_norm(call)
     return _grouped(call, call["input"], call["input"].shape[1])
 
 
 def rms_norm(call: BoundedCall) -> Errors:
-    """Relative to the result: nothing is subtracted."""
+    """Bound relative to the result: nothing is subtracted."""
     axes = _trailing(call)
     wide = call.wide("input")
     count = FEW + depth(_length(wide, axes))
@@ -161,7 +161,7 @@ def _moved(call: BoundedCall, axes: tuple[int, ...]) -> list[Any]:
 
 
 def layer_norm_backward(call: BoundedCall) -> Errors:
-    """Rows as :func:`layer_norm`; the gradients of the parameters are sums over all rows."""
+    """Bound rows as :func:`layer_norm`; the gradients of the parameters are sums over all rows."""
     axes = _trailing(call)
     weight = _parameter(call, "weight", call["normalized_shape"])
     mean, rstd = call.wide("mean"), call.wide("rstd")
@@ -172,7 +172,7 @@ def layer_norm_backward(call: BoundedCall) -> Errors:
 
 
 def group_norm_backward(call: BoundedCall) -> Errors:
-    """Rows as :func:`group_norm`; the gradients of the parameters are sums over samples."""
+    """Bound rows as :func:`group_norm`; the gradients of the parameters are sums over samples."""
     samples, channels, places, groups = (call[name] for name in ("N", "C", "HxW", "group"))
     shape = (samples, groups, channels // groups, places)
     mean, rstd = (call.wide(name).reshape(samples, groups, 1, 1) for name in ("mean", "rstd"))

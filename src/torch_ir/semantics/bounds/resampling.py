@@ -1,4 +1,4 @@
-"""Bounds of interpolation: of the values, and of the positions where they are taken.
+"""Bounds of interpolation: of the values, and of the positions where these lie.
 
 Kernels compute positions in float32 (float64 for float64), off by ``u · (position + 1)`` in units
 of an element, which moves a value by that part of the difference to its neighbors.
@@ -29,7 +29,7 @@ _LINEAR = {
 
 
 def interpolated(call: BoundedCall) -> Errors:
-    """Linear and cubic resampling of the last axes."""
+    """Bound linear and cubic resampling of the last axes."""
     (result,) = call.results
     name = "self" if "self" in call.arguments else "input"
     values = call.wide(name)
@@ -49,7 +49,7 @@ def interpolated(call: BoundedCall) -> Errors:
 
 
 def sampled(call: BoundedCall) -> Errors:
-    """Sampling at points: positions from the grid's coordinates, in its own type."""
+    """Bound sampling at points: positions from the grid's coordinates, in its own type."""
     values, grid = call.wide("input"), call.wide("grid")
     is_cubic = call["interpolation_mode"] == BICUBIC
     if call["interpolation_mode"] == 1:
@@ -105,7 +105,7 @@ def _around(values: Array, is_cubic: bool) -> Array:
 
 
 def affine_grid(call: BoundedCall) -> Errors:
-    """A point times a matrix; kernels round the coordinates, too."""
+    """Bound a point times a matrix; kernels round the coordinates, too."""
     (result,) = call.results
     terms = np.sum(np.abs(call.wide("theta")), axis=-1)
     own = call.unit + (call.result_unit if call.is_narrow else 0)

@@ -1,4 +1,4 @@
-"""Bounds of what is computed from the elements of one row, and only from them."""
+"""Bounds of functions of one row, by the elements of that row alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _length(wide: Array, axes: tuple[int, ...]) -> int:
 
 
 def softmax(call: BoundedCall) -> Errors:
-    """Relative to the result: the exponent's rounding, the exponential, the sum, the quotient."""
+    """Bound relative to the result: the exponent, its exponential, the sum, the quotient."""
     (result,) = call.results
     wide, axes = _row(call)
     count = FEW + depth(_length(wide, axes))
@@ -44,7 +44,7 @@ def softmax(call: BoundedCall) -> Errors:
 
 
 def log_softmax(call: BoundedCall) -> Errors:
-    """``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
+    """Bound ``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
     (result,) = call.results
     wide, axes = _row(call)
     count = FEW + depth(_length(wide, axes))
@@ -60,7 +60,7 @@ def log_softmax(call: BoundedCall) -> Errors:
 
 
 def log_sum(call: BoundedCall) -> Errors:
-    """``max + ln Σ exp(x - max)``: the exponents weigh as their exponentials."""
+    """Bound ``max + ln Σ exp(x - max)``: the exponents weigh as their exponentials."""
     (result,) = call.results
     values = call["self"]
     wide, axes = np.real(call.wide("self")), reduced_axes(call["dim"], values.ndim)
@@ -76,7 +76,7 @@ def log_sum(call: BoundedCall) -> Errors:
 
 
 def running_log_sum(call: BoundedCall) -> Errors:
-    """One logarithm of two exponentials after the other, each of them rounded."""
+    """Bound one logarithm of two exponentials after the other, each of them rounded."""
     (result,) = call.results
     if not result.ndim:
         return [call.unit * 2 * moduli(result)]
@@ -90,7 +90,7 @@ def running_log_sum(call: BoundedCall) -> Errors:
 
 
 def variance(call: BoundedCall) -> Errors:
-    """Of the centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and what the mean is off, squared.
+    """Bound by the centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and the mean's error, squared.
 
     Of standard deviations, the root's; means are sums.
     """
@@ -143,7 +143,7 @@ def _correction(call: BoundedCall) -> float:
 
 
 def norm(call: BoundedCall) -> Errors:
-    """Relative to the result: all terms are positive; a difference is rounded before."""
+    """Bound relative to the result: all terms are positive; a difference is rounded before."""
     (result,) = call.results
     order = call.arguments.get("ord", call.arguments.get("p", 2))
     order = 2.0 if order is None else float(order)
@@ -165,7 +165,7 @@ PAIRS = 25
 
 
 def distance(call: BoundedCall) -> Errors:
-    """Relative to the result; of products of matrices, the root of what cancels in them."""
+    """Bound relative to the result; of products of matrices, the root of what cancels in them."""
     (result,) = call.results
     order, sizes = float(call.arguments.get("p", 2.0)), moduli(result)
     vectors: Array = call["self"] if "self" in call.arguments else call["x1"]
@@ -191,7 +191,7 @@ def _is_multiplied(call: BoundedCall, order: float) -> bool:
 
 
 def transform(call: BoundedCall) -> Errors:
-    """``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale."""
+    """Allow ``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale."""
     (_result,) = call.results
     axes = tuple(call["dim"])
     if not axes:
@@ -212,7 +212,7 @@ def transform(call: BoundedCall) -> Errors:
 
 
 def attention(call: BoundedCall) -> Errors:
-    """``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
+    """Allow ``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
 
     A score is off by ``u · (d · scale · Σ |q · k| + |score|)``, its weight by that, relatively,
     and by all others' errors as they weigh; what is masked out weighs nothing. Kernels round the

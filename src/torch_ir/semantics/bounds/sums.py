@@ -1,4 +1,4 @@
-"""Bounds of what is linear in each argument: ``u · (c + d(n)) · Σ |terms|`` at each element."""
+"""Bounds of operators linear in each argument: ``u · (c + d(n)) · Σ |terms|`` at each element."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _summed(call: BoundedCall, lengths: list[int], block: int, few: float = FEW)
 
 
 def reduction(call: BoundedCall) -> Errors:
-    """Sums and means: torch adds in cascades."""
+    """Bound sums and means: torch adds in cascades."""
     return _summed(call, [length(call)] * len(call.results), STREAM)
 
 
 def stepwise(call: BoundedCall) -> Errors:
-    """Sums whose parts are rounded to the result's own type, four times at most."""
+    """Bound sums whose parts are rounded to the result's own type, four times at most."""
     parts = call.terms()
     errors = reduction(call)
     return [
@@ -52,7 +52,7 @@ def stepwise(call: BoundedCall) -> Errors:
 
 
 def product(call: BoundedCall) -> Errors:
-    """Products of matrices: n is the axis that they share, ``beta · self`` one term more."""
+    """Bound products of matrices: n is the axis that they share, ``beta · self`` one term more."""
     names = [name for name in call.arguments if isinstance(call[name], np.ndarray)]
     factors = [name for name in names if name not in ("bias",)]
     adds = call.op_type in _ADDING
@@ -76,7 +76,7 @@ _ROUNDING_TERMS = frozenset(f"aten.{name}.default" for name in ("addbmm", "addmv
 
 
 def convolution(call: BoundedCall) -> Errors:
-    """Convolutions and their gradients: n is how many products an element adds."""
+    """Bound convolutions and their gradients: n is how many products an element adds."""
     weight: Array = call["weight"]
     groups = call.arguments.get("groups", 1)
     taps = prod(weight.shape[2:])
@@ -109,7 +109,7 @@ def _columns(call: BoundedCall, errors: Errors, taps: int) -> Errors:
 
 
 def pooling(call: BoundedCall) -> Errors:
-    """Means of windows; n is a window's elements."""
+    """Bound means of windows; n is a window's elements."""
     kernel = call.arguments.get("kernel_size")
     if kernel is None:  # adaptive: a window is what an element of the result has of the operand
         sizes = [a.size for a in call.arguments.values() if isinstance(a, np.ndarray)]
@@ -128,12 +128,12 @@ _IN_TYPE = frozenset(("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_po
 
 
 def running_sum(call: BoundedCall) -> Errors:
-    """Sums of all before: one term after the other."""
+    """Bound sums of all before: one term after the other."""
     return _summed(call, [_along(call)] * len(call.results), BLOCK)
 
 
 def running_product(call: BoundedCall) -> Errors:
-    """Relative to the result: each factor rounds once."""
+    """Bound relative to the result: each factor rounds once."""
     (result,) = call.results
     if not inexact(result.dtype):
         return [None]
@@ -158,7 +158,7 @@ def _along(call: BoundedCall) -> int:
 
 
 def scattered(call: BoundedCall) -> Errors:
-    """Sums in open order: n is how many go to a place; some kernels add in the result's type."""
+    """Bound sums in open order: n go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
     for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
         if not inexact(result.dtype):
@@ -184,7 +184,7 @@ def _hits(call: BoundedCall) -> list[Array]:
 
 
 def folded(call: BoundedCall) -> Errors:
-    """Overlapping windows added where they lie: as many as a window's elements at most."""
+    """Bound overlapping windows added where they lie: as many as a window's elements at most."""
     count = prod(call["kernel_size"])
     errors = _summed(call, [count], STREAM)
     if not call.is_narrow:
@@ -194,7 +194,7 @@ def folded(call: BoundedCall) -> Errors:
 
 
 def scatter_joined(call: BoundedCall) -> Errors:
-    """Sums as :func:`scattered`; products relative to the result; extremes exact; means both."""
+    """Bound sums as :func:`scattered`; products relative to the result; extremes exact."""
     reduce = call["reduce"]
     (result,) = call.results
     if reduce in ("amax", "amin") or not inexact(result.dtype):
@@ -227,7 +227,7 @@ _JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))
 
 
 def counted(call: BoundedCall) -> Errors:
-    """Numbers counted by weight: a sum for each number."""
+    """Bound numbers counted by weight: a sum for each number."""
     if call["weights"] is None:
         return [None]
     most = int(np.bincount(call["self"]).max(initial=1))

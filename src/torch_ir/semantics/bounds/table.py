@@ -1,4 +1,4 @@
-"""Which rule bounds each overload; a rule's docstring is the reason.
+"""The rule that bounds each overload, its docstring being the reason.
 
 Every denotation of this package is named here, by its exact overload, and nothing else is.
 """
