@@ -29,7 +29,8 @@ _CLAUSES = """
 # Verbs that may lead; a word that is a noun as often stands here only where it is used as a verb.
 _VERBS = """
     Accept Accumulate Add Adjust Advance Align Allocate Allow Append Apply Arrange Ask Assemble
-    Assert Assign Attach Bind Bound Bring Broadcast Build Calculate Call Cancel Canonicalize Capture
+    Assert Assign Attach Bind Bound Bring Broadcast Build Calculate Call Cancel Canonicalize
+    Capture
     Carry Change Check Choose Classify Clone Close Coerce Collapse Collect Combine Compare
     Compile Complete Compose Compute Concatenate Connect Construct Consume Convert Copy Count
     Create Decide Declare Decode Decompose Deduce Define Delegate Delete Derive Describe Detach

@@ -90,7 +90,7 @@ def running_log_sum(call: BoundedCall) -> Errors:
 
 
 def variance(call: BoundedCall) -> Errors:
-    """Bound by the centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and the mean's error, squared.
+    """Bound by centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and the mean's error squared.
 
     Of standard deviations, the root's; means are sums.
     """
