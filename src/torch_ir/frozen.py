@@ -62,12 +62,14 @@ def set_plain_text(value: object, *names: str) -> None:
     """Replace text of a subclass in fields of a frozen value by plain text."""
     for name in names:
         given = getattr(value, name)
-        if type(given) is not str:
+        if type(given) is not str and isinstance(given, str):
             object.__setattr__(value, name, plain_text(given))
 
 
 def frozen_mapping(mapping: Mapping[str, V]) -> FrozenDict[str, V]:
     """Freeze a mapping from text, with plain text as keys and values."""
+    if not mapping:
+        return FrozenDict()
     types = {*map(type, mapping), *map(type, mapping.values())} - {str}
     if any(issubclass(kind, str) for kind in types):
         mapping = {plain_text(key): plain_text(item) for key, item in mapping.items()}

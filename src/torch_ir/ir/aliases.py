@@ -14,7 +14,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.bodies import operands_of_one_call
-from torch_ir.ops.effects import effects
+from torch_ir.ops.effects import effects, is_apart
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
@@ -57,7 +57,9 @@ class Aliases:
         self._writes: list[tuple[int, Roots]] = []
         self._unknown: list[tuple[int, Roots]] = []
         for position, node in enumerate(ir.nodes):
-            self._add(position, node)
+            schema = ir.schema_of(node.op_type)
+            if schema is None or shares or not is_apart(schema.text):
+                self._add(position, node)
         given = {*ir.input_names, *ir.external_values()}
         self.written = frozenset(root for _, roots in self._writes for root in roots & given)
 
@@ -82,7 +84,8 @@ class Aliases:
                 self._roots[output.name] = self._union(shared) | own
 
     def _union(self, metas: Iterable[TensorMeta]) -> Roots:
-        return frozenset[str]().union(*[self.roots(meta.name) for meta in metas])
+        found = [self.roots(meta.name) for meta in metas]
+        return found[0] if len(found) == 1 else frozenset[str]().union(*found)
 
     def roots(self, value: str) -> Roots:
         """Return the values whose storage a value may have; itself, if it may be fresh."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 from torch_ir.ir.constants import needed_constants
@@ -55,7 +56,7 @@ class Names:
 
 def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
     """Replace those inputs of a node that are named."""
-    if not any(meta.name in values for meta in node.inputs):
+    if not values or values.keys().isdisjoint([meta.name for meta in node.inputs]):
         return node
     return node.replace(inputs=tuple([values.get(meta.name, meta) for meta in node.inputs]))
 
@@ -121,7 +122,6 @@ class Builder:
     Attributes:
         ir: The graph to start from.
         nodes: The nodes so far.
-        names: Names that no value and no node has yet.
         functions: The functions of the result.
         operators: Schemas of library operators that the result needs besides those of ``ir``.
         symbols: Ranges of symbols that the result has besides those of ``ir``.
@@ -145,7 +145,6 @@ class Builder:
     def __init__(self, ir: IR, *, dialect: str | None = None):
         self.ir = ir
         self.nodes: list[OpNode] = []
-        self.names = Names.of(ir)
         self.functions = dict(ir.functions)
         self.operators: dict[str, str] = {}
         self.symbols: dict[str, SymbolRange] = {}
@@ -154,6 +153,11 @@ class Builder:
         self._constants: dict[str, Constant] = {}
         self._returned: tuple[Sequence[TensorMeta], Signature | None] | None = None
         self._mutations: tuple[Mutation, ...] | None = None
+
+    @cached_property
+    def names(self) -> Names:
+        """Names that no value and no node has yet."""
+        return Names.of(self.ir)
 
     # -- nodes ------------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ class IR(Forms):
 
     def schema_of(self, op_type: str) -> Schema | None:
         """Look up the schema of an operator that the program calls, or None if it is unknown."""
-        text = self.operators.get(op_type)
+        text = self.operators.get(op_type) if self.operators else None
         return lookup(op_type) if text is None else parse_schema(text)
 
     def effects(self, node: OpNode) -> Effects:

@@ -38,7 +38,14 @@ class Location:
     module_type: str = ""
 
     def __post_init__(self) -> None:
-        set_plain_text(self, "file", "code", "module", "module_type")
+        if (
+            not type(self.file)
+            is type(self.code)
+            is type(self.module)
+            is type(self.module_type)
+            is str
+        ):
+            set_plain_text(self, "file", "code", "module", "module_type")
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else ""
@@ -88,7 +95,8 @@ class OpNode:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_plain_text(self, "name", "op_type")
+        if not type(self.name) is type(self.op_type) is str:
+            set_plain_text(self, "name", "op_type")
         set_field(self, "inputs", tuple(self.inputs))
         set_field(self, "outputs", tuple(self.outputs))
         if type(self.attrs) is not FrozenDict:
@@ -164,18 +172,21 @@ class OpNode:
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols in the arguments and in the shapes of inputs and outputs."""
-        dims = [dim for meta in (*self.inputs, *self.outputs) for dim in meta.shape]
-        expressions = [item for item in (*dims, *self._nested()) if isinstance(item, SymExpr)]
+        found = self._nested()
+        for meta in (*self.inputs, *self.outputs):
+            found += [dim for dim in meta.shape if type(dim) is not int]
+        expressions = [item for item in found if isinstance(item, SymExpr)]
         return frozenset([symbol for item in expressions for symbol in item.symbols])
 
     def _nested(self) -> list[Attribute]:
         """The attributes and what they hold, but for plain numbers and texts."""
         found: list[Attribute] = []
         for value in self.attrs.values():
-            if type(value) in (tuple, FrozenDict):
-                found.extend(attribute_leaves(value))
-            elif type(value) not in PLAIN:
-                found.append(value)
+            if type(value) in PLAIN or (
+                type(value) is tuple and PLAIN.issuperset(map(type, value))
+            ):
+                continue
+            found += attribute_leaves(value)
         return found
 
     # -- change, show, store ----------------------------------------------------------------------

@@ -95,7 +95,7 @@ def effects(ir: IR, node: OpNode) -> Effects:
     if node.op_type.startswith("higher_order."):
         return _effects_of_functions(ir, node)
     found = effects_of(ir.schema_of(node.op_type), node.attrs)
-    if not found.writes:
+    if not found.writes or node.slots.keys() >= {*found.writes}:
         return found
     return replace(found, writes=tuple([name for name in found.writes if name in node.slots]))
 

@@ -30,6 +30,9 @@ def _is_static_shape(shape: object) -> bool:
     return True
 
 
+_TEXT = (str, type(None))
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
     """Shape and element type of a tensor, without data.
@@ -62,7 +65,8 @@ class TensorMeta:
             if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise InvalidIRError(f"a shape is a list of dimensions, got {self.shape!r:.80}")
             object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))
-        set_plain_text(self, "name", "dtype", "producer_node")
+        if not (type(self.name) is type(self.dtype) is str and type(self.producer_node) in _TEXT):
+            set_plain_text(self, "name", "dtype", "producer_node")
         if self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", dtype_name(self.dtype))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
+from torch_ir.ops.aliases import sharing
 from torch_ir.ops.rules import judged
-from torch_ir.ops.schema import Schema, lookup
+from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 
 
@@ -66,7 +67,7 @@ _CHECKS = frozenset(
 )
 
 _SWITCHES = ("train", "training")
-_PURE, _UNKNOWN = Effects(), Effects(is_known=False)
+_UNKNOWN = Effects(is_known=False)
 
 
 def effects(schema: Schema | None, attrs: Mapping[str, object]) -> Effects:
@@ -86,11 +87,35 @@ def effects(schema: Schema | None, attrs: Mapping[str, object]) -> Effects:
     """
     if schema is None:
         return _UNKNOWN
+    return _of_every_call(schema.text) or _of_call(schema, attrs)
+
+
+@lru_cache(maxsize=4096)
+def _of_every_call(text: str) -> Effects | None:
+    """The effects of an operator, or None where the attributes of a call decide."""
+    schema = parse_schema(text)
+    is_random = "random" in tagged_traits(schema.op_type)
+    is_decided = not is_random and schema.op_type not in _UNMARKED_WRITES
+    return _of_call(schema, {}) if is_decided else None
+
+
+@lru_cache(maxsize=4096)
+def is_apart(schema_text: str) -> bool:
+    """Return whether no call of an operator writes or gives back what its arguments hold.
+
+    Example:
+        >>> from torch_ir.ops.schema import lookup
+        >>> names = ("aten.relu.default", "aten.relu_.default", "aten.view.default")
+        >>> [is_apart(lookup(name).text) for name in names]
+        [True, False, False]
+    """
+    known = _of_every_call(schema_text)
+    return known is not None and not known.writes and not any(sharing(parse_schema(schema_text)))
+
+
+def _of_call(schema: Schema, attrs: Mapping[str, object]) -> Effects:
     op_type = schema.op_type
     is_random = "random" in tagged_traits(op_type)
-    is_plain = not (schema.has_aliases or is_random or not schema.returns)
-    if is_plain and op_type not in _UNMARKED_WRITES and op_type not in _CHECKS:
-        return _PURE
     writes = [a.name for a in schema.arguments if a.is_written]
     unmarked, flag = _UNMARKED_WRITES.get(op_type, ((), ""))
     writes += unmarked if not flag or attrs.get(flag) is True else ()

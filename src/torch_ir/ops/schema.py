@@ -113,6 +113,7 @@ KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 """The namespaces of which every operator is known."""
 
 
+@lru_cache(maxsize=4096)
 def lookup(op_type: str) -> Schema | None:
     """Look up the schema of an exact overload such as ``aten.add.Tensor``; None if unknown."""
     text = _table().get(op_type)
