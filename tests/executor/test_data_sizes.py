@@ -213,3 +213,35 @@ def test_a_size_outside_its_range_is_refused_where_it_is_found(values):
     assert str(caught.value).startswith(
         f"node 'n': the value of u0, dimension 0 of %n, is {count}, which is outside its range "
     )
+
+
+FOLLOWING = """ir "following" {{
+  symbol u0: 0..
+  symbol u1: 0..
+  input %x: f32[4]
+  input %y: f32[4]
+  %n: i64[u0, 1] = aten.nonzero.default(%x)
+  %m: i64[u1, 1] = aten.nonzero.default(%y)
+  %c: i64[{joined}, 1] = aten.cat.default([%n, %m, %n])
+  return %c
+}}"""
+
+
+@pytest.mark.parametrize("joined", ["2*u0 + u1", "u0 + u1", "2*u0", "u0", "u1"])
+def test_a_size_that_follows_from_found_ones_is_derived(joined):
+    ir = parse(FOLLOWING.format(joined=joined))
+    if joined == "2*u0 + u1":
+        x, y = torch.tensor([1.0, 0, 1, 0]), torch.ones(4)
+        assert compile_graph(ir).eval((x, y))[0].tolist() == [
+            [0],
+            [2],
+            [0],
+            [1],
+            [2],
+            [3],
+            [0],
+            [2],
+        ]
+        return
+    with pytest.raises(CompileError, match=r"is not what aten\.cat\.default gives"):
+        compile_graph(ir)

@@ -10,7 +10,7 @@ from torch_ir.infer.bind import BoundCall
 from torch_ir.infer.bindings import DataSizes, Symbols
 from torch_ir.infer.engine import draws_by_name, evaluate_unbacked
 from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
-from torch_ir.infer.types import CallSignature, Outcome, TensorType
+from torch_ir.infer.types import CallSignature, Outcome, TensorType, symbols_of
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.tensor import row_major, type_text
@@ -148,16 +148,19 @@ class Derivation:
             made = found.result(meta)
             if made is None:
                 return _no_tensor(node, meta)
-            if not self._agrees(meta, made):
+            if not self._agrees(node, meta, made):
                 return self._wrong_type(node, meta, made)
         return None
 
-    def _agrees(self, meta: TensorMeta, made: TensorType) -> bool:
+    def _agrees(self, node: OpNode, meta: TensorMeta, made: TensorType) -> bool:
         recorded = self._types[meta.name]
         if made.dtype != recorded.dtype or len(made.shape) != len(recorded.shape):
             return False
         pairs = zip(meta.shape, made.shape, recorded.shape, strict=True)
-        return all(size == wanted or self._is_unknown(dim) for dim, size, wanted in pairs)
+        return all(
+            size == wanted or (self._is_unknown(dim) and not _follows(node, dim))
+            for dim, size, wanted in pairs
+        )
 
     def _require_sizes(self, node: OpNode, found: Outcome) -> None:
         """Refuse what is recorded of results whose sizes data decides, unless it is so.
@@ -223,3 +226,10 @@ def _is_found(
     if text in sizes.bound(node):
         return own.setdefault(text, size) == size
     return sizes.is_asserted(meta, axis)
+
+
+def _follows(node: OpNode, dim: Dim) -> bool:
+    """Whether nothing but the sizes of a node's inputs can give a size with these symbols."""
+    taken = {s for meta in node.inputs for size in meta.shape for s in symbols_of(size)}
+    is_plain = not any(map(symbols_of, node.attrs.values()))
+    return is_plain and taken.issuperset(symbols_of(dim))
