@@ -15,8 +15,9 @@ from torch_ir.semantics.dtypes import Array
 
 VALUES, POSITIONS = 4, 3
 """Roundings of a weight and its product on each axis; of a scale, its product and a shift."""
-ROUNDED = 1.2
-"""Roundings to a narrow type on each of two axes: of weights; on three, of partial sums too."""
+ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
+"""Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
+cubic weights are taken at the greatest of their neighbors, of which they are a part."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
 BICUBIC = 2
@@ -78,7 +79,8 @@ def _off(
     reach = CUBIC_REACH if is_cubic else 1
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
-        error = error + call.result_unit * (VALUES if rank > 2 else ROUNDED) * rank * reach * terms
+        count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
+        error = error + call.result_unit * count * rank * reach * terms
     error = error + position_unit * POSITIONS * reach * moved
     return call.opened(error, terms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import (
@@ -145,9 +146,12 @@ def running_product(call: BoundedCall) -> Errors:
     if call.is_narrow and call.op_type != "aten.cumprod.default":  # multiplied in the type
         own += call.result_unit * sqrt(count)
     error = own * scale * sizes_of(result)
-    with np.errstate(all="ignore"):  # a partial product may overflow where the whole does not
-        logs = np.log(np.maximum(sizes_of(call["self"]), 1)).sum()
-    return [call.opened(error, np.exp(min(float(logs), 709.0)))]
+    # a partial product may overflow where the whole does not, or be less than normal numbers
+    (reach,) = call.meant(self=np.maximum(sizes_of(call["self"]), 1))
+    if call.is_narrow:
+        least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
+        error = error + least * sqrt(count) * reach
+    return [call.opened(error, reach)]
 
 
 def _along(call: BoundedCall) -> int:

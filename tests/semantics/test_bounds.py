@@ -1,0 +1,136 @@
+"""Bounds are no wider than a fault, and no narrower than what right kernels do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semantics.test_tolerance import bounds_of, parts_of
+
+HALF = (torch.float16, torch.bfloat16)
+MASKS = (-1e4, -1e9, -3e38, torch.finfo(torch.float32).min)
+
+
+def _random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def _is_found(op_type: str, wrong: Any, *args: Any) -> bool:
+    """Whether a result is out of its bound somewhere."""
+    (meant, *_), _, (allowed, *_) = bounds_of(op_type, *args)
+    return bool((np.abs(np.asarray(wrong, "float64") - meant) > allowed).any())
+
+
+def _masked_rows(mask: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    rows = _random(8, 1000, dtype=dtype)
+    rows[:, 500:] = mask
+    return rows
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_faults_of_a_masked_softmax_are_found(name: str, mask: float) -> None:
+    op_type, args = f"aten.{name}.default", (_masked_rows(mask), 1, False)
+    (meant,), _, (allowed,) = bounds_of(op_type, *args)
+    for wrong in (meant * 0, meant * 0 + 7, meant[:, ::-1], np.roll(meant, 1, axis=0)):
+        assert _is_found(op_type, wrong, *args)
+    even = np.full(meant.shape, 1 / 1000)
+    assert _is_found(op_type, even if name == "_softmax" else np.log(even), *args)
+    seen = 64 * 2.0**-23 * np.abs(meant) > allowed
+    assert seen[:, :500].mean() >= 0.95
+    assert parts_of(op_type, *args) <= 1
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_faults_of_a_masked_logsumexp_are_found(mask: float) -> None:
+    (meant,), _, (allowed,) = bounds_of("aten.logsumexp.default", _masked_rows(mask), [1])
+    assert (64 * 2.0**-23 * np.abs(meant) > allowed).all()
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_faults_of_masked_attention_are_found(mask: float) -> None:
+    op_type = "aten.scaled_dot_product_attention.default"
+    query, key, value = (_random(1, 2, 24, 32, seed=seed) for seed in range(3))
+    added = torch.zeros(1, 1, 24, 24)
+    added[..., 16:] = mask
+    args = (query, key, value, added)
+    (meant,), _, (allowed,) = bounds_of(op_type, *args)
+    right = torch.nn.functional.scaled_dot_product_attention
+    unmasked = right(query, key, value).numpy()
+    scaled = right(query, key, value, added, scale=1.0).numpy()
+    even = value.mean(dim=-2, keepdim=True).expand_as(value).numpy()
+    for wrong in (meant * 0, value.numpy() * 1000, unmasked, scaled, even, meant[:, ::-1]):
+        assert _is_found(op_type, wrong, *args)
+    assert (100 * 2.0**-23 * float(value.abs().max()) > allowed).all()
+    assert parts_of(op_type, *args) <= 1
+
+
+CALLS: dict[str, Any] = {
+    "aten._softmax.default": lambda r: (r(8, 1000), 1, False),
+    "aten.native_layer_norm.default": lambda r: (r(8, 256), [256], r(256), r(256), 1e-5),
+    "aten.native_group_norm.default": lambda r: (r(2, 8, 8, 8), r(8), r(8), 2, 8, 64, 4, 1e-5),
+    "aten.gelu.default": lambda r: (r(100, 100),),
+    "aten.exp.default": lambda r: (r(100, 100),),
+    "aten.mm.default": lambda r: (r(32, 384), r(384, 32)),
+    "aten.mean.dim": lambda r: (r(64, 512), [1]),
+    "aten.convolution.default": lambda r: (
+        *(r(1, 16, 12, 12), r(16, 16, 3, 3), r(16)),
+        *([1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("op_type", CALLS)
+def test_planted_errors_of_half_types_are_seen(op_type: str, dtype: torch.dtype) -> None:
+    args = CALLS[op_type](lambda *shape: _random(*shape, seed=len(shape), dtype=dtype))
+    (meant, *_), _, (allowed, *_) = bounds_of(op_type, *args)
+    planted = 8 * torch.finfo(dtype).eps * np.abs(meant)
+    assert (planted > allowed)[meant != 0].mean() >= 0.95
+    assert parts_of(op_type, *args) <= 1
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_planted_errors_of_attention_in_half_types_are_seen(dtype: torch.dtype) -> None:
+    args = [_random(1, 2, 24, 32, seed=seed, dtype=dtype) for seed in range(3)]
+    (meant,), _, (allowed,) = bounds_of("aten.scaled_dot_product_attention.default", *args)
+    assert (8 * torch.finfo(dtype).eps * np.abs(meant) > allowed).mean() >= 0.5
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_a_dropped_term_of_a_long_sum_is_found(name: str) -> None:
+    x = torch.rand(2**17, generator=torch.Generator().manual_seed(0)) + 0.5
+    (meant,), _, _ = bounds_of(f"aten.{name}.default", x)
+    lost = float(x[77]) / (len(x) if name == "mean" else 1)
+    assert _is_found(f"aten.{name}.default", meant - lost, x)
+    assert parts_of(f"aten.{name}.default", x) <= 1
+
+
+@pytest.mark.parametrize(("size", "goal"), [(64, 224), (512, 224), (720, 300), (1080, 64)])
+@pytest.mark.parametrize("name", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_right_resampling_agrees(name: str, size: int, goal: int, align_corners: bool) -> None:
+    x = _random(1, 1, size, 64)
+    op_type = f"aten.upsample_{name}2d.default"
+    assert parts_of(op_type, x, [goal, 80], align_corners) <= 1
+
+
+@pytest.mark.parametrize("mode", [0, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_right_sampling_agrees(mode: int, padding: int) -> None:
+    grid = torch.rand(1, 60, 60, 2, generator=torch.Generator().manual_seed(0)) * 2.4 - 1.2
+    x = _random(1, 1, 300, 300)
+    assert parts_of("aten.grid_sampler_2d.default", x, grid, mode, padding, False) <= 1
+
+
+def test_sums_in_open_order_agree() -> None:
+    index = torch.randint(0, 7, (5000,), generator=torch.Generator().manual_seed(0))
+    values = _random(5000)
+    assert parts_of("aten.bincount.default", index, values) <= 1
+    for reduce in ("add", "multiply"):
+        source = values if reduce == "add" else 1 + values / 100
+        zero = torch.ones(7)
+        assert parts_of("aten.scatter.reduce", zero, 0, index, source, reduce=reduce) <= 1
