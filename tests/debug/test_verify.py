@@ -10,7 +10,7 @@ from torch import nn
 import torch_ir
 from small_models import CASES
 from torch_ir import debug
-from torch_ir.debug import verify
+from torch_ir.debug import NodeComparison, VerificationReport, verify
 from torch_ir.errors import ExecutionError, InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model is in training mode")
@@ -163,7 +163,25 @@ def test_the_fused_path_of_attention_is_not_compared_with():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     x = torch.randn(2, 5, 8)
     ir = torch_ir.extract_ir(layer, (x,))
-    assert verify(ir, layer, (x,), every_node=True).is_valid
+    report = verify(ir, layer, (x,), every_node=True)
+    assert report.is_valid
+    assert report.disabled == ("nn.MultiheadAttention's fast path",)
+    assert 0 < report.max_diff_as_run < 1e-5
+    assert str(report).startswith(
+        "equal to eager with nn.MultiheadAttention's fast path off: 1 output, largest difference "
+        f"0; with it eager differs by {report.max_diff_as_run:.3g}"
+    )
+
+
+def test_nodes_whose_values_eager_does_without_are_not_compared():
+    nodes = NodeComparison(5, ("b", "c"), None)
+    report = VerificationReport(True, num_outputs=1, nodes=nodes)
+    assert report.verdict == "not compared"
+    assert str(report).endswith(
+        "\n  3 of 5 nodes compared; eager does without the values of 2 (the first is 'b')"
+    )
+    assert VerificationReport(True).verdict == "agree"
+    assert VerificationReport(False, nodes=nodes).verdict == "disagree"
 
 
 def test_a_model_that_fails_is_told_apart_from_a_program_that_fails():

@@ -84,6 +84,15 @@ def import_object(spec: str) -> object:
     return _attribute(_module(place, spec), name, spec)
 
 
+def import_module_of(place: str) -> ModuleType:
+    """Import a module by its name, or that of a file.
+
+    Raises:
+        TargetError: It does not exist, or importing it fails.
+    """
+    return _module(place, place)
+
+
 _RETURNS = (
     "It is a torch.nn.Module class, or a function without arguments that returns a module, "
     "(module, inputs) or (module, inputs, kwargs)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,32 @@ SEED = 0
 """Both sides draw their random numbers from this seed."""
 
 
-def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+FAST_PATH = "nn.MultiheadAttention's fast path"
+"""What eager is compared without: torch.export never traces it, and it rounds differently."""
+
+
+def has_fast_path(model: nn.Module) -> bool:
+    """Return whether eager may take the fused inference path of attention in a model."""
+    layers = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerEncoder
+    is_on = torch.backends.mha.get_fastpath_enabled()
+    return is_on and any(isinstance(module, layers) for module in model.modules())
+
+
+def run_eager(
+    model: nn.Module,
+    ir: IR,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    fast_path: bool = False,
+) -> Any:
     """Run the model on copies of the arguments.
 
     Its mode, its buffers and the random state stay as they were. The model runs in the mode in
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
-    ``nn.MultiheadAttention`` is off: torch.export never traces it, and it rounds differently.
+    ``nn.MultiheadAttention`` is off, as when the program was exported, unless ``fast_path`` leaves
+    it as the user has it.
 
     Raises:
         ExecutionError: The model fails; its error is the cause.
@@ -38,7 +57,7 @@ def run_eager(model: nn.Module, ir: IR, args: tuple[Any, ...], kwargs: Mapping[s
     run_args, run_kwargs = fresh((args, dict(kwargs)))
     with (
         same_random_numbers(),
-        _unfused_attention(),
+        nullcontext() if fast_path else _unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
         torch.no_grad(),
         raised_as(

@@ -11,8 +11,16 @@ import torch
 from torch import nn
 
 from torch_ir.debug.compare import Difference, compare_results
-from torch_ir.debug.eager import fresh, known_tensors, run_eager, same_random_numbers
+from torch_ir.debug.eager import (
+    FAST_PATH,
+    fresh,
+    has_fast_path,
+    known_tensors,
+    run_eager,
+    same_random_numbers,
+)
 from torch_ir.debug.nodes import Comparison, NodeComparison, NodeDifference
+from torch_ir.debug.validation import Verdict
 from torch_ir.errors import TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
@@ -32,6 +40,8 @@ class VerificationReport:
         output_details: For each output its index, shape, whether it is close, and the differences.
         error_message: Why the comparison failed; None if it did not.
         nodes: What became of the nodes; None unless asked for.
+        disabled: What eager was compared without, as the program was exported without it.
+        max_diff_as_run: Largest absolute difference from eager as the user runs it, with that.
     """
 
     is_valid: bool
@@ -41,6 +51,19 @@ class VerificationReport:
     output_details: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     error_message: str | None = None
     nodes: NodeComparison | None = field(default=None, repr=False)
+    disabled: tuple[str, ...] = ()
+    max_diff_as_run: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the comparison comes to.
+
+        Where every node was asked for, those whose values eager does without leave the program not
+        compared.
+        """
+        if not self.is_valid:
+            return "disagree"
+        return "not compared" if self.nodes is not None and self.nodes.unknown else "agree"
 
     @property
     def first_difference(self) -> NodeDifference | None:
@@ -53,7 +76,11 @@ class VerificationReport:
     def __str__(self) -> str:
         verdict = "equal to eager" if self.is_valid else "NOT equal to eager"
         outputs = counted(self.num_outputs, "output")
-        lines = [f"{verdict}: {outputs}, largest difference {self.max_diff:.3g}"]
+        first = f": {outputs}, largest difference {self.max_diff:.3g}"
+        if self.disabled and self.max_diff_as_run != self.max_diff:
+            first = f" with {' and '.join(self.disabled)} off{first}"
+            first += f"; with it eager differs by {self.max_diff_as_run:.3g}"
+        lines = [verdict + first]
         for detail in self.output_details:
             if not detail["is_close"]:
                 lines.append(f"  output {detail['index']}: {detail['reason']}")
@@ -68,14 +95,15 @@ class VerificationReport:
             return f"first node that differs: {nodes.first_difference}"
         if not nodes.unknown:
             return f"all {nodes.compared} nodes make values that eager makes"
+        known = nodes.compared - len(nodes.unknown)
         return (
-            f"{len(nodes.unknown)} of {nodes.compared} nodes make values that eager does without "
-            f"(the first is {nodes.unknown[0]!r})"
+            f"{known} of {counted(nodes.compared, 'node')} compared; eager does without "
+            f"the values of {len(nodes.unknown)} (the first is {nodes.unknown[0]!r})"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data."""
-        return asdict(self)
+        return {**asdict(self), "verdict": self.verdict}
 
 
 def verify(
@@ -92,8 +120,9 @@ def verify(
 ) -> VerificationReport:
     """Run model and IR on copies of the same arguments and compare every output.
 
-    Compared are dtype, shape, structure and value. The model is left as it was: mode, buffers,
-    random state. It runs in the mode in which the IR was extracted.
+    Compared are dtype, shape, structure and value. Eager runs as exported, with the fast path of
+    ``nn.MultiheadAttention`` off, and once more with it. The model is left as it was: mode,
+    buffers, random state. It runs in the mode in which the IR was extracted.
 
     Args:
         ir: The program.
@@ -102,8 +131,7 @@ def verify(
         kwargs: Keyword arguments.
         weights: What the IR runs with; the model's own state dict if not given.
         constants: Values that no state dict has; the model's own if not given.
-        every_node: Also look for the value of every node among all that eager computes, and name
-            the first that eager never makes.
+        every_node: Also look for every node's value among all that eager computes.
         rtol: Allowed relative difference of floating-point outputs; 0 asks for the same
             values, the sign of a zero included.
         atol: Allowed absolute difference.
@@ -129,21 +157,40 @@ def verify(
     run_args, run_kwargs = fresh((args, named))
     with same_random_numbers():
         got = executor(*run_args, **run_kwargs)
-    if ir.signature is None:
-        expected = tuple(x for x in pytree.tree_leaves(expected) if isinstance(x, torch.Tensor))
-    differences = compare_results(expected, got, rtol=rtol, atol=atol)
+    differences = compare_results(_as_results(ir, expected), got, rtol=rtol, atol=atol)
     report = _report(differences)
+    if has_fast_path(model):
+        as_run = run_eager(model, ir, args, named, fast_path=True)
+        report = _with_fast_path(report, _as_results(ir, as_run), got)
     if not every_node:
         return report
     comparison = Comparison(executor, model, args, named)
     return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
 
 
+def _with_fast_path(report: VerificationReport, as_run: Any, got: Any) -> VerificationReport:
+    """The report with the difference from eager as the user runs it."""
+    largest = _largest(compare_results(as_run, got, rtol=0.0, atol=0.0))
+    return replace(report, disabled=(FAST_PATH,), max_diff_as_run=largest)
+
+
+def _as_results(ir: IR, made: Any) -> Any:
+    """What eager made, in the structure of the program's results."""
+    if ir.signature is not None:
+        return made
+    return tuple(leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor))
+
+
+def _largest(differences: Sequence[Difference]) -> float:
+    return max((difference.max_diff for difference in differences), default=0.0)
+
+
 def _report(differences: list[Difference]) -> VerificationReport:
     wrong = [d for d in differences if not d.is_close]
     return VerificationReport(
         is_valid=not wrong,
-        max_diff=max((d.max_diff for d in differences), default=0.0),
+        max_diff=_largest(differences),
+        max_diff_as_run=_largest(differences),
         mean_diff=max((d.mean_diff for d in differences), default=0.0),
         num_outputs=len(differences),
         output_details=tuple([{"index": i, **asdict(d)} for i, d in enumerate(differences)]),

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.errors import InvalidIRError, did_you_mean, raised_as
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -25,6 +26,10 @@ Bound: TypeAlias = Callable[
 ]
 """Takes the arguments by name and the results that are arrays; gives for each of these how far a
 kernel may be off, float64 by element."""
+
+
+GROUP = "torch_ir.operators"
+"""The group of entry points by which packages offer modules that denote their operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +140,10 @@ def _import_families() -> None:
     package = import_module("torch_ir.semantics.operators")
     for module in iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
+    for point in entry_points(group=GROUP):
+        with raised_as(
+            lambda error, point=point: InvalidIRError(
+                f"the operators {point.name!r} of {point.value} cannot be loaded: {error}"
+            )
+        ):
+            point.load()

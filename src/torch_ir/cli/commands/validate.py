@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.options import finish, require_torch
 from torch_ir.cli.progress import progress
+
+if TYPE_CHECKING:
+    from torch_ir.debug.judging.delegates import Mode
 
 
 @click.command
@@ -22,13 +25,27 @@ from torch_ir.cli.progress import progress
     show_default=True,
     help="What to compare every node with, separated by commas.",
 )
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="A backend to judge: its name, or package.module:NAME or file.py:NAME; may be repeated.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["isolated", "accumulated"]),
+    default="isolated",
+    show_default=True,
+    help="Whether a delegate gets torch's values, or those that the delegates before it made.",
+)
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N worst operators.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--repro",
     metavar="DIR",
-    help="Where to write the inputs of the first node that diverges, and a script that runs it "
-    "alone.",
+    help="Where to write the inputs of the first node that diverges (of a backend: the smallest "
+    "body that does), and a script that runs it alone.",
 )
 @click.option(
     "--allow-not-compared",
@@ -38,6 +55,8 @@ from torch_ir.cli.progress import progress
 def command(
     file: str,
     against: str,
+    backends: tuple[str, ...],
+    mode: Mode,
     top: int | None,
     as_json: bool,
     repro: str | None,
@@ -55,6 +74,7 @@ def command(
     torch-ir validate m.tir --random
     torch-ir validate m.json --weights m.safetensors --inputs x.npz --repro out
     torch-ir validate m.json --random-weights --random --against eager
+    torch-ir validate m.tir --random --backend acme --mode accumulated --repro out
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     call.check_usage()
@@ -72,6 +92,8 @@ def command(
             against=[name.strip() for name in against.split(",")],
             constants=executor.constants,
             repro=repro,
+            backend=[_backend(name) for name in backends] or None,
+            mode=mode,
             allow=call.allow,
         )
     if as_json:
@@ -79,3 +101,12 @@ def command(
     else:
         console.result(f"{report}\n\n{report.table(top)}")
     finish(report.verdict, allow_not_compared)
+
+
+def _backend(name: str) -> Any:
+    """A backend by its name, or the object that a module or file names."""
+    if ":" not in name:
+        return name
+    from torch_ir.cli.target import import_object
+
+    return import_object(name)

@@ -18,6 +18,7 @@ from torch_ir.backends.delegate import CALL, function_of
 from torch_ir.backends.delegating import Delegate, DelegatingExecutor
 from torch_ir.backends.protocol import Delegated
 from torch_ir.debug.copies import copied
+from torch_ir.debug.judging.denoting import RANDOM, untold, without_tolerance
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error, within
@@ -136,8 +137,10 @@ class _Case:
         meaning = meaning_of(body.replace(signature=None))
         if isinstance(meaning, str):
             return meaning
+        if operator := without_tolerance(meaning.ir):
+            return untold(operator)
         if meaning.draws:
-            return "drew random numbers"
+            return RANDOM
         if meaning.has_open_values:
             return "it is made of values that are open"
         if results is None:
@@ -227,7 +230,9 @@ class _Case:
         name = self.delegate.body.model_name
         body = function_of(self.delegate.body, nodes, returned, name, backend.name)
         meaning = meaning_of(body.replace(signature=None))
-        if isinstance(meaning, str) or meaning.draws or meaning.has_open_values:
+        if isinstance(meaning, str) or without_tolerance(meaning.ir):
+            return None
+        if meaning.draws or meaning.has_open_values:
             return None
         held = {n: t for n, t in self.delegate.held.items() if n in body.input_names}
         given = {meta.name: known[meta.name] for meta in body.graph_inputs}
