@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement dtypes planted-faults thresholds worlds generate dist clean
+.PHONY: help demo test check format bench conformance agreement dtypes planted-faults thresholds trusting-kernels worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; al
 
 thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/thresholds.md
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/measure_thresholds.py
+
+trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children; none may die
+	LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -W ignore tools/trusting_kernels.py
 
 worlds: $(VENV)/dev.stamp  ## change what traced functions depend on, in 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000

@@ -269,6 +269,7 @@ _REASONS = MappingProxyType(
     {
         "files": "rule 3: it reads or writes a file",
         "memory": "rule 3: it hands out memory that nothing checks",
+        "trusting": "rule 3: its kernel reads and writes wherever its arguments say",
         "process": "rule 3: it changes the process, or writes to its terminal",
         "extracted": "rule 9: it calls functions of the program",
         "foreign": "rule 10: it runs code that is not in the program",

@@ -100,6 +100,8 @@ def bags(call: Arguments) -> Faults:
     yield from of_rank("indices", indices, 1)
     yield from outside("mode", call["mode"], 0, _MAX)
     offset2bag = call["offset2bag"]
+    if "offsets" in call:
+        yield from of_rank("offsets", call["offsets"], 1)
     if call["mode"] != _MAX and ("offsets" not in call or offset2bag.shape != (0,)):
         yield from unlike("offset2bag", offset2bag, indices.shape)
     if call["mode"] == _MEAN and "bag_size" in call:
@@ -116,7 +118,15 @@ def bagged(call: Arguments) -> Faults:
     """Yield what is wrong with the indices of a backward pass of ``_embedding_bag``."""
     rows = call["weight"].shape[0] if "weight" in call else call["num_weights"]
     yield from holds_outside("indices", call["indices"], 0, rows - 1)
-    yield from holds_outside("offset2bag", call["offset2bag"], 0, call["grad"].shape[0] - 1)
+    count, given = call["grad"].shape[0], call["indices"].shape[0]
+    yield from holds_outside("offset2bag", call["offset2bag"], 0, count - 1)
+    if "offsets" in call and given and not call["offset2bag"].numel() and call["mode"] != _MAX:
+        offsets = call["offsets"]
+        yield from holds_outside("offsets", offsets, 0, given)
+        yield from holds_outside("the beginning of offsets", offsets[:1], 0, 0)
+        filled = int((offsets < given).sum())
+        if not 0 < filled <= count:
+            yield f"offsets begins {filled} bags, where grad has {count}"
     if call["mode"] == _MAX and "maximum_indices" in call:
         yield from holds_outside("maximum_indices", call["maximum_indices"], 0, rows - 1)
 

@@ -38,3 +38,12 @@ def dense(call: Arguments) -> Faults:
             is_like = item.stride() == params[position].stride() or name == "out"
             if not (is_like and torch.ops.aten.is_non_overlapping_and_dense(item)):
                 yield f"{name}[{position}] does not lie in memory as self[{position}] has to"
+
+
+def copied(call: Arguments) -> Faults:
+    """Yield what is wrong with the lists of a copy of one into the other."""
+    for name in ("src", "out"):
+        if name in call and len(call[name]) != len(call["self"]):
+            yield f"{name} has {len(call[name])} tensors, where self has {len(call['self'])}"
+    if not call["self"]:
+        yield "self has no tensors"

@@ -86,12 +86,16 @@ def _parameters(call: Arguments, sizes: _Layers, layers: int, directions: int) -
 def packed_sequences(call: Arguments) -> Faults:
     """Yield what is wrong with the values of ``batch_sizes``."""
     sizes: list[int] = call["batch_sizes"].tolist()
-    state: Any = call["hx"] if hasattr(call["hx"], "shape") else call["hx"][0]
-    batch, rows = state.shape[1], call["data"].shape[0]
+    rows = call["data"].shape[0]
+    if not sizes:
+        yield "batch_sizes has no elements"
     falls = all(left >= right for left, right in pairwise(sizes))
     if min(sizes) < 1 or not falls:
         yield f"batch_sizes is {sizes!s:.80}, and has to fall and to stay over 0"
-    if sizes[0] != batch:
+    state: Any = call.get("hx")
+    if isinstance(state, list | tuple):
+        state = state[0]  # pyright: ignore[reportUnknownVariableType]  # of a call's arguments
+    if state is not None and sizes[0] != (batch := state.shape[1]):
         yield f"batch_sizes begins with {sizes[0]}, where hx has {batch} sequences"
     if sum(sizes) != rows:
         yield f"batch_sizes adds up to {sum(sizes)}, where data has {rows} rows"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError
-from torch_ir.infer.preconditions import indices, lists
+from torch_ir.infer.preconditions import indices, lists, shapes
 from torch_ir.infer.preconditions.faults import Arguments, Faults
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ops.schema import lookup
@@ -142,6 +142,52 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     **{
         f"{name}: data": (recurrent(gates), packed_sequences) for name, gates in _RECURRENT.items()
     },
+    "_foreach_copy: default out": (lists.copied, None),
+    "native_batch_norm: default out": (shapes.batch_norm, None),
+    "_native_batch_norm_legit: default no_stats out no_stats_out": (shapes.batch_norm, None),
+    "_native_batch_norm_legit_functional: default": (shapes.batch_norm, None),
+    "_batch_norm_with_update: default out": (shapes.batch_norm, None),
+    "_batch_norm_with_update_functional: default": (shapes.batch_norm, None),
+    "native_batch_norm_backward: default out": (shapes.batch_norm, None),
+    "batch_norm_backward: default": (shapes.batch_norm, None),
+    "native_layer_norm_backward: default out": (shapes.layer_norm_gradient, None),
+    "_adaptive_avg_pool2d_backward: default out": (shapes.spread(2), None),
+    "_adaptive_avg_pool3d_backward: default out": (shapes.spread(3), None),
+    "adaptive_avg_pool3d_backward: grad_input": (shapes.spread(3), None),
+    "avg_pool2d_backward: default grad_input": (shapes.spread(2), None),
+    "avg_pool3d_backward: default grad_input": (shapes.spread(3), None),
+    **{
+        f"{kind}_pad{rank}d_backward: default": (
+            shapes.spread(rank, padded=True),
+            None,
+        )
+        for kind in ("reflection", "replication")
+        for rank in (1, 2, 3)
+    },
+    **{
+        f"fractional_max_pool{rank}d_backward: default grad_input": (
+            shapes.fractional(rank),
+            indices.pooled(rank)[1],
+        )
+        for rank in (2, 3)
+    },
+    "grid_sampler_2d_backward: default out": (shapes.grid_gradient, None),
+    "grid_sampler_3d_backward: default out": (shapes.grid_gradient, None),
+    "embedding_dense_backward: default out": (shapes.embedding_gradient, shapes.embedded),
+    "_fft_c2c: default out": (shapes.transformed, None),
+    "_fft_c2r: default out": (shapes.transformed, None),
+    "_fft_r2c: default out": (shapes.transformed, None),
+    "_weight_norm: default": (shapes.weight_norm, None),
+    "_weight_norm_interface: default out": (shapes.weight_norm, None),
+    "_cdist_backward: default out": (shapes.distances, None),
+    "_pdist_backward: default out": (shapes.distances, None),
+    "lu_unpack: default out": (shapes.pivots, shapes.permuted),
+    "linalg_ldl_solve: default out": (shapes.pivots, shapes.paired),
+    "_cholesky_solve_helper: default out": (shapes.cholesky, None),
+    "unfold_backward: default out": (shapes.unfolded, None),
+    "_reshape_alias: default": (None, shapes.aliased),
+    "_reshape_alias_copy: default out": (None, shapes.aliased),
+    "_pad_packed_sequence: default": (None, packed_sequences),
     **{f"{name}: default grad_input": indices.pooled(rank) for name, rank in _POOLED.items()},
 }
 """The rules about shapes and about values of overloads of ``aten``, by name."""
@@ -149,11 +195,11 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
 
 def _table() -> Mapping[str, Precondition]:
     found: dict[str, Precondition] = {}
-    for row, (shapes, values) in _RULES.items():
+    for row, (by_shapes, by_values) in _RULES.items():
         name, _, overloads = row.partition(": ")
         for overload in overloads.split():
             op_type = f"aten.{name}.{overload}"
-            found[op_type] = Precondition(op_type, shapes, values)
+            found[op_type] = Precondition(op_type, by_shapes, by_values)
     return found
 
 

@@ -1,0 +1,216 @@
+"""What operators have to be given whose kernels take the sizes of one tensor for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.infer.preconditions.faults import (
+    Arguments,
+    Faults,
+    holds_outside,
+    of_rank,
+    outside,
+    unlike,
+)
+
+
+def batch_norm(call: Arguments) -> Faults:
+    """Yield what is wrong with the statistics of a batch norm, forwards or backwards."""
+    given = call["input"]
+    if len(given.shape) < 2:
+        yield f"input is {[*given.shape]}, and has to have 2 dimensions at least"
+    if "grad_out" in call:
+        yield from unlike("grad_out", call["grad_out"], given.shape)
+    trains = bool(call.get("training", call.get("train", call.get("update", True))))
+    batch = ("save_mean", "save_invstd", "save_var")
+    for name in ("weight", "bias", "running_mean", "running_var", *batch):
+        value = call.get(name)
+        if value is not None and not (name in batch and not trains and value.shape == (0,)):
+            yield from unlike(name, value, given.shape[1:2])
+    is_backward = "grad_out" in call
+    needed = batch if is_backward and trains else ("running_mean", "running_var")
+    if not trains and "training" in call and "running_mean" not in call:
+        yield "training=False reads statistics that the operator does not take"
+    for name in needed if is_backward or not trains else ():
+        if name in call and call[name] is None:
+            yield f"{name} is not given"
+
+
+def layer_norm_gradient(call: Arguments) -> Faults:
+    """Yield what is wrong with the backward pass of a layer norm."""
+    given, sizes = call["input"], [*call["normalized_shape"]]
+    count = len(given.shape) - len(sizes)
+    if count < 0 or [*given.shape[count:]] != sizes:
+        yield f"input is {[*given.shape]}, which does not end with {sizes}"
+    yield from unlike("grad_out", call["grad_out"], given.shape)
+    rows = math.prod(given.shape[:count])
+    for name in ("mean", "rstd"):
+        if math.prod(call[name].shape) != rows:
+            yield f"{name} is {[*call[name].shape]}, and has to have {rows} elements"
+    for name in ("weight", "bias"):
+        if call.get(name) is not None:
+            yield from unlike(name, call[name], sizes)
+
+
+def spread(rank: int, *, padded: bool = False) -> Callable[[Arguments], Faults]:
+    """Return the rule of a backward pass of pooling, or of padding, over some dimensions."""
+
+    def rule(call: Arguments) -> Faults:
+        given, grad = call["self"], call["grad_output"]
+        yield from of_rank("self", given, rank + 1, rank + 2)
+        yield from of_rank("grad_output", grad, len(given.shape))
+        yield from unlike("grad_output", grad, [*given.shape[:-rank], *grad.shape[-rank:]])
+        if not all(given.shape[-rank:]):
+            yield f"self is {[*given.shape]}, and has to have elements to spread over"
+        if padded and len(call["padding"]) != 2 * rank:
+            yield f"padding has {len(call['padding'])} elements, and has to have {2 * rank}"
+
+    return rule
+
+
+def fractional(rank: int) -> Callable[[Arguments], Faults]:
+    """Return the rule of the backward pass of fractional max pooling."""
+
+    def rule(call: Arguments) -> Faults:
+        yield from spread(rank)(call)
+        grad = call["grad_output"]
+        yield from unlike("indices", call["indices"], grad.shape)
+        if [*call["output_size"]] != [*grad.shape[-rank:]]:
+            yield f"output_size is {[*call['output_size']]}, where grad_output is {[*grad.shape]}"
+
+    return rule
+
+
+def grid_gradient(call: Arguments) -> Faults:
+    """Yield what is wrong with the backward pass of sampling by a grid."""
+    given, grid = call["input"], call["grid"]
+    rank = len(given.shape) - 2
+    yield from of_rank("input", given, 4, 5)
+    yield from unlike("grid", grid, [given.shape[0], *grid.shape[1:-1], rank])
+    yield from of_rank("grid", grid, len(given.shape))
+    yield from unlike("grad_output", call["grad_output"], [*given.shape[:2], *grid.shape[1:-1]])
+
+
+def embedding_gradient(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of the gradient of an embedding."""
+    grad, indices = call["grad_output"], call["indices"]
+    yield from of_rank("grad_output", grad, len(indices.shape) + 1)
+    yield from unlike("grad_output", grad, [*indices.shape, grad.shape[-1]])
+
+
+def embedded(call: Arguments) -> Faults:
+    """Yield what is wrong with the indices of the gradient of an embedding."""
+    yield from holds_outside("indices", call["indices"], 0, call["num_weights"] - 1)
+
+
+def transformed(call: Arguments) -> Faults:
+    """Yield what is wrong with the dimensions of a Fourier transform."""
+    shape = call["self"].shape
+    for dim in call["dim"]:
+        yield from outside("an element of dim", dim, -len(shape), len(shape) - 1)
+    if len({dim % len(shape) for dim in call["dim"]}) != len(call["dim"]):
+        yield f"dim is {[*call['dim']]}, and has to name each dimension once"
+    if "last_dim_size" in call and call["dim"]:
+        size, wanted = shape[call["dim"][-1]], call["last_dim_size"] // 2 + 1
+        if size != wanted:
+            yield f"dimension {call['dim'][-1]} of self is {size}, and has to be {wanted}"
+
+
+def weight_norm(call: Arguments) -> Faults:
+    """Yield what is wrong with the norms of a weight along its first or last dimension."""
+    weight, norms, dim = call["v"], call["g"], call.get("dim", 0)
+    last = len(weight.shape) - 1
+    if dim in (0, last):
+        shape = [size if axis == dim else 1 for axis, size in enumerate(weight.shape)]
+        yield from unlike("g", norms, shape)
+        if not weight.shape or not math.prod(weight.shape):
+            yield f"v is {[*weight.shape]}, and has to have elements"
+
+
+def distances(call: Arguments) -> Faults:
+    """Yield what is wrong with the backward pass of distances between points."""
+    if "pdist" in call:
+        yield from of_rank("self", call["self"], 2)
+        points = call["self"].shape[0]
+        yield from outside("the number of points", points, 1, 1 << 31)
+        shape = [points * (points - 1) // 2]
+        yield from unlike("pdist", call["pdist"], shape)
+    else:
+        left, right = call["x1"], call["x2"]
+        for name, value in (("x1", left), ("x2", right), ("cdist", call["cdist"])):
+            if len(value.shape) < 2:
+                yield f"{name} is {[*value.shape]}, and has to have 2 dimensions at least"
+        yield from unlike("x2", right, [*right.shape[:-1], left.shape[-1]])
+        shape = [*call["cdist"].shape[:-2], left.shape[-2], right.shape[-2]]
+        yield from unlike("cdist", call["cdist"], shape)
+    yield from unlike("grad", call["grad"], shape)
+
+
+def pivots(call: Arguments) -> Faults:
+    """Yield what is wrong with the shape of the pivots of a factorization."""
+    data = call["LU_data"] if "LU_data" in call else call["LD"]
+    name = "LU_pivots" if "LU_data" in call else "pivots"
+    if len(data.shape) < 2:
+        yield f"the factors are {[*data.shape]}, and have to have 2 dimensions at least"
+    yield from unlike(name, call[name], [*data.shape[:-2], min(data.shape[-2:])])
+
+
+def permuted(call: Arguments) -> Faults:
+    """Yield what is wrong with the pivots of ``lu_unpack``."""
+    yield from holds_outside("LU_pivots", call["LU_pivots"], 1, call["LU_data"].shape[-2])
+
+
+def paired(call: Arguments) -> Faults:
+    """Yield what is wrong with pivots of ``linalg_ldl_solve``: negative ones are pairs."""
+    rows: torch.Tensor = call["pivots"]
+    yield from holds_outside("the size of pivots", rows.abs(), 1, rows.shape[-1])
+    for row in rows.reshape(-1, rows.shape[-1]).tolist():
+        run = 0
+        for value in [*row, 1]:
+            if value > 0 and run % 2:
+                yield f"pivots holds {row!s:.60}, where a negative one stands alone"
+            run = run + 1 if value < 0 else 0
+
+
+def cholesky(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of a system of equations and its factor."""
+    left, right = call["A"], call["self"]
+    for name, value in (("A", left), ("self", right)):
+        if len(value.shape) < 2:
+            yield f"{name} is {[*value.shape]}, and has to have 2 dimensions at least"
+    rows = right.shape[-2]
+    yield from unlike("A", left, [*right.shape[:-2], rows, rows])
+
+
+def unfolded(call: Arguments) -> Faults:
+    """Yield what is wrong with the backward pass of ``unfold``."""
+    shape: list[Any] = [*call["input_sizes"]]
+    if not shape:  # a number is unfolded into one window
+        yield from unlike("grad_in", call["grad_in"], [min(call["size"], 1)])
+        return
+    yield from outside("dim", call["dim"], -len(shape), len(shape) - 1)
+    yield from outside("step", call["step"], 1, 1 << 62)
+    yield from outside("size", call["size"], 0, shape[call["dim"]])
+    shape[call["dim"]] = (shape[call["dim"]] - call["size"]) // call["step"] + 1
+    yield from unlike("grad_in", call["grad_in"], [*shape, call["size"]])
+
+
+def aliased(call: Arguments) -> Faults:
+    """Yield what is wrong with sizes and strides that show a tensor's memory anew."""
+    tensor: torch.Tensor = call["self"]
+    size: Sequence[int] = call["size"]
+    stride: Sequence[int] = call["stride"]
+    if len(size) != len(stride):
+        yield f"size has {len(size)} elements, and stride {len(stride)}"
+    if not all(size):
+        return
+    yield from (f"stride holds {step}" for step in stride if step < 0)
+    last: Any = sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+    room: int = (
+        tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    )
+    yield from outside("the last element", last, 0, room - 1)
