@@ -1,4 +1,4 @@
-"""What a run needs of the machine's memory, and what the machine has: said before it is taken."""
+"""The memory that a run needs and the machine has, said before any is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operators call the functions of a program: what each is handed, and what it must give."""
+"""The table of operators that call functions: what each hands over, and what it takes back."""
 
 from __future__ import annotations
 

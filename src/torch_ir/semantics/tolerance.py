@@ -1,4 +1,4 @@
-"""How far a kernel's result may be from the denotation: a bound for each element.
+"""Tolerances: how far each element of a kernel's result may be from the denotation.
 
 A denotation rounds once; a kernel rounds at every step, in an order of its own. How far that may
 take it follows from what the operator computes (:mod:`torch_ir.semantics.bounds`, by exact

@@ -1,4 +1,4 @@
-"""What is judged: a backend by name or as a value, or a runner that is compiled already."""
+"""The subject of a judgment: a backend by name or as a value, or a compiled runner."""
 
 from __future__ import annotations
 

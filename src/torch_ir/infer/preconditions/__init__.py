@@ -1,1 +1,1 @@
-"""What has to hold before kernels are called that trust their caller."""
+"""Preconditions of kernels that trust their caller."""

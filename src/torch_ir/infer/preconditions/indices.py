@@ -1,4 +1,4 @@
-"""What operators have to be given that read and write where indices, lengths and offsets say."""
+"""Preconditions of operators that read and write where indices, lengths and offsets say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators have to be given that walk several lists of tensors at once."""
+"""Preconditions of operators that walk several lists of tensors at once."""
 
 from __future__ import annotations
 

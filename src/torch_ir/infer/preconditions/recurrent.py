@@ -1,4 +1,4 @@
-"""What recurrent operators have to be given: their kernels read as far as the sizes let them."""
+"""Preconditions of recurrent operators, whose kernels read as far as the sizes let them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class AliasState:
         self._external: dict[str, View] = {}
 
     def value(self, name: str, meta: TensorMeta) -> TensorMeta:
-        """The functional value that stands now for a value of the original program."""
+        """Return the functional value that stands now for a value of the original program."""
         view = self.views.get(name)
         if view is None and name in self._keys and self._keys[name] in self._external:
             view = self.view_of(meta)
@@ -60,11 +60,11 @@ class AliasState:
                 sibling.set(made[position])
 
     def mapped(self, node: OpNode) -> OpNode:
-        """The node with functional inputs."""
+        """Return the node with functional inputs."""
         return with_inputs(node, {meta.name: self.value(meta.name, meta) for meta in node.inputs})
 
     def view_of(self, meta: TensorMeta) -> View:
-        """The view that a value is; the whole of its own memory if it is no other's part."""
+        """Return the view that a value is; the whole of its own memory if it is no other's part."""
         if meta.name in self.views:
             return self.views[meta.name]
         key = self._keys.get(meta.name)
@@ -112,11 +112,11 @@ class AliasState:
             )
 
     def targets(self) -> tuple[str, ...]:
-        """The inputs that are written, in their order."""
+        """Return the inputs that are written, in their order."""
         written = {view.storage.target for view in self.written()}
         return tuple([meta.name for meta in self.ir.graph_inputs if meta.name in written])
 
     def written(self) -> list[View]:
-        """The whole of each graph input and weight that was written."""
+        """Return the whole of each graph input and weight that was written."""
         wholes = {id(view.up()[-1]): view.up()[-1] for view in self.views.values()}
         return [view for view in wholes.values() if view.storage.target and view.storage.version]
