@@ -64,7 +64,7 @@ class AliasState:
         return with_inputs(node, {meta.name: self.value(meta.name, meta) for meta in node.inputs})
 
     def view_of(self, meta: TensorMeta) -> View:
-        """Return the view that a value is; the whole of its own memory if it is no other's part."""
+        """Return the view that a value is; the whole of its memory if it is no other's part."""
         if meta.name in self.views:
             return self.views[meta.name]
         key = self._keys.get(meta.name)

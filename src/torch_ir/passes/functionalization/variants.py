@@ -31,7 +31,7 @@ def _operands(variant: Variant, node: OpNode) -> dict[str, Slots]:
 def functional_call(
     node: OpNode, variant: Variant, schema: Schema, target: Schema, written: TensorMeta
 ) -> OpNode:
-    """Return the call of the functional operator, still under the name and outputs of the original."""
+    """Return the functional operator's call, under the name and outputs of the original."""
     slots = _operands(variant, node)
     attrs = _attributes(variant, node, schema, target)
     factory = target.argument("dtype")
