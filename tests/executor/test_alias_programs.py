@@ -104,3 +104,18 @@ def test_what_is_written_through_an_operator_is_what_eager_writes(name, place):
             assert all(torch.equal(run.buffers[key], eager.state_dict()[key]) for key in kept)
             run.reset()
         assert not written(weights, model.state_dict())
+
+
+@pytest.mark.parametrize("place", ["buffer", "input", "intermediate", "constant"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_validation_agrees_and_leaves_what_it_is_given(name, place):
+    model, x = Program(OPERATORS[name], place).eval(), torch.full((2, 3), 2.0)
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    ir = torch_ir.extract_ir(copy.deepcopy(model), (torch.ones(2, 3),))
+    report = torch_ir.validate(ir, weights, (x,))
+    assert not report.divergences, str(report)
+    kept = [tensor.clone() for tensor in (*weights.values(), model.c)]
+    torch_ir.verify(ir, model, (x,), weights=weights)
+    assert all(map(torch.equal, (*weights.values(), model.c), kept))
+    assert torch.equal(x, torch.full((2, 3), 2.0))
+    assert not written(weights, model.state_dict())

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ir.debug.compare import digest
+from torch_ir.debug.copies import copied
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree
@@ -59,6 +60,7 @@ def run_eager(
         same_random_numbers(),
         nullcontext() if fast_path else _unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
+        _own_attributes(model),
         torch.no_grad(),
         raised_as(
             lambda error: ExecutionError(
@@ -106,6 +108,25 @@ def _mode(model: nn.Module, training: bool) -> Generator[None]:
     finally:
         for module, was_training in before:
             module.training = was_training
+
+
+@contextmanager
+def _own_attributes(model: nn.Module) -> Generator[None]:
+    """Give the model copies of the tensors that are plain attributes, which a run may write."""
+    places = [
+        (vars(module), name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    try:
+        copies = copied([value for _, _, value in places])
+        for (attributes, name, _), copy in zip(places, copies, strict=True):
+            attributes[name] = copy
+        yield
+    finally:
+        for attributes, name, value in places:
+            attributes[name] = value
 
 
 def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
