@@ -15,15 +15,13 @@ from torch_ir.infer.resolve import (
     from_text,
     has_expression,
     operator_of,
-    registered_rule,
-    resolve_operator,
+    permitted,
     to_torch,
 )
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
 from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
-from torch_ir.ir.check.operators import forbidden_calls
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
@@ -229,10 +227,8 @@ def _bound(
     if kernel is not None:
         inputs = tuple([read(index) for index in range(count)])
         return kernel, [Listed(inputs), Literal(node.attrs)], [], None
-    for fault in forbidden_calls(node, registered_rule):
-        raise fault
     try:
-        operator = resolve_operator(node.op_type)
+        operator = permitted(node)
     except ExecutionError as error:
         raise DiagnosticError(
             "unknown-operator", error.message, remedy=error.remedy or ""

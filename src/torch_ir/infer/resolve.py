@@ -24,7 +24,7 @@ from torch_ir.ir import (
     SymExpr,
 )
 from torch_ir.ir.check.operators import OperatorCall, forbidden, forbidden_calls
-from torch_ir.ir.diagnostics import Diagnostic, compile_error
+from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.ops.rules import OperatorRule, as_the_caller_says, judged
@@ -73,11 +73,25 @@ def operator_of(node: OperatorCall) -> Operator:
             operator that is handed to it.
         ExecutionError: As :func:`resolve_operator`.
     """
-    faults = [*forbidden_calls(node, registered_rule)]
-    if faults:
-        whole = node if isinstance(node, OpNode) else None
-        raise compile_error([fault.at(whole) for fault in faults], whole)
-    return _find(node.op_type)
+    try:
+        return permitted(node)
+    except DiagnosticError:
+        faults = forbidden_calls(node, registered_rule)
+    whole = node if isinstance(node, OpNode) else None
+    raise compile_error([fault.at(whole) for fault in faults], whole)
+
+
+def permitted(node: OperatorCall) -> Operator:
+    """Look up the operator of a node, if programs may make that call.
+
+    Raises:
+        DiagnosticError: ``forbidden-operator``, as :func:`operator_of`.
+        ExecutionError: As :func:`resolve_operator`.
+    """
+    operator = _find(node.op_type)
+    for fault in forbidden_calls(node, registered_rule):
+        raise fault
+    return operator
 
 
 def require_allowed(ir: IR) -> None:

@@ -43,12 +43,15 @@ def forbidden_calls(
         rule_of: Gives the verdict on an operator; None where it has none.
     """
     own = rule_of(node.op_type)
+    attrs = node.attrs
     if own is not None and not own.allowed:
         yield forbidden(own)
-    elif "unsafe" in node.attrs:
-        checked = turns_checks_off(node.op_type, node.attrs["unsafe"])
+    elif "unsafe" in attrs:
+        checked = turns_checks_off(node.op_type, attrs["unsafe"])
         if checked is not None:
             yield forbidden(checked)
+    if PLAIN.issuperset(map(type, attrs.values())):
+        return
     for name in _operators_handed_on(node):
         rule = rule_of(name)
         schema = lookup(name)
@@ -79,7 +82,8 @@ def forbidden(rule: OperatorRule) -> DiagnosticError:
 
 def _rule_of(op_type: str) -> OperatorRule | None:
     """The verdict on an operator that is known; what is unknown is reported as that."""
+    rule = recorded_rule(op_type)
+    if rule is None or rule.allowed:
+        return rule
     namespace = op_type.partition(".")[0]
-    if namespace in KNOWN_NAMESPACES and lookup(op_type) is None:
-        return None
-    return recorded_rule(op_type)
+    return None if namespace in KNOWN_NAMESPACES and lookup(op_type) is None else rule
