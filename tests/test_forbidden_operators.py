@@ -299,3 +299,21 @@ def test_folding_keeps_what_is_not_the_same_again(call):
       return %y
     }}""")
     assert fold_constants(ir) == ir
+
+
+@pytest.mark.parametrize(
+    ("call", "declared"),
+    [
+        ("aten.full.default([1000000000000], 1.0)", "f32[2]"),
+        ("aten.arange.default(1000000000000)", "i64[2]"),
+    ],
+)
+def test_folding_makes_nothing_that_is_larger_than_it_says(call, declared):
+    ir = parse(f"""ir {{
+      input %x: {declared}
+      %a: {declared} = {call}
+      %b: {declared} = aten.neg.default(%a)
+      %y: {declared} = aten.add.Tensor(%x, %b)
+      return %y
+    }}""")
+    assert fold_constants(ir) == ir
