@@ -1,9 +1,10 @@
-"""Tables of text: every table that a report or command shows, laid out by rich."""
+"""Tables of text: every table that a report or command shows, laid out alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
+from unicodedata import east_asian_width
 
 from torch_ir.errors import printable
 
@@ -27,26 +28,26 @@ def table(
         relu     12
         softmax   3
     """
-    from rich.console import Console  # here: most runs show no table
-    from rich.table import Table
-    from rich.text import Text
-
     if not rows:
         return ""
     rows = [tuple(map(printable, row)) for row in rows]
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for _ in rows[0]:
-        made.add_column(no_wrap=True)
-    for row in rows:
-        sides = align or ["right" if _is_number(cell) else "left" for cell in row]
-        cells = zip(row, sides, strict=True)
-        made.add_row(*[Text(cell, justify=side) for cell, side in cells])
-    width = sum([max(map(len, column)) + 2 for column in zip(*rows, strict=True)])
-    console = Console(width=width, no_color=True, color_system=None, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(made, soft_wrap=True)
-    return "\n".join([indent + line.rstrip() for line in captured.get().splitlines()])
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return "\n".join([indent + _line(row, widths, align) for row in rows])
+
+
+def _line(row: Sequence[str], widths: Sequence[int], align: Sequence[str] | None) -> str:
+    sides = align or ["right" if _is_number(cell) else "left" for cell in row]
+    cells: list[str] = []
+    for cell, width, side in zip(row, widths, sides, strict=True):
+        space = " " * (width - _width(cell))
+        cells.append(space + cell if side == "right" else cell + space)
+    return "  ".join(cells).rstrip()
 
 
 def _is_number(cell: str) -> bool:
     return cell.replace(",", "").replace(".", "").lstrip("-").isdecimal()
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return len(text) + sum(east_asian_width(character) in "WF" for character in text)
