@@ -1,4 +1,4 @@
-"""What operators have to be given whose kernels take the sizes of one tensor for all of them."""
+"""Preconditions of operators whose kernels take the sizes of one tensor for all of them."""
 
 from __future__ import annotations
 
