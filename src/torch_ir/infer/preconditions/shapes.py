@@ -210,7 +210,6 @@ def aliased(call: Arguments) -> Faults:
         return
     yield from (f"stride holds {step}" for step in stride if step < 0)
     last: Any = sum((count - 1) * step for count, step in zip(size, stride, strict=True))
-    room: int = (
-        tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
-    )
+    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+    room = int(elements - tensor.storage_offset())
     yield from outside("the last element", last, 0, room - 1)
