@@ -59,6 +59,7 @@ __all__ = [
     "higher_order_operator",
     "is_any_autocast_enabled",
     "is_in_forward_level",
+    "is_tracing_fakes",
     "is_transforming",
     "module_call_graph",
     "operator_count",
@@ -310,6 +311,11 @@ _VARIADIC = {"map_impl": ("f", "xs", "pos_args")}
 def dispatch_keys(tensor: torch.Tensor) -> int:
     """Return the dispatch keys of a tensor: backend, layout, conjugate and negative views."""
     return torch._C._dispatch_keys(tensor).raw_repr()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def is_tracing_fakes() -> bool:
+    """Return whether calls are traced on fake tensors now, as torch.export and inductor do."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
 def is_transforming() -> bool:

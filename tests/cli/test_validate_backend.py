@@ -38,17 +38,17 @@ from torch_ir import register_executor
 from torch_ir.semantics.registry import denotes
 
 
-@denotes("acme.softclip.default")
+@denotes("elsewhere.softclip.default")
 def softclip(x):
     return np.tanh(x)
 
 
-register_executor("acme.softclip.default")(lambda inputs, attrs: [torch.tanh(inputs[0])])
+register_executor("elsewhere.softclip.default")(lambda inputs, attrs: [torch.tanh(inputs[0])])
 """
 PROGRAM = """ir "Clip" {
   input %x: f32[4]
   %y: f32[4] = aten.exp.default(%x)
-  %z: f32[4] = acme.softclip.default(x=%y)
+  %z: f32[4] = elsewhere.softclip.default(x=%y)
   return %z
 }"""
 
@@ -81,6 +81,6 @@ def test_operators_of_a_file_are_imported_and_lack_a_tolerance(run, tmp_path):
     assert result.code == 3, result.err
     assert "1 NOT compared (z)" in result.out
     assert (
-        "no tolerance is stated for acme.softclip.default; give denotes(…, tolerance=…)"
+        "no tolerance is stated for elsewhere.softclip.default; give denotes(…, tolerance=…)"
         in result.out
     )

@@ -19,7 +19,7 @@ from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import FakeTensor
+from torch_ir.torch_api import FakeTensor, is_tracing_fakes
 
 
 def flatten_arguments(
@@ -196,7 +196,7 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
                 f"{where} is a {kind} tensor, expected {type_text(meta)}",
                 remedy="Make it dense: to_padded_tensor(), to_dense().",
             )
-        if isinstance(tensor, FakeTensor):
+        if isinstance(tensor, FakeTensor) and not is_tracing_fakes():
             raise InputError(f"{where} is a fake tensor, expected one that holds values")
         if tensor.is_meta:
             expected = device or "a device that holds values"
