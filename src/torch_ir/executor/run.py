@@ -38,9 +38,9 @@ class IRExecutor:
         constants: Values that are in no state dict, by key: they take the place of
             ``ir.constants``, also below the views of these, and supply what a model on the meta
             device could not tell (non-persistent buffers, plain tensor attributes).
-        grad: Let torch's autograd differentiate results: by the inputs, and by weights that
-            require gradients (parameters).
+        grad: Let torch's autograd differentiate results by inputs and parameters.
         allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
+        check_types: Derive the recorded types anew, as :func:`compile_graph` does.
 
     Raises:
         WeightLoadError: The weights are not those that the program needs; all are listed.
@@ -50,9 +50,9 @@ class IRExecutor:
 
     Example:
         >>> from torch_ir.frontend import extract_ir
-        >>> model = torch.nn.Linear(3, 2)
-        >>> executor = IRExecutor(extract_ir(model, (torch.ones(1, 3),)), model.state_dict())
-        >>> torch.equal(executor(torch.ones(1, 3)), model(torch.ones(1, 3)))
+        >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+        >>> executor = IRExecutor(extract_ir(model, (x,)), model.state_dict())
+        >>> torch.equal(executor(x), model(x))
         True
     """
 
@@ -64,13 +64,13 @@ class IRExecutor:
         *,
         grad: bool = False,
         allow: Iterable[str] = (),
+        check_types: bool = True,
     ):
         if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
-        self.ir = ir
-        self.constants = constants
-        self.grad = grad
-        self._allow = allowances() | {*allow}  # of here, not of where it first runs
+        self.ir, self.constants, self.grad = ir, constants, grad
+        allowed = allowances() | {*allow}  # of here, not of where it first runs
+        self._options: Any = {"allow": allowed, "check_types": check_types, "grad": grad}
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
@@ -207,8 +207,7 @@ class IRExecutor:
         device = device or torch.device("cpu")
         if self._graph is None or self._graph.device != device:
             runs = _as_it_runs(self.ir)
-            options: Any = {"grad": self.grad, "allow": self._allow}
-            self._graph = compile_graph(runs, self._payload, device=device, **options)
+            self._graph = compile_graph(runs, self._payload, device=device, **self._options)
         return self._graph
 
     def _prepare(self) -> None:
