@@ -315,7 +315,8 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
 
 def is_tracing_fakes() -> bool:
     """Return whether calls are traced on fake tensors now, as torch.export and inductor do."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+    fake = torch._C._TorchDispatchModeKey.FAKE  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+    return torch._C._get_dispatch_mode(fake) is not None  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def is_transforming() -> bool:
