@@ -4,7 +4,8 @@ Usage: ``python tools/check_sizes.py``
 
 A file has at most 600 lines and a function 60. In ``src``, a class has at most 200 lines, and a
 folder 15 files beside its ``__init__.py``; two folders hold one file for each row of a registry,
-and may hold more.
+and may hold more. Outside of these two trees, at most two modules have one name, so that a name
+in a traceback or a search says which room it is.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ FILE_LINES = 600
 FUNCTION_LINES = 60
 CLASS_LINES = 200
 FOLDER_FILES = 15
+MODULES_OF_A_NAME = 2
 REGISTRIES = frozenset({"src/torch_ir/semantics/operators", "src/torch_ir/cli/commands"})
 """Folders with one file for each row of a registry."""
+ROWS = frozenset({"semantics", "cli"})
+"""Folders whose modules are named after the rows they hold, as those of other folders may be."""
 
 
 def oversized(name: str, source: str) -> Iterator[str]:
@@ -57,6 +61,17 @@ def crowded(names: Iterable[str]) -> Iterator[str]:
             yield f"{folder}: {count} files, the limit is {FOLDER_FILES}"
 
 
+def repeated_modules(names: Iterable[str]) -> Iterator[str]:
+    """Yield one sentence for each name that too many of the named modules have."""
+    homes: dict[str, list[str]] = {}
+    for path in map(PurePosixPath, sorted(names)):
+        if path.name != "__init__.py" and not any(part in ROWS for part in path.parts):
+            homes.setdefault(path.name, []).append(str(path))
+    for name, files in sorted(homes.items()):
+        if len(files) > MODULES_OF_A_NAME:
+            yield f"{name} is the name of {', '.join(files)}: the limit is {MODULES_OF_A_NAME}"
+
+
 def repeated_classes(sources: Mapping[str, str]) -> Iterator[str]:
     """Yield one sentence for each public class name that several of the named files define."""
     homes: dict[str, list[str]] = {}
@@ -77,7 +92,7 @@ def main() -> int:
     }
     package = {name: text for name, text in sources.items() if name.startswith("src/")}
     findings = [line for name, text in sources.items() for line in oversized(name, text)]
-    findings += [*crowded(package), *repeated_classes(package)]
+    findings += [*crowded(package), *repeated_classes(package), *repeated_modules(package)]
     findings += [line for name, text in package.items() for line in large_classes(name, text)]
     print("\n".join(findings) or "sizes: ok")
     return 1 if findings else 0

@@ -11,7 +11,12 @@ from torch.export import Dim
 
 import torch_ir
 from small_models import CASES
-from torch_ir.backends import known_backends, register_backend, registry, unregister_backend
+from torch_ir.backends import (
+    backend_registry,
+    known_backends,
+    register_backend,
+    unregister_backend,
+)
 from torch_ir.errors import CompileError, ExecutionError, MissingWeightsError
 from torch_ir.ir import Mutation
 from whole_way import same
@@ -216,10 +221,10 @@ def test_a_backend_is_registered_under_one_name():
 def test_installed_packages_offer_backends(monkeypatch):
     _, _, _, ir = extracted("linear")
     points = [
-        EntryPoint("loaded", "operator:itemgetter", registry.GROUP),
-        EntryPoint("absent", "no_such_package:make", registry.GROUP),
+        EntryPoint("loaded", "operator:itemgetter", backend_registry.GROUP),
+        EntryPoint("absent", "no_such_package:make", backend_registry.GROUP),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points))
+    monkeypatch.setattr(backend_registry, "entry_points", lambda group: EntryPoints(points))
     assert known_backends() == ("absent", "aten", "inductor", "loaded", "reference")
     with pytest.raises(ExecutionError) as caught:
         torch_ir.compile(ir, {}, backend="absent")

@@ -15,7 +15,7 @@ from torch_ir import IRExecutor, decompose, extract_ir, to_edge
 from torch_ir.dialects import verify
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.passes import common_subexpressions, fuse_quantized, pass_named
-from torch_ir.passes.quantized.values import DEQUANTIZE, QUANTIZE
+from torch_ir.passes.quantized.codes import DEQUANTIZE, QUANTIZE
 from torch_ir.serde import dumps, loads
 
 BYTES = [torch.uint8, torch.int8]

@@ -13,12 +13,12 @@ from torch_ir.passes import (
     PassResult,
     pass_named,
     pass_names,
+    pass_registry,
     passes_named,
     register_pass,
-    registry,
     unregister_pass,
 )
-from torch_ir.passes.registry import GROUP
+from torch_ir.passes.pass_registry import GROUP
 
 
 def test_every_pass_has_its_name():
@@ -59,7 +59,9 @@ def test_installed_packages_name_their_passes(monkeypatch):
         EntryPoint("their-pass", "torch_ir.passes.dead_code:EliminateDeadCode", GROUP),
         EntryPoint("no-pass", "torch_ir.passes.base:PassResult", GROUP),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == GROUP else [])
+    monkeypatch.setattr(
+        pass_registry, "entry_points", lambda group: points if group == GROUP else []
+    )
     assert "their-pass" in pass_names()
     assert isinstance(pass_named("their-pass"), EliminateDeadCode)
     with pytest.raises(PassError) as caught:

@@ -20,7 +20,7 @@ from torch_ir.passes import (
     remove_no_ops,
     run_passes,
 )
-from torch_ir.passes.registry import passes_named
+from torch_ir.passes.pass_registry import passes_named
 
 ALL = "no-ops,fold-constants,clean-casts,cse,inline-functions,dce"
 

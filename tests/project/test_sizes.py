@@ -47,6 +47,15 @@ def test_folders_of_registries_hold_a_file_for_each_row():
         assert list(sizes.crowded(f"{folder}/more/{name}" for name in names)) != []
 
 
+def test_two_modules_at_most_have_one_name():
+    rows = [f"src/torch_ir/{folder}/{name}.py" for folder in ("cli", "semantics") for name in "ab"]
+    files = ["src/a/m.py", "src/b/m.py", *(f"src/{name}/__init__.py" for name in "abc"), *rows]
+    assert list(sizes.repeated_modules(files)) == []
+    assert list(sizes.repeated_modules([*files, "src/c/m.py"])) == [
+        "m.py is the name of src/a/m.py, src/b/m.py, src/c/m.py: the limit is 2"
+    ]
+
+
 def test_two_public_classes_have_two_names():
     files = {"a.py": "class A: ...\nclass _P: ...\n", "b.py": "class _P: ...\nclass B: ...\n"}
     assert list(sizes.repeated_classes(files)) == []

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from backends.graphs import Interpreter
 from torch_ir import execute, make_ir, make_traced
-from torch_ir.backends import register_backend, registry, unregister_backend
+from torch_ir.backends import backend_registry, register_backend, unregister_backend
 from torch_ir.errors import (
     CompileError,
     ExecutionError,
@@ -371,8 +371,8 @@ def test_parameters_are_those_of_the_executor():
 
 
 def test_backends_of_other_packages_are_executors(monkeypatch: pytest.MonkeyPatch):
-    points = [EntryPoint("theirs", "backends.graphs:Interpreter", registry.GROUP)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points))
+    points = [EntryPoint("theirs", "backends.graphs:Interpreter", backend_registry.GROUP)]
+    monkeypatch.setattr(backend_registry, "entry_points", lambda group: EntryPoints(points))
     traced = make_traced(gate, executor=("theirs", "aten"))
     assert traced(X, X.t()).equal(gate(X, X.t()))
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch_ir.backends.delegate import to_backend
-from torch_ir.backends.partition import Partition, Partitioner
-from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Support
-from torch_ir.backends.registry import (
+from torch_ir.backends.backend_registry import (
     Backend,
     Options,
     known_backends,
     register_backend,
     unregister_backend,
 )
-from torch_ir.backends.report import SupportReport, support
+from torch_ir.backends.delegate import to_backend
+from torch_ir.backends.partition import Partition, Partitioner
+from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Support
+from torch_ir.backends.support_report import SupportReport, support
 from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from torch_ir.backends.registry import Options
+from torch_ir.backends.backend_registry import Options
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.backends.registry import Options, Runner, find_backend
+from torch_ir.backends.backend_registry import Options, Runner, find_backend
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators

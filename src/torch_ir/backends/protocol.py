@@ -13,7 +13,7 @@ from torch_ir.ir import IR, OpNode
 if TYPE_CHECKING:
     import torch
 
-    from torch_ir.backends.registry import Options, Runner
+    from torch_ir.backends.backend_registry import Options, Runner
 
 
 @dataclass(frozen=True, slots=True)

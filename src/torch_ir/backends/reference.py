@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.backends.registry import Options
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.inputs import flatten_arguments, results_of
 from torch_ir.ir import IR, Constant, OpNode, ValueLeaf

@@ -2,7 +2,7 @@
 
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.compare import Difference, compare_tensors
-from torch_ir.debug.nodes import NodeComparison, NodeDifference
+from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
 from torch_ir.debug.validate import validate

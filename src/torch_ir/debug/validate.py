@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, cast, get_args
 
 import torch
 
+from torch_ir.backends.backend_registry import Runner
 from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.backends.registry import Runner
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers

@@ -19,7 +19,7 @@ from torch_ir.debug.eager import (
     run_eager,
     same_random_numbers,
 )
-from torch_ir.debug.nodes import Comparison, NodeComparison, NodeDifference
+from torch_ir.debug.node_comparison import Comparison, NodeComparison, NodeDifference
 from torch_ir.debug.validation import Verdict
 from torch_ir.errors import TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 from torch.export import ExportedProgram  # needed to lower
 
 from torch_ir.dialects.rules import is_custom
-from torch_ir.edge.program import EdgeOptions, EdgePass, EdgeProgram
+from torch_ir.edge.edge_program import EdgeOptions, EdgePass, EdgeProgram
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
 from torch_ir.infer.resolve import require_allowed

@@ -16,7 +16,7 @@ from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline import InlineFunctions, inline_functions
 from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
-from torch_ir.passes.registry import (
+from torch_ir.passes.pass_registry import (
     pass_named,
     pass_names,
     passes_named,

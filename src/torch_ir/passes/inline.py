@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 
 from torch_ir.ir import IR, Attribute, FunctionRef, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
-from torch_ir.ir.check.calls import call_symbols, put_into
+from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.values import map_attribute
 from torch_ir.ops.bodies import operands_of_one_call

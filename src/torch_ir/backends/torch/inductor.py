@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from torch_ir.backends.assignment import assign, left_over
+from torch_ir.backends.backend_registry import Options, Runner
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.backends.registry import Options, Runner
 from torch_ir.backends.torch.graph_module import graph_module, unsuitable
 from torch_ir.errors import (
     BackendError,

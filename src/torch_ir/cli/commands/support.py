@@ -35,7 +35,7 @@ def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
     torch-ir support m.tir --backend examples/numpy_device.py:NumpyDevice --json
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.backends import Partitioner, support
-    from torch_ir.backends.report import delegate_backend, require_delegate
+    from torch_ir.backends.support_report import delegate_backend, require_delegate
 
     ir = read_ir(file)
     if ":" in backend:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
+from torch_ir.backends.backend_registry import Backend, Options, Runner, find_backend
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.backends.registry import Backend, Options, Runner, find_backend
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, OpNode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_ir.dialects.edge.rules import (
+from torch_ir.dialects.edge.edge_rules import (
     dtype_rows,
     lowered,
     no_number_for_tensor,

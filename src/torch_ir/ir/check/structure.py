@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.ir.check.calls import check_calls
+from torch_ir.ir.check.function_calls import check_calls
 from torch_ir.ir.check.operators import check_operators
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at

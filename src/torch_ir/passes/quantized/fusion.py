@@ -14,8 +14,7 @@ from torch_ir.ops.schema import parse_schema
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match, Pattern
 from torch_ir.passes.patterns.matcher import Matcher
-from torch_ir.passes.quantized.rows import RELU, TABLE, Row, bits_of, rows
-from torch_ir.passes.quantized.values import (
+from torch_ir.passes.quantized.codes import (
     DEQUANTIZE,
     LIBRARY,
     QUANTIZE,
@@ -26,6 +25,7 @@ from torch_ir.passes.quantized.values import (
     gives_back,
     parameters,
 )
+from torch_ir.passes.quantized.rows import RELU, TABLE, Row, bits_of, rows
 from torch_ir.passes.view_copies import view_of
 
 

@@ -17,7 +17,7 @@ from torch_ir.passes.patterns.elements import (
     Through,
     Value,
 )
-from torch_ir.passes.quantized.values import (
+from torch_ir.passes.quantized.codes import (
     AFFINE,
     FLOAT,
     LIBRARY,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from torch_ir.backends import known_backends
+from torch_ir.backends.backend_registry import Backend, find_backend
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.backends.registry import Backend, find_backend
 from torch_ir.errors import InputError, did_you_mean
 
 

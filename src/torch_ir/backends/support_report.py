@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from torch_ir.backends.backend_registry import find_backend
 from torch_ir.backends.partition import Partitioner, Supporting
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.backends.registry import find_backend
 from torch_ir.errors import ExecutionError, counted, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
