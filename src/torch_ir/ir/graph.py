@@ -191,7 +191,11 @@ class IR(Forms):
             >>> IR([node], [x], [], []).effects(node).writes
             ('self',)
         """
-        return queries.effects(self, node)
+        known: dict[str, tuple[OpNode, Effects]] = self.view("effects", dict)
+        found = known.get(node.name)  # a pass may ask of a node that it has not placed yet
+        if found is None or found[0] is not node:
+            found = known[node.name] = (node, queries.effects(self, node))
+        return found[1]
 
     @property
     def aliases(self) -> Aliases:

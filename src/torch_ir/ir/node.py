@@ -10,7 +10,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.values import PLAIN, Attribute, FunctionRef, as_attribute, attribute_leaves
+from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
 from torch_ir.ops.schema import Slots, bind_in_order, lookup
 
 
@@ -182,11 +182,8 @@ class OpNode:
         """The attributes and what they hold, but for plain numbers and texts."""
         found: list[Attribute] = []
         for value in self.attrs.values():
-            if type(value) in PLAIN or (
-                type(value) is tuple and PLAIN.issuperset(map(type, value))
-            ):
-                continue
-            found += attribute_leaves(value)
+            if not is_plain(value):
+                found += attribute_leaves(value)
         return found
 
     # -- change, show, store ----------------------------------------------------------------------

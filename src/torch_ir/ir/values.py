@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.frozen import FrozenDict, frozen_mapping, plain_text, set_plain_text
@@ -153,6 +153,17 @@ Attribute = (
 
 PLAIN = frozenset([bool, int, float, complex, str, type(None)])
 """Types of attributes that hold no other value, no symbol and no reference."""
+
+
+def is_plain(value: Attribute) -> bool:
+    """Return whether a value is a plain number or text, or a list of nothing else.
+
+    Example:
+        >>> is_plain((1, 2.5)), is_plain((OperatorRef("aten.neg.default"),))
+        (True, False)
+    """
+    kind = type(value)
+    return kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, cast(Any, value))))
 
 
 def attribute_leaves(value: Attribute) -> Iterator[Attribute]:

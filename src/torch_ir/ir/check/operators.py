@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.values import PLAIN, OperatorRef, attribute_leaves
+from torch_ir.ir.values import PLAIN, OperatorRef, attribute_leaves, is_plain
 from torch_ir.ops.rules import FORBIDDEN, OperatorRule, recorded_rule, turns_checks_off
 from torch_ir.ops.schema import KNOWN_NAMESPACES, lookup
 
@@ -63,7 +63,7 @@ def forbidden_calls(
 
 def _operators_handed_on(node: OperatorCall) -> Iterator[str]:
     for value in node.attrs.values():
-        if type(value) not in PLAIN:
+        if not is_plain(value):
             for item in attribute_leaves(value):
                 if isinstance(item, OperatorRef):
                     yield item.name

@@ -16,7 +16,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
-from torch_ir.ir.values import PLAIN, attribute_leaves
+from torch_ir.ir.values import attribute_leaves, is_plain
 from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators
 
@@ -279,7 +279,7 @@ def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
                 yield node, f"the shape of %{meta.name}", dim
     for node in ir.nodes:
         for name, value in node.attrs.items():
-            for item in () if type(value) in PLAIN else attribute_leaves(value):
+            for item in () if is_plain(value) else attribute_leaves(value):
                 if isinstance(item, SymExpr):
                     yield node.name, f"the argument {name!r}", item
 

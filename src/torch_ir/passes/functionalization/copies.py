@@ -32,6 +32,8 @@ def with_own_results(ir: IR) -> IR:
     builder.map_functions(with_own_results)
     changed = ir.replace(functions=builder.functions) if ir.functions else ir
     shown = changed.aliases.shared_results
+    if not shown and not ir.functions:
+        return ir
     results = {meta.name: meta for meta in ir.graph_outputs if meta.name in shown}
     written = {mutation.value.name for mutation in ir.mutations}
     for node in ir.nodes:
