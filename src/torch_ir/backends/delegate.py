@@ -157,7 +157,8 @@ class _Delegator:
             attrs["operands"] = (None,) * len(taken) + sizes
         operands = {"operands": (*range(len(taken)), *[None for _ in sizes])}
         inputs, location = tuple(taken.values()), nodes[0].location
-        self.builder.keep(OpNode(name, CALL, inputs, outputs, attrs, operands, location))
+        call = OpNode(name, CALL, inputs, outputs, attrs, operands, location)
+        self.builder.keep(call.derived_from(*nodes))
         for meta in outputs:
             self.builder.replace(meta, meta)
 

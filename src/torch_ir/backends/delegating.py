@@ -96,9 +96,8 @@ class DelegatingExecutor:
                 taken = (*inputs, *[number.outputs[0] for number in numbers])
                 nodes.extend(numbers)
                 slots = {"inputs": tuple(range(len(taken)))}
-                nodes.append(
-                    OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
-                )
+                call = OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
+                nodes.append(call.derived_from(node))
             else:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}

@@ -62,13 +62,14 @@ def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
 
 
 def renamed(node: OpNode, name: str) -> OpNode:
-    """Rename a node and its outputs."""
+    """Rename a node and its outputs; it stays made of what it was made of."""
 
     def output(meta: TensorMeta) -> TensorMeta:
         suffix = meta.name[len(node.name) :] if meta.name.startswith(node.name) else ""
         return meta.replace(name=name + suffix, producer_node=name)
 
-    return node.replace(name=name, outputs=tuple([output(meta) for meta in node.outputs]))
+    outputs = tuple([output(meta) for meta in node.outputs])
+    return node.replace(name=name, outputs=outputs).derived_from(node)
 
 
 def with_leaves(tree: Tree, values: Mapping[str, TensorMeta]) -> Tree:
@@ -185,8 +186,8 @@ class Builder:
         Args:
             op_type: The operator's exact overload.
             arguments: Tensors, lists of them, and attributes, by argument.
-            like: The node whose location the call has. Without ``results`` the call stands in
-                its place, under its name and with its outputs.
+            like: The node whose location and origins the call has. Without ``results`` the call
+                stands in its place, under its name and with its outputs.
             results: Shape and dtype of each result.
             name: A name that is wanted; if it is taken, a similar one is chosen.
         """
@@ -194,14 +195,15 @@ class Builder:
         location = None if like is None else like.location
         if results is None and like is not None:
             node = OpNode(like.name, op_type, inputs, like.outputs, attrs, operands, location)
-            return tuple(self.keep(node).outputs)
+            return tuple(self.keep(node.derived_from(like)).outputs)
         own = self.names.fresh(name or op_type.split(".")[1].strip("_"))
         types = results or ()
         made = [
             TensorMeta(own if len(types) == 1 else f"{own}.{i}", shape, dtype, own, i)
             for i, (shape, dtype) in enumerate(types)
         ]
-        self.keep(OpNode(own, op_type, inputs, made, attrs, operands, location))
+        node = OpNode(own, op_type, inputs, made, attrs, operands, location)
+        self.keep(node if like is None else node.derived_from(like))
         return tuple(made)
 
     # -- values -----------------------------------------------------------------------------------

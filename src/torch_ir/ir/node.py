@@ -73,6 +73,9 @@ class OpNode:
         location: Where it came from.
         binds: Symbols that take their value from a result that is a number: ``{"u0": 0}`` for the
             first. (A symbol that is a dimension of an output is bound by that.)
+        origins: Names of the nodes, in the program that was extracted, that this node is made of;
+            empty for the node itself. As it only says where the node is from, nodes that differ
+            in nothing else are equal.
 
     Example:
         >>> x = TensorMeta("x", (2, 3), "float32")
@@ -92,11 +95,16 @@ class OpNode:
     operands: Mapping[str, Slots] | None = None
     location: Location | None = None
     binds: Mapping[str, int] = field(default_factory=FrozenDict[str, int])
+    origins: Sequence[str] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         if not type(self.name) is type(self.op_type) is str:
             set_plain_text(self, "name", "op_type")
+        if self.origins:
+            set_field(self, "origins", _freeze_origins(self.name, self.origins))
+        elif type(self.origins) is not tuple:
+            set_field(self, "origins", ())
         set_field(self, "inputs", tuple(self.inputs))
         set_field(self, "outputs", tuple(self.outputs))
         if type(self.attrs) is not FrozenDict:
@@ -197,6 +205,25 @@ class OpNode:
         """Return a copy with the given fields changed."""
         return replace(self, **changes)
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The names of the extracted nodes that this one is made of: its origins, or its own."""
+        return tuple(self.origins) or (self.name,)
+
+    def derived_from(self, *nodes: OpNode) -> Self:
+        """Return this node as one that a pass makes of others: with the origins of all of them.
+
+        Example:
+            >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+            >>> silu = OpNode("y", "aten.silu.default", [x], [y])
+            >>> part = OpNode("y_sigmoid", "aten.sigmoid.default", [x], [y])
+            >>> part.derived_from(silu).origins, silu.derived_from(silu).origins
+            (('y',), ())
+        """
+        origins = tuple(dict.fromkeys([name for node in nodes for name in node.made_of]))
+        origins = () if origins == (self.name,) else origins
+        return self if origins == self.origins else replace(self, origins=origins)
+
     def arguments(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return what the call is given, by argument and in order, attributes last.
 
@@ -258,6 +285,15 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
         else:
             frozen[name] = _slot(node, name, slots)
     return frozen_mapping(frozen)
+
+
+def _freeze_origins(node: str, origins: Sequence[object]) -> tuple[str, ...]:
+    found = tuple(origins)
+    if isinstance(origins, str) or not all(isinstance(name, str) for name in found):
+        raise InvalidIRError(
+            f"the origins of node {node!r} are a list of names, got {origins!r:.60}"
+        )
+    return tuple([str(name) for name in found])
 
 
 def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int]:

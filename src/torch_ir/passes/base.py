@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, TypeAlias
 
-from torch_ir.errors import PassError, counted
-from torch_ir.ir import IR
-from torch_ir.ir.diagnostics import Diagnostic, errors_among, listed
+from torch_ir.errors import PassError, counted, did_you_mean
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
 from torch_ir.ops.rules import allow_operators
 
 Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
@@ -36,7 +36,9 @@ class Pass(ABC):
     """A change of programs that keeps what they compute; its fields are its options.
 
     A pass never changes the program that it is given. Each node that it makes has the location of
-    the node that it stands for. The same program and options give the same result.
+    the node that it stands for, and says of which nodes it is made: :meth:`OpNode.derived_from`,
+    which :class:`~torch_ir.ir.builder.Builder` calls for what it emits. The same program and
+    options give the same result.
 
     Example:
         >>> from torch_ir.passes import EliminateDeadCode
@@ -88,14 +90,14 @@ def run_passes(
         ir: The program; it never changes.
         passes: The passes, in order.
         verify: Check the result after ``"each"`` pass, after all (``"stage"``), or not at all
-            (``"off"``).
+            (``"off"``). ``"each"`` finds nodes without origins as well.
         verifier: Finds what is wrong beyond :meth:`IR.check`.
         allow: Operators that passes take although the rules refuse them; see
             :func:`torch_ir.allow_operators`. Nothing of it is computed ahead.
 
     Raises:
-        PassError: A pass refuses the program, or made one that is not well-formed; the message
-            names the pass and the nodes.
+        PassError: A pass refuses the program, or made one that is not well-formed or that does
+            not say where a node is from; the message names the pass and the nodes.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -114,11 +116,55 @@ def run_passes(
         with allow_operators(*allow):
             result = step(ir)
         modified = modified or result.modified
-        ir = result.ir
+        before, ir = ir, result.ir
         is_last = position == len(passes) - 1
         if verify == "each" or (verify == "stage" and is_last):
             _require_well_formed(ir, str(step) if verify == "each" else "the passes", verifier)
+        if verify == "each" and ir is not before:
+            _require_origins(before, ir, step)
     return PassResult(ir, modified)
+
+
+def _require_origins(before: IR, after: IR, step: Pass) -> None:
+    """Raise where a pass made a node without saying of what."""
+    found = [
+        about(why, node, path)
+        for path, old, new in _graph_pairs(before, after)
+        for node in new.nodes
+        for why in _unsaid(old, node)
+    ]
+    if found:
+        raise PassError(
+            f"{step} made {counted(len(found), 'node')} without the nodes that they are made of",
+            picture=listed([str(finding) for finding in found], 10),
+            remedy="Give new nodes their origins: made.derived_from(node, ...), or "
+            "Builder.emit(..., like=node).",
+            diagnostics=tuple(found),
+        )
+
+
+def _graph_pairs(before: IR, after: IR, path: str = "") -> Iterator[tuple[str, IR, IR]]:
+    """Yield each changed graph, and its functions, before and after."""
+    if before is not after:
+        yield path, before, after
+        for name in before.functions.keys() & after.functions.keys():
+            inner = before.functions[name], after.functions[name]
+            yield from _graph_pairs(*inner, f"{path}{name}/")
+
+
+def _unsaid(before: IR, node: OpNode) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the origins of a node; one without tensors may have none."""
+    if not node.outputs:
+        return
+    old = before.by_name.get(node.name)
+    if not node.origins and (old is None or old.origins):
+        yield Diagnostic("no-origins", "it does not say of which nodes it is made")
+    known = before.view("origins", lambda: {name for n in before.nodes for name in n.made_of})
+    unknown = next((name for name in node.origins if name not in known), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, known)
+        message = f"its origin {unknown!r} is no node of the program that was extracted"
+        yield Diagnostic("no-origins", message, remedy=hint)
 
 
 def _require_well_formed(ir: IR, maker: str, verifier: Verifier | None) -> None:

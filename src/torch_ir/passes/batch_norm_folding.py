@@ -144,7 +144,7 @@ class _Folder:
         key = self.external[operand.name][0] if operand is not None else ""
         stem = key.removesuffix(".weight")
         pair = self._added(key, scaled, dtype), self._added(f"{stem}.bias", shift, dtype)
-        self.layers[layer.name] = _with_weights(layer, *pair)
+        self.layers[layer.name] = _with_weights(layer, *pair).derived_from(layer, norm)
         self.folded.add(norm.outputs[0].name)
         self.builder.replace(norm.outputs[0], layer.outputs[0])
 

@@ -80,7 +80,8 @@ def _shortened(ir: IR) -> IR:
     producers = dict(ir.producers)
     for node in ir.nodes:
         while (source := _passed_over(node, producers, memory)) is not None:
-            node = node.replace(inputs=(source,))
+            inner = producers[node.inputs[0].name]
+            node = node.replace(inputs=(source,)).derived_from(inner, node)
         producers.update({meta.name: node for meta in node.outputs})
         builder.keep(node)
     return builder.finish()

@@ -54,6 +54,7 @@ def common_subexpressions(ir: IR) -> IR:
     builder.map_functions(common_subexpressions)
     memory = StorageGroups(ir)
     first: dict[Hashable, OpNode] = {}
+    merged: dict[str, list[OpNode]] = {}
     for original in ir.nodes:
         node = builder.mapped(original)
         if not is_repeatable(ir, node) or _is_written(memory, node):
@@ -63,8 +64,11 @@ def common_subexpressions(ir: IR) -> IR:
         if earlier is node or not _joined(memory, node, earlier):
             builder.nodes.append(node)
             continue
+        merged.setdefault(earlier.name, [earlier]).append(node)
         for old, new in zip(node.outputs, earlier.outputs, strict=True):
             builder.replace(old, new)
+    if merged:
+        builder.nodes = [n.derived_from(*merged.get(n.name, (n,))) for n in builder.nodes]
     return builder.finish()
 
 

@@ -83,6 +83,7 @@ def _write_out(builder: Builder, call: OpNode) -> None:
     values = dict(zip(body.input_names, given, strict=True))
     for node in body.nodes:
         copy = renamed(with_inputs(node, values), builder.names.fresh(node.name))
+        copy = copy.derived_from(call)
         if taken or symbols:
             attrs = {key: map_attribute(value, moved) for key, value in copy.attrs.items()}
             copy = copy.replace(attrs=attrs)

@@ -212,7 +212,8 @@ class _Materializer:
             node = self.builder.names.fresh(f"sym_{name}")
             location = None if self.node is None else self.node.location
             call = OpNode(node, op_type, (), (), attrs, {}, location, {symbol: 0})
-            self.builder.nodes.append(call)
+            sources = [] if self.node is None else [self.node]
+            self.builder.nodes.append(call.derived_from(*sources))
         return self.made[key]
 
     def _symbol(self) -> str:

@@ -37,12 +37,16 @@ def depth_of(value: Any) -> int:
     flag_value=1,
     help="Fold the calls of each module at this depth into one line [1].",
 )
+@click.option(
+    "--origins", is_flag=True, help="Say above each node which extracted nodes it is made of."
+)
 @click.option("-o", "--output", metavar="PATH", help="Write to this file instead of stdout.")
-def command(file: str, depth: int | None, output: str | None) -> None:
+def command(file: str, depth: int | None, origins: bool, output: str | None) -> None:
     """Print the IR in FILE as text.
 
     What is printed without --module can be read back by every command.
     """
     from torch_ir.ir.text import ir_text
 
-    write(f"{ir_text(read_ir(file), fold=depth).rstrip()}\n".encode(), output)
+    text = ir_text(read_ir(file), fold=depth, origins=origins)
+    write(f"{text.rstrip()}\n".encode(), output)

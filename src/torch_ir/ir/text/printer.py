@@ -21,7 +21,7 @@ from torch_ir.ir.text.values import spell_type, spell_value
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 
-def ir_text(ir: IR, *, fold: int | None = None) -> str:
+def ir_text(ir: IR, *, fold: int | None = None, origins: bool = False) -> str:
     """Print an IR as text that :func:`torch_ir.ir.text.parse` reads back as an equal IR.
 
     Args:
@@ -29,6 +29,7 @@ def ir_text(ir: IR, *, fold: int | None = None) -> str:
             where it is not what the definition says.
         fold: Fold each run of nodes of one module into a line, at this depth of the module path (1
             is the model's own children). Folded text is for reading only; it cannot be parsed.
+        origins: Put a comment above each node that is made of others: ``# made of %a, %b``.
 
     Raises:
         InvalidIRError: ``fold`` is less than 1.
@@ -45,7 +46,7 @@ def ir_text(ir: IR, *, fold: int | None = None) -> str:
         }
     """
     head = f"ir {quote(ir.model_name)} {{" if ir.model_name else "ir {"
-    return "\n".join([head, *_body(ir, fold, "  "), "}"])
+    return "\n".join([head, *_body(ir, fold, "  ", origins), "}"])
 
 
 def node_text(node: OpNode) -> str:
@@ -75,7 +76,7 @@ def located_node_text(node: OpNode, refer: Callable[[TensorMeta], str]) -> str:
     return text if node.location is None else f"{text}  # {spell_location(node.location)}"
 
 
-def _body(ir: IR, fold: int | None, indent: str) -> Iterator[str]:
+def _body(ir: IR, fold: int | None, indent: str, origins: bool = False) -> Iterator[str]:
     scope = scope_of(ir)
     for line in _header(ir, scope):
         yield indent + line
@@ -83,12 +84,15 @@ def _body(ir: IR, fold: int | None, indent: str) -> Iterator[str]:
         function = ir.functions[name]
         title = f" {quote(function.model_name)}" if function.model_name else ""
         yield f"{indent}func {sigil('&', name)}{title} {{"
-        yield from _body(function, fold, indent + "  ")
+        yield from _body(function, fold, indent + "  ", origins)
         yield indent + "}"
     for meta in ir.graph_inputs:
         yield f"{indent}input {_definition(meta)}"
     if fold is None:
         for node in ir.nodes:
+            if origins and node.origins:
+                made_of = ", ".join([sigil("%", name) for name in node.origins])
+                yield f"{indent}# made of {made_of}"
             yield indent + located_node_text(node, scope.reference)
     else:
         for item in runs(ir, fold):

@@ -198,6 +198,7 @@ class _Walk:
         outer, self.bodies = self.bodies, body.functions
         for item in body.nodes:
             copy = renamed(with_inputs(item, values), self.builder.names.fresh(item.name))
+            copy = copy.derived_from(node)
             self.node(copy, inner)
             for old, new in zip(item.outputs, copy.outputs, strict=True):
                 values[old.name] = self.builder.value(new)
@@ -291,7 +292,8 @@ class _Walk:
             copy = OpNode(
                 name, item.op_type, inputs, outputs, item.attrs, item.operands, node.location
             )
-            self.builder.nodes.append(copy.replace(binds=item.binds) if item.binds else copy)
+            copy = copy.replace(binds=item.binds) if item.binds else copy
+            self.builder.nodes.append(copy.derived_from(node))
             values.update(zip([old.name for old in item.outputs], outputs, strict=True))
         for meta in node.outputs:
             result = fragment.results[meta.producer_output_idx]

@@ -212,11 +212,12 @@ class _Lowering:
         (result,) = node.outputs
         name = self.builder.names.fresh(f"{node.name}_wide")
         wide = TensorMeta(name, result.shape, "float32", name)
-        self._append(node.replace(name=name, outputs=(wide,)))
+        self._append(node.replace(name=name, outputs=(wide,)).derived_from(node))
         attrs = {"dtype": DType(result.dtype)}
-        return OpNode(
+        narrow = OpNode(
             node.name, "aten._to_copy.default", (wide,), (result,), attrs, None, node.location
         )
+        return narrow.derived_from(node)
 
     def _converted(self, value: Value, dtype: str, node: OpNode) -> TensorMeta:
         """A tensor of the dtype with the value of an operand."""
@@ -277,7 +278,8 @@ class _Lowering:
         name = self.builder.names.fresh(wanted)
         shape = inputs[0].shape if inputs else ()
         made = TensorMeta(name, shape, dtype, name)
-        self._append(OpNode(name, op_type, inputs, (made,), attrs, None, node.location))
+        call = OpNode(name, op_type, inputs, (made,), attrs, None, node.location)
+        self._append(call.derived_from(node))
         return made
 
 
@@ -369,7 +371,8 @@ def _without_empty(node: OpNode) -> OpNode:
     if kept:
         return _with_operands(node, {"tensors": kept})
     attrs = {"size": result.shape, "fill_value": 0, "dtype": DType(result.dtype)}
-    return OpNode(node.name, "aten.full.default", (), (result,), attrs, None, node.location)
+    full = OpNode(node.name, "aten.full.default", (), (result,), attrs, None, node.location)
+    return full.derived_from(node)
 
 
 def _is_empty(meta: TensorMeta, dim: int) -> bool:

@@ -79,8 +79,9 @@ def permuted_copy(
     attrs = {**node.attrs, "memory_format": MemoryFormat("contiguous_format")}
     back = tuple([order.index(dim) for dim in range(len(order))])
     permute, place = "aten.permute.default", node.location
-    return [
+    made = [
         OpNode(turned, permute, (given,), (there,), {"dims": tuple(order)}, None, place),
         OpNode(copied, node.op_type, (there,), (copy,), attrs, {"self": 0}, place),
         OpNode(node.name, permute, (copy,), (result,), {"dims": back}, None, place),
     ]
+    return [item.derived_from(node) for item in made]

@@ -275,12 +275,6 @@ def _call(
     attrs: Mapping[str, Any] | None = None,
 ) -> OpNode:
     """Another call under the name of a node."""
-    return OpNode(
-        result.producer_node or node.name,
-        op_type,
-        inputs,
-        (result,),
-        attrs or {},
-        None,
-        node.location,
-    )
+    name, place = result.producer_node or node.name, node.location
+    call = OpNode(name, op_type, inputs, (result,), attrs or {}, None, place)
+    return call.derived_from(node)

@@ -99,7 +99,8 @@ class WritingNode:
         }
         for key in cast_needed:
             made[places[key]] = made[places[key]].replace(dtype=dtypes[key])
-        self.state.nodes.append(call.replace(name=name, outputs=tuple(made.values())))
+        call = call.replace(name=name, outputs=tuple(made.values()))
+        self.state.nodes.append(call.derived_from(self.node))
         results = {key: made[place] for key, place in places.items()}
         for key in cast_needed:
             wanted = self.node.name if is_single else self.names.fresh(f"{self.node.name}_cast")
@@ -109,9 +110,8 @@ class WritingNode:
     def _cast(self, name: str, value: TensorMeta, dtype: str) -> TensorMeta:
         made = value.replace(name=name, dtype=dtype, producer_node=name, producer_output_idx=0)
         attrs, location = {"dtype": DType(dtype)}, self.node.location
-        self.state.nodes.append(
-            OpNode(name, "aten._to_copy.default", [value], [made], attrs, {"self": 0}, location)
-        )
+        cast = OpNode(name, "aten._to_copy.default", [value], [made], attrs, {"self": 0}, location)
+        self.state.nodes.append(cast.derived_from(self.node))
         return made
 
     def _assign_results(

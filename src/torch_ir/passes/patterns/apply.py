@@ -219,12 +219,15 @@ class _Rewriter:
             if self.wanted.graph_inputs[index].name in match.values
         }
         location = self.ir.by_name[wanted[0].producer_node or ""].location
+        matched = {node.name: self.positions[node.name] for node in match.nodes.values()}
+        sources = [self.ir.nodes[index] for index in sorted(matched.values())]
         nodes: list[OpNode] = []
         for node in replacement.nodes:
             outputs = [recorded[o.name] for o in node.outputs if o.name in recorded]
             if outputs and outputs[0].producer_node is not None:
                 location = self.ir.by_name[outputs[0].producer_node].location
             new = self._node(node, values, recorded).replace(location=location)
+            new = new.derived_from(*sources)
             values.update({a.name: b for a, b in zip(node.outputs, new.outputs, strict=True)})
             nodes.append(new)
         self.added.setdefault(position, []).extend(nodes)

@@ -298,7 +298,7 @@ class Codes:
             self._source(meta, node) if meta.name in sources else self.now(meta)
             for meta in node.inputs
         ]
-        new = renamed(node.replace(inputs=inputs), name)
+        new = renamed(node, name).replace(inputs=inputs)
         outputs = [
             meta.replace(dtype=dtype) if meta.dtype == "float32" else meta for meta in new.outputs
         ]
@@ -326,5 +326,6 @@ class Codes:
             self.operators[op_type] = DIM_ORDER_SCHEMAS[op_type]
         name = self.names.fresh(f"{codes.name.split('.')[0]}_copy")
         copy = codes.replace(name=name, producer_node=name, producer_output_idx=0)
-        self.nodes.append(OpNode(name, op_type, [codes], [copy], {}, {"self": 0}, node.location))
+        clone = OpNode(name, op_type, [codes], [copy], {}, {"self": 0}, node.location)
+        self.nodes.append(clone.derived_from(node))
         return copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -88,6 +88,7 @@ class _Fuser:
         self.builder.map_functions(lambda body: _fused(body, dialect))
         self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
+        self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
@@ -206,7 +207,8 @@ class _Fuser:
         dtypes = dict.fromkeys(("a_dtype", "out_dtype"), DType(wanted.dtype))
         given = {**self._given(match), **attrs, **wanted.attributes("out"), **dtypes}
         made = result.replace(name=name, producer_node=name, shape=at.outputs[0].shape)
-        self._emit(f"{packet}.{kind}", at, {**given, "qa": given["a"]}, made)
+        sources = self._in_order(node, *match.nodes.values())
+        self._emit(f"{packet}.{kind}", at, {**given, "qa": given["a"]}, made, sources)
         for move in reversed(chain):
             codes.made[move.inputs[0].name] = made
             is_last = move is chain[0] and not self._is_laid_out(result, move)
@@ -228,8 +230,18 @@ class _Fuser:
             given["weight_quant_min"], given["weight_quant_max"] = bounds(table) or (0, 0)
         return given
 
+    def _in_order(self, *nodes: OpNode) -> list[OpNode]:
+        """Nodes of the program, each once, as they follow one another there."""
+        found = sorted({self.positions[node.name] for node in nodes})
+        return [self.ir.nodes[position] for position in found]
+
     def _emit(
-        self, name: str, at: OpNode, given: Mapping[str, Any], output: TensorMeta
+        self,
+        name: str,
+        at: OpNode,
+        given: Mapping[str, Any],
+        output: TensorMeta,
+        sources: Sequence[OpNode] = (),
     ) -> TensorMeta:
         """Add a call of one of our operators, with the location of another node."""
         op_type = f"{LIBRARY}.{name}"
@@ -239,11 +251,9 @@ class _Fuser:
         attrs = {n: given for n, given in arguments.items() if n not in tensors}
         slots = {n: position for position, n in enumerate(tensors)}
         inputs = list(tensors.values())
-        self.codes.nodes.append(
-            OpNode(
-                output.producer_node or "", op_type, inputs, [output], attrs, slots, at.location
-            )
-        )
+        own = output.producer_node or ""
+        call = OpNode(own, op_type, inputs, [output], attrs, slots, at.location)
+        self.codes.nodes.append(call.derived_from(*(sources or [at])))
         return output
 
     # -- tables -----------------------------------------------------------------------------------
@@ -262,7 +272,8 @@ class _Fuser:
         elif "weight_zero_points" not in given:
             given["weight_zero_points"] = self._zeros(node, given["weight_scales"])
         packet = "embedding_byte" if bits == 8 else f"embedding_{bits}bit"
-        self._emit(f"{packet}.default", node, given, node.outputs[0])
+        sources = self._in_order(node, *match.nodes.values())
+        self._emit(f"{packet}.default", node, given, node.outputs[0], sources)
         self.codes.passed.add(match.nodes["table"].name)
         return True
 
@@ -271,7 +282,7 @@ class _Fuser:
         made = TensorMeta(name, scales.shape, "int64", name)
         attrs = {"size": tuple(scales.shape), "fill_value": 0, "dtype": DType("int64")}
         full = OpNode(name, "aten.full.default", [], [made], attrs, {}, node.location)
-        self.codes.nodes.append(full)
+        self.codes.nodes.append(full.derived_from(node))
         return made
 
     def _packed(self, node: OpNode, weight: TensorMeta, bits: int) -> TensorMeta:

@@ -150,6 +150,7 @@ def decode_node(
         None if record.operands is UNSET else FrozenDict(_decode_operands(record.operands)),
         None if record.location is UNSET else _decode_location(record.location),
         _given(record.binds, {}),
+        _given(record.origins, ()),
     )
 
 

@@ -122,6 +122,7 @@ def encode_node(node: OpNode) -> NodeRecord:
         operands=_encode_operands(node.operands),
         location=UNSET if node.location is None else _encode_location(node.location),
         binds=dict(sorted(node.binds.items())) if node.binds else UNSET,
+        origins=list(node.origins) if node.origins else UNSET,
     )
 
 

@@ -72,6 +72,7 @@ class NodeRecord(Record):
     operands: dict[str, int | list[int | None] | None] | UnsetType = UNSET
     location: LocationRecord | UnsetType = UNSET
     binds: dict[str, int] | UnsetType = UNSET
+    origins: list[str] | UnsetType = UNSET
 
 
 class ViewRecord(Record):
