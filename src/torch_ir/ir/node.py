@@ -73,9 +73,8 @@ class OpNode:
         location: Where it came from.
         binds: Symbols that take their value from a result that is a number: ``{"u0": 0}`` for the
             first. (A symbol that is a dimension of an output is bound by that.)
-        origins: Names of the nodes, in the program that was extracted, that this node is made of;
-            empty for the node itself. As it only says where the node is from, nodes that differ
-            in nothing else are equal.
+        origins: Names of the nodes of the extracted program that this one is made of; empty for
+            the node itself. Not compared.
 
     Example:
         >>> x = TensorMeta("x", (2, 3), "float32")
@@ -101,10 +100,8 @@ class OpNode:
         set_field = object.__setattr__
         if not type(self.name) is type(self.op_type) is str:
             set_plain_text(self, "name", "op_type")
-        if self.origins:
+        if self.origins != ():
             set_field(self, "origins", _freeze_origins(self.name, self.origins))
-        elif type(self.origins) is not tuple:
-            set_field(self, "origins", ())
         set_field(self, "inputs", tuple(self.inputs))
         set_field(self, "outputs", tuple(self.outputs))
         if type(self.attrs) is not FrozenDict:

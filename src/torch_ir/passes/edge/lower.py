@@ -107,8 +107,6 @@ class _Lowering:
         self.builder.map_functions(lambda f: _Lowering(f, self.is_contiguous, is_body=True).run())
         return self.builder.finish()
 
-    # -- one node ---------------------------------------------------------------------------------
-
     def _node(self, node: OpNode) -> None:
         if node.op_type in CHECKS:
             return
@@ -214,10 +212,9 @@ class _Lowering:
         wide = TensorMeta(name, result.shape, "float32", name)
         self._append(node.replace(name=name, outputs=(wide,)).derived_from(node))
         attrs = {"dtype": DType(result.dtype)}
-        narrow = OpNode(
-            node.name, "aten._to_copy.default", (wide,), (result,), attrs, None, node.location
-        )
-        return narrow.derived_from(node)
+        inputs, place = (wide,), node.location
+        cast = OpNode(node.name, "aten._to_copy.default", inputs, (result,), attrs, None, place)
+        return cast.derived_from(node)
 
     def _converted(self, value: Value, dtype: str, node: OpNode) -> TensorMeta:
         """A tensor of the dtype with the value of an operand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -88,7 +88,8 @@ class _Fuser:
         self.builder.map_functions(lambda body: _fused(body, dialect))
         self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
-        self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
+        positions = {node.name: i for i, node in enumerate(ir.nodes)}
+        self.order: Callable[[OpNode], int] = lambda node: positions[node.name]
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
@@ -207,8 +208,8 @@ class _Fuser:
         dtypes = dict.fromkeys(("a_dtype", "out_dtype"), DType(wanted.dtype))
         given = {**self._given(match), **attrs, **wanted.attributes("out"), **dtypes}
         made = result.replace(name=name, producer_node=name, shape=at.outputs[0].shape)
-        sources = self._in_order(node, *match.nodes.values())
-        self._emit(f"{packet}.{kind}", at, {**given, "qa": given["a"]}, made, sources)
+        whole = at.derived_from(*sorted([node, *match.nodes.values()], key=self.order))
+        self._emit(f"{packet}.{kind}", whole, {**given, "qa": given["a"]}, made)
         for move in reversed(chain):
             codes.made[move.inputs[0].name] = made
             is_last = move is chain[0] and not self._is_laid_out(result, move)
@@ -230,30 +231,19 @@ class _Fuser:
             given["weight_quant_min"], given["weight_quant_max"] = bounds(table) or (0, 0)
         return given
 
-    def _in_order(self, *nodes: OpNode) -> list[OpNode]:
-        """Nodes of the program, each once, as they follow one another there."""
-        found = sorted({self.positions[node.name] for node in nodes})
-        return [self.ir.nodes[position] for position in found]
-
     def _emit(
-        self,
-        name: str,
-        at: OpNode,
-        given: Mapping[str, Any],
-        output: TensorMeta,
-        sources: Sequence[OpNode] = (),
+        self, name: str, at: OpNode, given: Mapping[str, Any], output: TensorMeta
     ) -> TensorMeta:
-        """Add a call of one of our operators, with the location of another node."""
+        """Add a call of one of our operators, with the place of another node."""
         op_type = f"{LIBRARY}.{name}"
         text = self.codes.operators[op_type] = BACKEND_SCHEMAS[op_type]
         arguments = {a.name: given.get(a.name) for a in parse_schema(text).arguments}
         tensors = {n: given for n, given in arguments.items() if isinstance(given, TensorMeta)}
         attrs = {n: given for n, given in arguments.items() if n not in tensors}
         slots = {n: position for position, n in enumerate(tensors)}
-        inputs = list(tensors.values())
-        own = output.producer_node or ""
+        own, inputs = output.producer_node or "", list(tensors.values())
         call = OpNode(own, op_type, inputs, [output], attrs, slots, at.location)
-        self.codes.nodes.append(call.derived_from(*(sources or [at])))
+        self.codes.nodes.append(call.derived_from(at))
         return output
 
     # -- tables -----------------------------------------------------------------------------------
@@ -272,8 +262,8 @@ class _Fuser:
         elif "weight_zero_points" not in given:
             given["weight_zero_points"] = self._zeros(node, given["weight_scales"])
         packet = "embedding_byte" if bits == 8 else f"embedding_{bits}bit"
-        sources = self._in_order(node, *match.nodes.values())
-        self._emit(f"{packet}.default", node, given, node.outputs[0], sources)
+        whole = node.derived_from(*sorted([node, *match.nodes.values()], key=self.order))
+        self._emit(f"{packet}.default", whole, given, node.outputs[0])
         self.codes.passed.add(match.nodes["table"].name)
         return True
 
