@@ -1,4 +1,4 @@
-"""Module ``__getattr__`` functions: names that are loaded when they are first used."""
+r"""Names that are loaded when they are first used, and modules that may not be installed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from typing import Any
 
 from torch_ir.errors import OptionalDependencyError, did_you_mean
 
@@ -69,4 +70,32 @@ def _value_of(full_name: str, home: str, name: str) -> object:
         raise OptionalDependencyError(
             f"{full_name} needs PyTorch, which is not installed",
             remedy="Install it with: pip install 'torch-ir[torch]'",
+        ) from error
+
+
+def optional_module(name: str, feature: str, extra: str) -> Any:
+    """Import a module of a package that an extra brings.
+
+    Args:
+        name: The module.
+        feature: What needs it, as the subject of the message.
+        extra: The extra of torch-ir.
+
+    Raises:
+        OptionalDependencyError: The package is not installed.
+
+    Example:
+        >>> optional_module("no_such_runtime", "the backend 'none'", "none")
+        Traceback (most recent call last):
+        ...
+        torch_ir.errors.OptionalDependencyError: the backend 'none' needs no_such_runtime, which \
+is not installed
+        Install it with: pip install "torch-ir[none]"
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise OptionalDependencyError(
+            f"{feature} needs {error.name}, which is not installed",
+            remedy=f'Install it with: pip install "torch-ir[{extra}]"',
         ) from error

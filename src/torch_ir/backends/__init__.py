@@ -19,6 +19,7 @@ from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_ir.backends.compilation import compile
+    from torch_ir.backends.torch.exported_program import body_program
 
 __all__ = [
     "SUPPORTED",
@@ -29,6 +30,7 @@ __all__ = [
     "Partitioner",
     "Support",
     "SupportReport",
+    "body_program",
     "compile",
     "known_backends",
     "register_backend",
@@ -37,4 +39,10 @@ __all__ = [
     "unregister_backend",
 ]
 
-__getattr__ = lazy_names(__name__, {"compile": "torch_ir.backends.compilation"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "compile": "torch_ir.backends.compilation",
+        "body_program": "torch_ir.backends.torch.exported_program",
+    },
+)

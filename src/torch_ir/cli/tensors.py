@@ -14,7 +14,8 @@ import torch
 
 from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, first_line, raised_as
+from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, raised_as
+from torch_ir.executor.samples import random_tensor
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
@@ -70,27 +71,6 @@ def make_inputs(
         else:
             args.append(tensor)
     return tuple(args), kwargs
-
-
-def random_tensor(
-    shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
-) -> torch.Tensor:
-    """Draw normal numbers; for integers 0 or 1, which index into every table; for bool either.
-
-    Raises:
-        InputError: There is not the memory for it.
-    """
-    try:
-        if dtype.is_complex:
-            parts = torch.randn((*shape, 2), generator=generator)
-            return torch.view_as_complex(parts).to(dtype)
-        if dtype.is_floating_point:
-            return torch.randn(tuple(shape), generator=generator).to(dtype)
-        return torch.randint(0, 2, tuple(shape), generator=generator).to(dtype)
-    except (RuntimeError, MemoryError) as error:
-        raise InputError(
-            f"a random tensor of shape {list(shape)} cannot be made: {first_line(error)}"
-        ) from None
 
 
 def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:

@@ -418,6 +418,50 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
     )
 
 
+def with_weights_as_inputs(ir: IR) -> IR:
+    """Return the program with the weights that it uses as arguments, the last positional ones.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   weight @fc.bias: f32[2]
+        ...   %a: f32[2] = aten.add.Tensor(%x, @fc.bias)
+        ...   return %a
+        ... }''')
+        >>> with_weights_as_inputs(ir).input_names
+        ('x', 'fc.bias')
+    """
+    if not ir.weights:
+        return ir
+    weights = {meta.name: meta for meta in ir.weights}
+    keys = {name: key for name, (key, _) in ir.external_values().items() if key in weights}
+    named = {name: weights[key] for name, key in keys.items()}
+    metas = {meta.name: meta for meta in named.values()}
+    signature = ir.signature
+    if signature is not None and isinstance(signature.inputs, Container):
+        args, kwargs = cast("tuple[Container, Tree]", signature.inputs.children)
+        more = (*args.children, *map(TensorLeaf, metas))
+        given = Container("tuple", (replace(args, children=more), kwargs))
+        signature = replace(signature, inputs=given)
+    mutations = [
+        replace(m, target=named[m.target].name) if m.target in named else m for m in ir.mutations
+    ]
+    builder = Builder(ir)
+    for name, meta in named.items():
+        builder.replace(TensorMeta(name, meta.shape, meta.dtype), meta)
+    for node in ir.nodes:
+        builder.keep(node)
+    return builder.finish().replace(
+        weights=(),
+        weight_name_mapping={},
+        weight_aliases={},
+        graph_inputs=(*ir.graph_inputs, *metas.values()),
+        signature=signature,
+        mutations=mutations,
+    )
+
+
 def map_values(ir: IR, change: Callable[[TensorMeta], TensorMeta]) -> IR:
     """Return the graph with each value described anew, under the name that it has.
 

@@ -28,7 +28,7 @@ from torch_ir.serde.json.document import decode_document, encode_document
 from torch_ir.serde.json.faults import Fault
 from torch_ir.serde.json.wire import ConstantRecord
 from torch_ir.serde.tensors import METADATA, read_tensor_file, tensor_file
-from torch_ir.serde.zipped import add_member, read_members
+from torch_ir.serde.zipped import add_member, read_members, torch_archive
 
 ARCHIVE_VERSION = 1
 DOCUMENT = "ir.json"
@@ -214,7 +214,12 @@ def _open(file: BinaryIO, mapped: bool) -> _Members:
     view = memoryview(
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else file.read()
     )
-    members = _Members(read_members(file, view, MEMBERS))
+    try:
+        members = _Members(read_members(file, view, MEMBERS))
+    except Fault:
+        if kind := torch_archive(view):
+            raise _of_torch(kind, str(file.name)) from None
+        raise
     members.manifest = _manifest(members.get(MANIFEST))
     listed = members.manifest.members.keys()
     for name in sorted(listed ^ (members.keys() - {MANIFEST})):
@@ -225,6 +230,14 @@ def _open(file: BinaryIO, mapped: bool) -> _Members:
     if len(members[DOCUMENT]) > MAX_JSON_BYTES:
         raise Fault("", f"its {DOCUMENT} is larger than {MAX_JSON_BYTES // 2**20} MiB")
     return members
+
+
+def _of_torch(kind: str, name: str) -> Fault:
+    if kind == "AOTInductor":
+        remedy = "It has compiled code and no graph: give the program that it was made of."
+    else:
+        remedy = f"Extract the program in it: torch-ir extract {name} --trust"
+    return Fault("", f"this is an archive of {kind}", remedy)
 
 
 def _manifest(member: memoryview | None) -> Manifest:

@@ -21,6 +21,9 @@ ALIGNMENT = 64
 MAX_MEMBERS = 16
 """Entries of the largest central directory that is looked at."""
 
+_LOOKED_AT = 2**20
+"""Bytes at the end of a foreign file that are searched for the names of its members."""
+
 _LOCAL = struct.Struct("<4s5H3I2H")
 _END = struct.Struct("<4s4H2IH")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
@@ -74,6 +77,14 @@ def read_members(
     if end != start:
         raise Fault("", "its members do not end where its directory begins")
     return members
+
+
+def torch_archive(view: memoryview) -> str:
+    """Return which of torch's archives a file is, by the names at its end; empty if none."""
+    directory = bytes(view[-_LOOKED_AT:])
+    if b"/archive_format" not in directory:
+        return ""
+    return "AOTInductor" if b"/data/aotinductor/" in directory else "torch.export"
 
 
 def _check_directory(view: memoryview) -> None:

@@ -25,10 +25,11 @@ from torch.fx import Node as FxNode
 from torch_ir.backends.torch.fx import FxGraph, value_of
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
+from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
-from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -51,7 +52,9 @@ def to_exported_program(
     copies of views inside are views again, and orders of dimensions memory formats. Conditions on
     sizes are assertions of the graph. A weight that is an ``nn.Parameter`` is a parameter, any
     other a buffer; a constant is a constant, or a buffer that is not stored if the program writes
-    it. The tensors are those that are given, not copies.
+    it. The tensors are those that are given, not copies. Placeholders are named as the values are,
+    with what Python does not take in a name replaced. There are example inputs: of the recorded
+    types, with sizes inside their ranges, integers 0, the same each time.
 
     Args:
         ir: The program.
@@ -80,6 +83,45 @@ def to_exported_program(
         )
     with allow_operators(*allow):
         return _exported(ir, weights or {})
+
+
+def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgram:
+    """Convert the body of a delegate to an ``ExportedProgram`` of its own.
+
+    Args:
+        body: The body, as :meth:`~torch_ir.backends.DelegateBackend.compile` gets it.
+        payload: The tensors of those of its inputs that are the same in every call, by name: they
+            become its weights, ``weight_0`` and so on.
+
+    Returns:
+        A program that takes the other inputs in order, sizes as ints last, and gives a tuple.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> body = parse('''ir {
+        ...   input %x: f32[2]
+        ...   input %cache.k: f32[2]
+        ...   %y: f32[2] = aten.add.Tensor(%x, %cache.k)
+        ...   return %y
+        ... }''')
+        >>> exported = body_program(body, {"cache.k": torch.ones(2)})
+        >>> exported.module()(torch.zeros(2)), exported.graph_signature.user_inputs
+        ((tensor([1., 1.]),), ('x',))
+    """
+    held = [meta for meta in body.graph_inputs if meta.name in payload]
+    keys = {meta.name: f"weight_{index}" for index, meta in enumerate(held)}
+    given = tuple([meta for meta in body.graph_inputs if meta.name not in payload])
+    all_leaves = () if body.signature is None else leaves(body.signature.inputs)
+    sizes = [leaf for leaf in all_leaves if isinstance(leaf, ValueLeaf)]
+    arguments = Container("tuple", (*[TensorLeaf(meta.name) for meta in given], *sizes))
+    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in body.graph_outputs]))
+    program = body.replace(
+        graph_inputs=given,
+        weights=[TensorMeta(keys[meta.name], meta.shape, meta.dtype) for meta in held],
+        weight_name_mapping=keys,
+        signature=Signature(Container("tuple", (arguments, Container("dict"))), results),
+    )
+    return _exported(program, {keys[meta.name]: payload[meta.name] for meta in held})
 
 
 def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:
@@ -128,6 +170,7 @@ class _Exported:
             self._state(),
             self._ranges(),
             module_call_graph(*self._structures()),
+            example_inputs=sample_arguments(self.ir),
             constants=self._constants(),
         )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any, cast
 
 import torch
@@ -32,6 +34,7 @@ from torch_ir.infer.slots import Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Outcome, TensorType, contiguous, recorded
 from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.tree import Container, leaves, unflatten
@@ -139,6 +142,8 @@ class FxGraph:
     graph: Graph = field(default_factory=Graph)
     values: dict[str, FxNode] = field(default_factory=dict[str, FxNode])
     modules: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
+    _attributes: dict[str, str] = field(default_factory=dict[str, str])
+    _free: Names = field(default_factory=Names)
     _slots: Slots = field(default_factory=Slots)
     _types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     numbers: Numbers = field(init=False)
@@ -176,7 +181,8 @@ class FxGraph:
         self.values[meta.name] = node
 
     def _placeholder(self, name: str, value: Any) -> FxNode:
-        node = self.graph.create_node("placeholder", name, name=name)
+        node = self.graph.create_node("placeholder", name, name=_sayable(name))
+        node.target = node.name  # the parameter of the code that torch writes
         node.meta["val"] = value
         return node
 
@@ -205,7 +211,7 @@ class FxGraph:
         args = tuple([self._argument(operand) for operand in call.args])
         kwargs = {name: self._argument(operand) for name, operand in call.kwargs}
         made = self.graph.create_node(
-            "call_function", call.target, args, kwargs, name=call.node.name
+            "call_function", call.target, args, kwargs, name=_sayable(call.node.name)
         )
         made.meta.update(_place(call.node.location))
         self._results(call, made)
@@ -274,9 +280,12 @@ class FxGraph:
     # -- functions --------------------------------------------------------------------------------
 
     def _function(self, name: str) -> FxNode:
-        if name not in self.modules:
-            self.modules[name] = _body(self.ir.functions[name], self.fakes)
-        return self.graph.get_attr(name)
+        if name not in self._attributes:
+            is_safe = name.isidentifier() and not hasattr(GraphModule, name)
+            wanted = name if is_safe else re.sub(r"\W", "_", f"body_{name}")
+            attribute = self._attributes[name] = self._free.fresh(wanted)
+            self.modules[attribute] = _body(self.ir.functions[name], self.fakes)
+        return self.graph.get_attr(self._attributes[name])
 
     def results(self, tree: Any) -> Any:
         """Map a tree of results to nodes and plain values."""
@@ -287,6 +296,11 @@ class FxGraph:
             return self.numbers.node(item.value) if isinstance(item.value, SymExpr) else item.value
 
         return unflatten(tree, leaf)
+
+
+def _sayable(name: str) -> str:
+    """A name that the code of a module can have; torch makes identifiers of all others."""
+    return f"{name}_" if name == "self" or iskeyword(name) else name
 
 
 def _body(ir: IR, fakes: Fakes) -> GraphModule:

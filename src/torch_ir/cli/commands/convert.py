@@ -3,32 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import FORMATS, format_of, has_weights, read_ir, write_ir
-from torch_ir.ir import Constant
+from torch_ir.cli.files import FORMATS, STDIO, format_of, has_weights, read_ir, write, write_ir
+from torch_ir.cli.options import require_torch
+from torch_ir.ir import IR, Constant
+from torch_ir.ir.builder import with_weights_as_inputs
+
+PROGRAMS = ("pt2", "onnx")
+"""Formats of other tools, which torch writes."""
 
 
 @click.command
 @click.argument("file")
 @click.argument("output", required=False)
 @click.option("-o", "--output", "output_option", metavar="PATH", help="Where to write [stdout].")
-@click.option("--to", type=click.Choice(FORMATS), help="Format [as the name of OUTPUT says].")
-def command(file: str, output: str | None, output_option: str | None, to: str | None) -> None:
+@click.option(
+    "--to", type=click.Choice((*FORMATS, *PROGRAMS)), help="Format [as the name of OUTPUT says]."
+)
+@click.option("--weights", metavar="PATH", help="Weights for .pt2 and .onnx.")
+def command(
+    file: str, output: str | None, output_option: str | None, to: str | None, weights: str | None
+) -> None:
     """Write the IR in FILE to OUTPUT in another format.
 
     JSON (.json) and archives (.tir) hold everything. Text (.ir, .txt) names large constants by
-    their hash only. Diagrams (.mmd, .html) are for looking at.
+    their hash only. Diagrams (.mmd, .html) are for looking at. Other tools read an exported
+    program of torch (.pt2) and ONNX (.onnx), with the weights of FILE or of --weights; without
+    any, the program takes its weights as arguments.
     """
     if output and output_option:
         raise click.UsageError("the output is given twice")
     target = output or output_option
     if target is None and to is None:
         raise click.UsageError("give a file to write, or --to and it goes to stdout")
+    suffix = "" if target is None else Path(target).suffix.lower().lstrip(".")
+    program = to or suffix
+    if program in PROGRAMS:
+        write(_program(read_ir(file), program, _weight_file(file, weights)), target)
+        return
+    if weights is not None:
+        raise click.UsageError("--weights is for .pt2 and .onnx")
     kind = format_of(target, to, "json")
     write_ir(read_ir(file), target, kind, _weights(file, kind))
+
+
+def _weight_file(file: str, weights: str | None) -> str | None:
+    is_own = weights is None and file != STDIO and has_weights(file)
+    return file if is_own else weights
+
+
+def _program(ir: IR, kind: str, weights: str | None) -> bytes:
+    """The bytes of a program that other tools read."""
+    require_torch()
+    import io
+
+    import torch
+
+    from torch_ir.backends.torch.exported_program import to_exported_program
+    from torch_ir.weights import load_weights
+
+    if ir.weights and weights is None:
+        console.note("no weights are given: the program takes them as arguments")
+        ir = with_weights_as_inputs(ir)
+    exported = to_exported_program(ir, {} if weights is None else load_weights(weights))
+    if kind == "onnx":
+        from torch_ir.backends.runtimes.onnx_model import onnx_bytes
+
+        return onnx_bytes(exported)
+    buffer = io.BytesIO()
+    torch.export.save(exported, buffer)
+    return buffer.getvalue()
 
 
 def _weights(file: str, kind: str) -> Mapping[str, Constant] | None:

@@ -1,0 +1,1 @@
+"""Runtimes beside torch: each a module that is imported only when it is asked for."""

@@ -1,0 +1,54 @@
+"""Programs as ONNX models, by torch's own exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torch_ir.errors import BackendError, first_line, raised_as
+from torch_ir.lazy import optional_module
+
+
+def onnx_bytes(exported: ExportedProgram) -> bytes:
+    """Convert a program to the bytes of an ONNX model, with its weights inside.
+
+    Raises:
+        OptionalDependencyError: A package that torch's exporter needs is not installed.
+        BackendError: The exporter refuses the program, or it is larger than one file may be.
+    """
+    for package in ("onnx", "onnxscript"):
+        optional_module(package, "ONNX", "onnxruntime")
+    refused = raised_as(
+        lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
+    )
+    with refused, quietly():
+        found: Any = torch.onnx.export(exported, dynamo=True, optimize=True, verbose=False)
+        return found.model_proto.SerializeToString()
+
+
+def _why(error: Exception) -> str:
+    """The innermost cause, which names the operator."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return first_line(cause)
+
+
+@contextlib.contextmanager
+def quietly() -> Generator[None]:
+    """Keep converters from printing and warning."""
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

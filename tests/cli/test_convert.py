@@ -1,0 +1,57 @@
+"""convert to the formats of other tools."""
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import IR, extract_ir
+from torch_ir.ir.builder import with_weights_as_inputs
+from torch_ir.serde import save
+
+MODEL = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval()
+X = torch.randn(2, 3)
+
+
+@pytest.fixture
+def files(tmp_path):
+    from safetensors.torch import save_file
+
+    ir = extract_ir(MODEL, (X,))
+    ir.save(tmp_path / "bare.tir")
+    save(ir, tmp_path / "full.tir", weights=MODEL.state_dict())
+    save_file(MODEL.state_dict(), tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("given", [["full.tir"], ["bare.tir", "--weights", "w.safetensors"]])
+def test_an_exported_program_has_the_weights(run, files, given):
+    assert run("convert", given[0], "m.pt2", *given[1:]).err == ""
+    assert torch.equal(torch.export.load("m.pt2").module()(X), MODEL(X))
+
+
+def test_without_weights_they_are_arguments(run, files):
+    result = run("convert", "bare.tir", "m.pt2")
+    assert result.err == "note: no weights are given: the program takes them as arguments\n"
+    module = torch.export.load("m.pt2").module()
+    given = with_weights_as_inputs(IR.load("bare.tir")).input_names[1:]
+    weights = [MODEL.state_dict()[name] for name in given]
+    assert torch.equal(module(X, *weights), MODEL(X))
+
+
+def test_onnx_has_the_weights_inside(run, files):
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    assert run("convert", "full.tir", "m.onnx").code == 0
+    session = runtime.InferenceSession("m.onnx")
+    (got,) = session.run(None, {session.get_inputs()[0].name: X.numpy()})
+    torch.testing.assert_close(torch.from_numpy(got), MODEL(X))
+    assert run("convert", "bare.tir", "m.onnx").code == 0
+    given = runtime.InferenceSession("m.onnx").get_inputs()
+    assert len(given) == len(with_weights_as_inputs(IR.load("bare.tir")).graph_inputs)
+
+
+def test_weights_are_for_programs_of_other_tools(run, files):
+    result = run("convert", "full.tir", "m.json", "--weights", "w.safetensors")
+    assert (result.code, result.err.splitlines()[-1]) == (
+        2,
+        "Error: --weights is for .pt2 and .onnx",
+    )
