@@ -197,7 +197,17 @@ class TestConvert:
     def test_diagrams(self, run, ir, place):
         assert run("convert", "m.json", "--to", "mermaid").out.startswith("flowchart TD\n")
         assert run("convert", "m.json", "out.html").code == 0
-        assert "<table>" in (place / "out.html").read_text()
+        assert "Content-Security-Policy" in (place / "out.html").read_text()
+
+    def test_a_page_to_look_at(self, run, ir, place):
+        assert run("view", "m.json").err == "wrote m.html\n"
+        assert run("convert", "m.json", "--to", "html").out == (place / "m.html").read_text()
+        assert run("view", "m.json").code == 0  # over its own page
+        (place / "m.html").write_text("<p>mine")
+        refused = run("view", "m.json")
+        assert refused.code == 2
+        assert "m.html is there and was not written by torch-ir; give -o PATH" in refused.err
+        assert run("view", "m.json", "-o", "m.html").code == 0
 
     @pytest.mark.parametrize(
         ("args", "message"),

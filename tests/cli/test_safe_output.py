@@ -23,7 +23,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.values import Device
-from torch_ir.viz import generate_op_distribution_pie, ir_html, ir_to_mermaid
+from torch_ir.viz import generate_op_distribution_pie, ir_html, ir_to_mermaid, view_html
 
 # C0, C1, DEL, bidirectional, invisible and tag characters, separators, private, unassigned
 HOSTILE = (
@@ -46,6 +46,7 @@ COMMANDS = (
     "convert FILE --to text",
     "convert FILE --to mermaid",
     "convert FILE --to html",
+    "view FILE -o -",
     "lower FILE --to aten",
     "lower FILE",
     "lower FILE --to edge",
@@ -256,6 +257,7 @@ def test_diagrams(name):
         ir_to_mermaid(ir, max_nodes=1),
         generate_op_distribution_pie(ir),
         ir_html(ir),
+        view_html(ir),
         str(ir),
     ):
         assert not raw(drawn), drawn

@@ -15,6 +15,7 @@ from torch_ir.cli.group import CONTEXT_SETTINGS, TRACEBACK, LazyGroup
 COMMANDS = {
     "extract": "Extract the IR of a model.",
     "show": "Print an IR as text.",
+    "view": "Write an IR as a page that shows its graph.",
     "info": "Count operators, parameters, inputs and outputs.",
     "check": "Find everything that is not well-formed.",
     "diff": "Compare two IRs by structure.",

@@ -158,9 +158,9 @@ def _mermaid(ir: IR) -> bytes:
 
 
 def _html(ir: IR) -> bytes:
-    from torch_ir.viz import ir_html
+    from torch_ir.viz import view_html
 
-    return f'<!doctype html><meta charset="utf-8">\n{ir_html(ir)}\n'.encode()
+    return view_html(ir).encode()
 
 
 _RENDER: dict[str, Callable[[IR], bytes]] = {

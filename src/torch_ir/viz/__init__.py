@@ -1,6 +1,7 @@
-"""Pictures of an IR as text that others draw: Mermaid diagrams and HTML tables."""
+"""Pictures of an IR: a viewer in one file of HTML, tables for notebooks, Mermaid diagrams."""
 
 from torch_ir.viz.html import ir_html
 from torch_ir.viz.mermaid import generate_op_distribution_pie, ir_to_mermaid
+from torch_ir.viz.page import view_html
 
-__all__ = ["generate_op_distribution_pie", "ir_html", "ir_to_mermaid"]
+__all__ = ["generate_op_distribution_pie", "ir_html", "ir_to_mermaid", "view_html"]

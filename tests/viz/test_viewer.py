@@ -1,0 +1,125 @@
+"""The page in a browser: it asks for nothing, complains of nothing, and shows everything."""
+
+import pytest
+
+from torch_ir.viz import view_html
+from viz.browser import Opened, chromium
+from viz.programs import branches, hostile, layers
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    pages = []
+
+    def open_page(ir, anchor="", page=None, **options):
+        file = tmp_path / f"page{len(pages)}.html"
+        file.write_text(page or view_html(ir), "utf-8")
+        pages.append(Opened(browser, file, anchor, **options))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+FIND_ALL = """() => {
+  const pane = page.active, missing = [];
+  for (const graph of pane.program.graphs) for (let n = 0; n < graph.size; n++) {
+    const found = pane.search.find('name:"' + graph.name(n) + '"');
+    page.results.show(pane.program, found, 'x');
+    const at = found.findIndex((each) => each.graph === graph && each.node === n);
+    if (at >= 0) page.results.go(at);
+    const shown = pane.boxes.get(pane.selected)?.box;
+    const width = shown?.element.getBoundingClientRect().width;
+    if (!width || shown.graph !== graph || shown.number !== n) missing.push(graph.name(n));
+  }
+  return [missing, pane.program.size];
+}"""
+
+
+@pytest.mark.parametrize(("program", "size"), [(branches, 9), (lambda: layers(12), 60)])
+def test_every_node_is_found_by_search_and_shown(opened, program, size):
+    assert opened(program())(FIND_ALL) == [[], size]
+
+
+def test_every_node_is_reached_by_clicks(opened):
+    view = opened(layers(3))
+    for _ in range(12):
+        closed = view.page.locator(".box:not(.open) > .fold").all()
+        if not closed:
+            break
+        view("() => page.active.fit()")
+        closed[0].click(force=True)
+    assert (
+        view("() => [...page.active.boxes.values()].filter(({box}) => box.kind === 'node').length")
+        == 15
+    )
+
+
+def test_equal_layers_are_one_row_and_one_box(opened):
+    view = opened(layers(80))
+    assert view.page.locator(".tree > div > .row").all_inner_texts() == [
+        "▸\nlayers 0 … 79\n\N{MULTIPLICATION SIGN} 80\nBlock\n400"
+    ]
+    assert view.page.locator(".box .times").all_text_contents() == ["\N{MULTIPLICATION SIGN} 80"]
+
+
+def test_a_link_leads_into_a_function_in_a_function(opened):
+    view = opened(branches(), "#cond.0/again.0/node=deep&colors=dtype")
+    assert view.page.locator("#panel dd").first.inner_text() == "%deep"
+    assert view("() => location.hash") == "#cond.0/again.0/node=deep&colors=dtype"
+    assert view.page.locator(".legend").inner_text().startswith("dtype")
+    view.page.keyboard.press("Backspace")
+    assert view("() => page.active.selected").endswith("n1")
+
+
+def test_the_panel_links_what_a_node_takes_and_who_takes_its_results(opened):
+    view = opened(branches(), "#node=linear")
+    panel = view.page.locator("#panel")
+    assert "fc.weight" in panel.inner_text()
+    panel.get_by_role("button", name="%sum").click()
+    assert "aten.sum.default" in panel.inner_text()
+    panel.get_by_role("button", name="%linear").click()
+    assert view("() => location.hash") == "#node=linear"
+
+
+def test_keys_search_open_and_walk(opened):
+    view = opened(branches())
+    page = view.page
+    page.keyboard.press("/")
+    page.keyboard.type("op:cond")
+    page.keyboard.press("Enter")
+    page.wait_for_function("page.active.selected === 'n3'")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    assert view("() => page.active.scene.isOpen('n3')")
+    page.keyboard.press("ArrowDown")
+    assert view("() => page.active.selected") == "n4"
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("t")
+    assert view("() => document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("query", ["shape:[2,", "dtype:int64", "dtype:i64", "weight:fc", "%max.0"])
+def test_every_field_is_searched(opened, query):
+    assert opened(branches())("(query) => page.active.search.find(query).length", query) > 0
+
+
+def test_hostile_texts_stay_texts(opened):
+    view = opened(hostile())
+    assert view(FIND_ALL.replace("'name:\"' + graph.name(n) + '\"'", "'onerror'"))[0] == []
+    assert view("() => window.pwned ?? document.querySelectorAll('img, b b, iframe').length") == 0
+
+
+def test_printing_shows_the_graph_alone(opened):
+    view = opened(branches())
+    view.page.emulate_media(media="print")
+    assert not view.page.locator("#panel").is_visible()
+    assert view.page.locator(".graph").is_visible()
