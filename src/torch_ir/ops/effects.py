@@ -44,7 +44,11 @@ _UNMARKED_WRITES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "aten.batch_norm.default": (_STATISTICS, "training"),
     "aten.instance_norm.default": (_STATISTICS, "use_input_stats"),
     "aten.native_batch_norm.default": (_STATISTICS, "training"),
+    "aten.native_batch_norm.out": (_STATISTICS, "training"),
     "aten.cudnn_batch_norm.default": (_STATISTICS, "training"),
+    "aten.cudnn_batch_norm.out": (_STATISTICS, "training"),
+    "aten.miopen_batch_norm.default": (_STATISTICS, "training"),
+    "aten.miopen_batch_norm.out": (_STATISTICS, "training"),
     "aten._batch_norm_impl_index.default": (_STATISTICS, "training"),
 }
 """Arguments that are written although no schema says so, if the named flag, if any, is true."""
