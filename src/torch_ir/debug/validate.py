@@ -39,8 +39,8 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_va
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.functions import inline_scopes
 from torch_ir.ops.rules import allow_operators
-from torch_ir.passes.inline import inline_scopes
 from torch_ir.serde import write_atomically
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel

@@ -61,9 +61,10 @@ def _innermost_module(stack: object) -> tuple[str, str]:
 def _module_path(path: str) -> str:
     """The path of a module, such as ``layers.0.fc``, from what tracing records.
 
-    Strict tracing records it as ``L['self'].layers[0].fc`` or ``L['self']._modules['fc']``.
+    Strict tracing records it as ``L['self'].layers[0].fc`` or ``L['self']._modules['fc']``, and
+    calls the model ``_export_root`` inside of functions.
     """
-    path = re.sub(r"^L\['self'\]\.?", "", path)
+    path = re.sub(r"^(L\['self'\]\.?)?(_export_root\b\.?)?", "", path)
     path = re.sub(
         r"_modules\['([^']*)'\]|\['([^']*)'\]|\[(\d+)\]",
         lambda m: "." + next(filter(None, m.groups())),

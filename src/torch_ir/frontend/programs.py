@@ -34,6 +34,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.functions import merged_functions
 from torch_ir.torch_api import guards_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
@@ -137,7 +138,7 @@ class _Program:
             weight_aliases=_aliases(self.exported, self.inputs.weights),
             mutations=mutations,
         )
-        return with_canonical_symbols(self._with_constants(ir))
+        return with_canonical_symbols(merged_functions(self._with_constants(ir)))
 
     def _with_constants(self, ir: IR) -> IR:
         """The program with the values that it keeps, and all that it writes."""

@@ -90,6 +90,21 @@ def result_names(ir: IR) -> tuple[str, ...]:
     return tuple([leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found])
 
 
+def kept_values(ir: IR) -> frozenset[str]:
+    """Return the names of the values that live on when the program ends: results and writes."""
+    return frozenset([*ir.output_names, *(mutation.value.name for mutation in ir.mutations)])
+
+
+def symbol_binders(ir: IR) -> Iterator[str]:
+    """Yield the names of the nodes that give symbols their values."""
+    known = set(given_symbols(ir)) if ir.symbols else set[str]()
+    for node in ir.nodes:
+        made = _symbols(dim for meta in node.outputs for dim in meta.shape if type(dim) is not int)
+        if node.binds or not made <= known:
+            known |= made | node.binds.keys()
+            yield node.name
+
+
 def effects(ir: IR, node: OpNode) -> Effects:
     """Return what a node does beside giving its results; of a call of functions, what they do."""
     if node.op_type.startswith("higher_order."):

@@ -16,6 +16,7 @@ from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline import InlineFunctions, inline_functions
 from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
+from torch_ir.passes.outline import Outline, outline
 from torch_ir.passes.pass_registry import (
     pass_named,
     pass_names,
@@ -41,6 +42,7 @@ __all__ = [
     "FuseQuantized",
     "InlineFunctions",
     "MaterializeSymbols",
+    "Outline",
     "Pass",
     "PassResult",
     "RemoveNoOps",
@@ -54,6 +56,7 @@ __all__ = [
     "fuse_quantized",
     "inline_functions",
     "materialize_symbols",
+    "outline",
     "pass_named",
     "pass_names",
     "passes_named",

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
-from torch_ir.ir import IR, Attribute, FunctionRef, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
-from torch_ir.ir.check.function_calls import call_symbols, put_into
-from torch_ir.ir.queries import result_names
-from torch_ir.ir.values import map_attribute
-from torch_ir.ops.bodies import operands_of_one_call
+from torch_ir.ir import IR
+from torch_ir.ir.functions import CALLS, inline_scopes
 from torch_ir.passes.base import Pass, PassResult
-
-GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled"})
-"""Operators that call a function once, without meaning for inference."""
-
-CALLS = GRADIENT_SCOPES | {
-    "higher_order.invoke_subgraph",
-    "higher_order.tag_activation_checkpoint",
-}
-"""Operators that call a function once, and do nothing else that changes a value."""
 
 
 @dataclass(frozen=True)
@@ -40,77 +27,7 @@ def inline_functions(ir: IR) -> IR:
 
     Those are repeated blocks, checkpoints of activations, and scopes that switch the recording of
     gradients. Branches, loops and regions under autocast stay. The nodes have the locations that
-    they have in the function. The same object if there is nothing to do.
+    they have in the function; where it knows its module path, the path of the call stands in place
+    of that. The same object if there is nothing to do.
     """
     return inline_scopes(ir, CALLS)
-
-
-def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
-    """Replace the calls of such scopes by their bodies; in functions too.
-
-    Whether gradients are recorded changes no value. The same object if there is no such scope.
-
-    Args:
-        ir: The program.
-        op_types: Operators that call one function, once.
-    """
-    builder = Builder(ir)
-    builder.map_functions(lambda body: inline_scopes(body, op_types))
-    for node in ir.nodes:
-        if node.op_type in op_types:
-            _write_out(builder, builder.mapped(node))
-        else:
-            builder.keep(node)
-    return builder.finish()
-
-
-def _write_out(builder: Builder, call: OpNode) -> None:
-    """Append the nodes of the function that a node calls."""
-    (name,) = call.functions
-    body = builder.functions[name]
-    builder.operators.update(body.operators)
-    taken = {key: builder.add_function(inner, key) for key, inner in body.functions.items()}
-
-    symbols = _symbols(builder, call, body)
-
-    def moved(value: Attribute) -> Attribute:
-        if isinstance(value, FunctionRef):
-            return FunctionRef(taken[value.name])
-        return cast(Attribute, put_into(value, symbols))
-
-    argument = operands_of_one_call(call.op_type)
-    given = call.tensors(argument) if argument else call.inputs
-    values = dict(zip(body.input_names, given, strict=True))
-    for node in body.nodes:
-        copy = renamed(with_inputs(node, values), builder.names.fresh(node.name))
-        copy = copy.derived_from(call)
-        if taken or symbols:
-            attrs = {key: map_attribute(value, moved) for key, value in copy.attrs.items()}
-            copy = copy.replace(attrs=attrs)
-        if symbols:
-            outputs = [cast(TensorMeta, put_into(meta, symbols)) for meta in copy.outputs]
-            binds = {str(symbols.get(name, name)): i for name, i in copy.binds.items()}
-            copy = copy.replace(outputs=outputs, binds=binds)
-        values |= {old.name: new for old, new in zip(node.outputs, copy.outputs, strict=True)}
-        builder.nodes.append(copy)
-    results = result_names(body)
-    for output in call.outputs:
-        builder.replace(output, values[results[output.producer_output_idx]])
-
-
-def _symbols(builder: Builder, call: OpNode, body: IR) -> dict[str, Attribute]:
-    """What symbols of a function become where it is written out; none for most.
-
-    A symbol that the function finds out, and the call does not record, gets a name of its own.
-    """
-    if not body.symbols:
-        return {}
-    known = dict(call_symbols(call, body))
-    taken = builder.ir.symbols.keys() | builder.symbols.keys()
-    for name in sorted({name for node in body.nodes for name in (*node.symbols, *node.binds)}):
-        if name not in known and name not in body.given_symbols:
-            free = Names({*taken, *known}).fresh(name)
-            known[name] = SymExpr(free)
-            if name in body.symbols:
-                builder.symbols[free] = body.symbols[name]
-    return {name: value for name, value in known.items() if str(value) != name}

@@ -27,6 +27,7 @@ _OURS: dict[str, tuple[str, str]] = {
     "fuse-quantized": ("torch_ir.passes.quantized.fusion", "FuseQuantized"),
     "inline-functions": ("torch_ir.passes.inline", "InlineFunctions"),
     "materialize-symbols": ("torch_ir.passes.materialize_symbols", "MaterializeSymbols"),
+    "outline": ("torch_ir.passes.outline", "Outline"),
     "remove-no-ops": ("torch_ir.passes.no_ops", "RemoveNoOps"),
 }
 SHORT_NAMES = {

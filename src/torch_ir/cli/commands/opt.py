@@ -30,6 +30,7 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
 @click.option(
     "-p",
     "--passes",
+    "--pass",
     metavar="NAMES",
     default=DEFAULT,
     show_default=True,

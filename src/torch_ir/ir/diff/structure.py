@@ -19,6 +19,7 @@ from torch_ir.ir.text.printer import located_node_text, scope_of
 from torch_ir.ir.text.trees import spell_tree
 from torch_ir.ir.text.values import spell_type, spell_value
 from torch_ir.ir.tree import map_names
+from torch_ir.ir.values import FunctionRef
 from torch_ir.ops.schema import Slots
 
 T = TypeVar("T")
@@ -115,8 +116,9 @@ def diff(a: IR, b: IR) -> Diff:
 
     Values are matched by how they are made: a graph input by its position, a weight or constant by
     its key, a result by its node, and nodes in program order, so that renaming every value changes
-    nothing. Order of nodes counts. Not compared: locations, metadata, the model's name and torch's
-    version, and what a reference claims about its producer.
+    nothing. A function under another name is the same if nothing else differs. Order of nodes
+    counts. Not compared: locations, metadata, the model's name and torch's version, and what a
+    reference claims about its producer.
 
     Returns:
         The differences: false if there are none.
@@ -142,9 +144,10 @@ def _changes(a: IR, b: IR) -> Iterator[Change]:
     same = _common_start(pairing)
     if not same == len(a.nodes) == len(b.nodes):
         pairing.match = dict(align(_levels(a.nodes, b.nodes), same))
-    yield from _declarations(a, b)
+    nodes = [*_nodes(pairing)]
+    yield from _declarations(a, b, pairing)
     yield from _positions("input", before, after, a.graph_inputs, b.graph_inputs, _same_type)
-    yield from _nodes(pairing)
+    yield from nodes
     yield from _positions(
         "output", before, after, a.graph_outputs, b.graph_outputs, pairing.is_same
     )
@@ -199,6 +202,28 @@ class _Pairing:
         self.before = before
         self.after = after
         self.match: dict[int, int] = {number: number for number in range(count)}
+        self._functions: dict[tuple[str, str], bool] = {}
+
+    def is_same_function(self, old: str, new: str) -> bool:
+        """Whether two functions have one name, or differ in nothing but their names."""
+        if old == new:
+            return True
+        a, b = self.before.ir.functions.get(old), self.after.ir.functions.get(new)
+        if (old, new) not in self._functions:
+            same = a is not None and b is not None and next(_changes(a, b), None) is None
+            self._functions[old, new] = same
+        return self._functions[old, new]
+
+    def renamed_functions(self) -> frozenset[str]:
+        """The functions that nodes call under two names, by both."""
+        pairs = [pair for pair, is_same in self._functions.items() if is_same]
+        return frozenset([name for pair in pairs for name in pair])
+
+    def is_same_value(self, old: object, new: object) -> bool:
+        """Whether two attributes are the same; a function may have another name."""
+        if isinstance(old, FunctionRef) and isinstance(new, FunctionRef):
+            return self.is_same_function(old.name, new.name)
+        return identical(old, new)
 
     def across(self, name: str) -> Identity:
         """The identity on the second side that a name of the first has."""
@@ -287,7 +312,7 @@ def _node_details(pairing: _Pairing, old: OpNode, new: OpNode) -> Iterator[str]:
     """What differs between two calls of one operator."""
     if old is not new and old.attrs != new.attrs:
         for name in sorted(old.attrs.keys() | new.attrs.keys()):
-            if not identical(old.attrs.get(name, ...), new.attrs.get(name, ...)):
+            if not pairing.is_same_value(old.attrs.get(name, ...), new.attrs.get(name, ...)):
                 values = [
                     spell_value(node.attrs[name]) if name in node.attrs else "unset"
                     for node in (old, new)
@@ -374,7 +399,7 @@ def _type(meta: TensorMeta) -> str:
 # -- everything else ------------------------------------------------------------------------------
 
 
-def _declarations(a: IR, b: IR) -> Iterator[Change]:
+def _declarations(a: IR, b: IR, pairing: _Pairing) -> Iterator[Change]:
     """Dialect, symbols, weights, constants, aliases and functions that are on one side only."""
 
     def weights(ir: IR) -> dict[str, tuple[str, ...]]:
@@ -391,8 +416,12 @@ def _declarations(a: IR, b: IR) -> Iterator[Change]:
     guards = {g.text: g for g in a.guards}, {g.text: g for g in b.guards}
     yield from _entries("guard", "", *guards, spell_value, "{1}")
     yield from _entries("operator", "", a.operators, b.operators, quote, "{1}")
-    present = dict.fromkeys(a.functions, 0), dict.fromkeys(b.functions, 0)
-    yield from _entries("function", "&", *present, lambda _: "", "{0}")
+    known = pairing.renamed_functions()
+    only = [
+        dict.fromkeys([*(x.functions.keys() - y.functions.keys() - known)], 0)
+        for x, y in ((a, b), (b, a))
+    ]
+    yield from _entries("function", "&", only[0], only[1], lambda _: "", "{0}")
 
 
 def _entries(

@@ -16,6 +16,7 @@ from torch_ir.infer.storage import decided_aliases
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Builder, with_leaves
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
+from torch_ir.ir.functions import inline_scopes
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.tree import Container, Tree
 from torch_ir.ops.bodies import operands_of_one_call
@@ -25,7 +26,6 @@ from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.writes import WritingNode
-from torch_ir.passes.inline import inline_scopes
 
 
 @dataclass(frozen=True)

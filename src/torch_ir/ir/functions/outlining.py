@@ -1,0 +1,296 @@
+"""Repeated layers as one function that is called once for each, and equal functions as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch_ir.ir.builder import Builder, split_arguments, subgraph
+from torch_ir.ir.functions.inlining import MODULE, rerooted
+from torch_ir.ir.graph import IR
+from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.queries import kept_values, symbol_binders
+from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.tensor import TensorMeta
+from torch_ir.ir.tree import Container, Signature, TensorLeaf, ValueLeaf, map_names
+from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
+
+CALL = "higher_order.invoke_subgraph"
+
+
+def outlined(ir: IR, min_nodes: int = 4, min_calls: int = 2) -> IR:
+    """Make layers that repeat calls of one function each; see :func:`torch_ir.passes.outline`."""
+    builder = Builder(ir)
+    builder.map_functions(lambda body: outlined(body, min_nodes, min_calls))
+    layers = _Layers(ir.replace(functions=builder.functions))
+    runs: dict[int, tuple[_Run, str]] = {}
+    for group in layers.groups(min_nodes, min_calls):
+        body = outlined(layers.body(group[0]), min_nodes, min_calls)
+        name = builder.add_function(body, _word(group[0].path))
+        builder.functions[name] = body.replace(model_name=name)
+        runs |= {run.start: (run, name) for run in group}
+    position = 0
+    while position < len(ir.nodes):
+        if position in runs:
+            run, name = runs[position]
+            _call(builder, run, name, layers.results(run))
+            position += len(run.nodes)
+        else:
+            builder.keep(ir.nodes[position])
+            position += 1
+    return builder.finish()
+
+
+# -- layers ---------------------------------------------------------------------------------------
+
+
+class _Run(NamedTuple):
+    """Contiguous nodes of one layer.
+
+    Attributes:
+        start: The position of the first.
+        nodes: The nodes.
+        path: The module path of the layer.
+    """
+
+    start: int
+    nodes: Sequence[OpNode]
+    path: str
+
+    @property
+    def operands(self) -> list[TensorMeta]:
+        """The values that it takes, by first use."""
+        made = {meta.name for node in self.nodes for meta in node.outputs}
+        taken = {meta.name: meta for node in self.nodes for meta in node.inputs}
+        return [meta for name, meta in taken.items() if name not in made]
+
+    @property
+    def symbols(self) -> list[SymExpr]:
+        """The symbols that it uses and no dimension of an operand is."""
+        used = {name for node in self.nodes for name in node.symbols}
+        given = {str(dim) for meta in self.operands for dim in meta.shape}
+        return [SymExpr(name) for name in sorted(used - given)]
+
+
+class _Layers:
+    """The layers of a graph, and what they have in common."""
+
+    def __init__(self, ir: IR):
+        self._ir = ir
+        self._kept = kept_values(ir)
+        self._binders = frozenset(symbol_binders(ir))
+
+    def groups(self, min_nodes: int, min_calls: int) -> Iterator[list[_Run]]:
+        """Yield the runs that are alike, from the outermost layers inwards."""
+        spans = [range(len(self._ir.nodes))]
+        level = 1
+        while spans:
+            groups: dict[Hashable, list[_Run]] = {}
+            for run in [run for span in spans for run in self._runs(span, level)]:
+                key = self.key(run) if len(run.nodes) >= min_nodes else None
+                groups.setdefault(run.start if key is None else key, []).append(run)
+            spans = []
+            for key, group in groups.items():
+                if not isinstance(key, int) and len(group) >= min_calls:
+                    yield group
+                else:
+                    spans += [range(r.start, r.start + len(r.nodes)) for r in group]
+            spans = [span for span in spans if len(span) >= min_nodes]
+            level += 1
+
+    def _runs(self, span: range, level: int) -> Iterator[_Run]:
+        """The runs of some nodes; nodes without a path between two of one layer belong to it."""
+        nodes = self._ir.nodes
+        path, start, end = "", 0, 0
+        for position in span:
+            location = nodes[position].location
+            if location is None or not location.module:
+                continue
+            found = layer_path(location.module, level)
+            if found != path:
+                if path:
+                    yield _Run(start, nodes[start:end], path)
+                path, start = found, position
+            end = position + 1
+        if path:
+            yield _Run(start, nodes[start:end], path)
+
+    def results(self, run: _Run) -> list[TensorMeta]:
+        """Return what is read after a run of what it makes."""
+        own = {node.name for node in run.nodes}
+        made = [meta for node in run.nodes for meta in node.outputs]
+        return [meta for meta in made if self._is_read(meta.name, own)]
+
+    def _is_read(self, name: str, own: set[str]) -> bool:
+        users = self._ir.users.get(name, ())
+        return name in self._kept or any(user.name not in own for user in users)
+
+    def body(self, run: _Run) -> IR:
+        """Return a run as a function."""
+        body = subgraph(self._ir, run.nodes, self.results(run))
+        leaves = [*map(TensorLeaf, body.input_names), *map(ValueLeaf, run.symbols)]
+        given = Container("tuple", (Container("tuple", tuple(leaves)), Container("dict")))
+        made = Container("tuple", tuple(map(TensorLeaf, body.output_names)))
+        return body.replace(signature=Signature(given, made), metadata={MODULE: run.path})
+
+    def key(self, run: _Run) -> Hashable | None:
+        """Return what two runs of one function have in common; None for one that has to stay."""
+        own = {node.name for node in run.nodes}
+        if own & self._binders or any(node.operands is None for node in run.nodes):
+            return None
+        numbers: dict[str, int] = {}
+        found: list[Hashable] = []
+        for node in run.nodes:
+            inputs: list[Hashable] = []
+            for meta in node.inputs:
+                is_first = meta.name not in numbers
+                number = numbers.setdefault(meta.name, len(numbers))
+                inputs.append((number, meta.dtype, meta.shape) if is_first else number)
+            results: list[Hashable] = []
+            for meta in node.outputs:
+                numbers[meta.name] = len(numbers)
+                is_read = self._is_read(meta.name, own)
+                results.append((meta.producer_output_idx, meta.dtype, meta.shape, is_read))
+            attrs = _attributes_key(self._ir, node.attrs, run.path)
+            location = node.location and replace(
+                node.location, module=rerooted(node.location.module, run.path, "")
+            )
+            slots = tuple(node.slots.items())
+            found.append((node.op_type, attrs, slots, tuple(inputs), tuple(results), location))
+        return tuple(found)
+
+
+def layer_path(module: str, level: int = 1) -> str:
+    """Return the beginning of a module path up to its n-th number; empty if it has fewer.
+
+    Example:
+        >>> layer_path("model.layers.7.mlp.experts.3.up"), layer_path("stages.0.blocks.1.fc", 2)
+        ('model.layers.7', 'stages.0.blocks.1')
+    """
+    parts = module.split(".")
+    numbers = [index for index, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[level - 1] + 1]) if len(numbers) >= level else ""
+
+
+def _word(path: str) -> str:
+    """The last name in a path before its numbers."""
+    return next((part for part in reversed(path.split(".")) if not part.isdigit()), "block")
+
+
+def _call(builder: Builder, run: _Run, function: str, results: Sequence[TensorMeta]) -> None:
+    """Append the call that stands for a run."""
+    wanted = f"{_word(run.path)}_{run.path.rpartition('.')[2]}"
+    name = builder.names.fresh(wanted)
+    attributes = {"identifier": function, "subgraph": FunctionRef(function)}
+    given = {"operands": [*run.operands, *run.symbols], **attributes}
+    inputs, attrs, operands = split_arguments(given)
+    outputs = [
+        TensorMeta(f"{name}.{index}", meta.shape, meta.dtype, name, index)
+        for index, meta in enumerate(results)
+    ]
+    types = [
+        n.location.module_type for n in run.nodes if n.location and n.location.module == run.path
+    ]
+    location = Location(module=run.path, module_type=types[0] if types else "")
+    builder.keep(OpNode(name, CALL, inputs, outputs, attrs, operands, location))
+    for old, new in zip(results, outputs, strict=True):
+        builder.replace(old, new)
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def _attributes_key(ir: IR, attrs: Mapping[str, Attribute], root: str) -> str:
+    """The attributes as text, which tells 1 from 1.0 and True; functions by what they do."""
+    if not any(isinstance(value, FunctionRef) for value in attrs.values()):
+        return repr(sorted(attrs.items()))
+
+    def spelled(value: Attribute) -> Attribute:
+        if not isinstance(value, FunctionRef) or value.name not in ir.functions:
+            return value
+        return repr(function_key(ir.functions[value.name], root))
+
+    plain = {name: map_attribute(value, spelled) for name, value in attrs.items()}
+    plain.pop("identifier", None)
+    return repr(sorted(plain.items()))
+
+
+def function_key(body: IR, root: str) -> Hashable:
+    """Return what two functions that do the same have in common, whatever names they use.
+
+    Args:
+        body: The function.
+        root: The module path to which those in the body are relative, if it has none of its own.
+    """
+    root = str(body.metadata.get(MODULE, root))
+    names = [*body.input_names, *(meta.name for node in body.nodes for meta in node.outputs)]
+    places = {name: str(index) for index, name in enumerate(names)}
+
+    def placed(name: str) -> str:
+        return places.get(name, name)
+
+    nodes = _Layers(body).key(_Run(0, body.nodes, root))
+    signature = body.signature
+    trees = [] if signature is None else [signature.inputs, signature.outputs]
+    return (
+        repr(body) if nodes is None else nodes,
+        tuple([placed(meta.name) for node in body.nodes for meta in node.inputs]),
+        tuple([(meta.dtype, meta.shape) for meta in body.graph_inputs]),
+        tuple(map(placed, body.output_names)),
+        tuple([map_names(tree, placed) for tree in trees]),
+        tuple([(placed(m.target), placed(m.value.name)) for m in body.mutations]),
+        tuple(sorted([(name, str(limits)) for name, limits in body.symbols.items()])),
+        body.dialect,
+    )
+
+
+def merged_functions(ir: IR) -> IR:
+    """Return the program with one function for all that differ in names and module paths only.
+
+    The function that is kept notes the module path that its nodes begin with, which is that of its
+    first call. The same object if no two are equal.
+    """
+    builder = Builder(ir)
+    builder.map_functions(merged_functions)
+    firsts: dict[Hashable, str] = {}
+    kept: dict[str, str] = {}
+    places: dict[str, dict[str, str]] = {}
+    for node in ir.nodes:
+        place = node.location.module if node.location else ""
+        for name in dict.fromkeys(node.functions):
+            if name in builder.functions:
+                root = _root(builder.functions[name], place)
+                if name not in kept:
+                    kept[name] = firsts.setdefault(
+                        function_key(builder.functions[name], root), name
+                    )
+                places.setdefault(kept[name], {}).setdefault(place, root)
+    for name, roots in places.items():
+        root = next(iter(roots.values()))
+        body = builder.functions[name]
+        if root and len(roots) > 1 and MODULE not in body.metadata:
+            builder.functions[name] = body.replace(metadata={**body.metadata, MODULE: root})
+
+    def same(value: Attribute) -> Attribute:
+        if not isinstance(value, FunctionRef):
+            return value
+        return FunctionRef(kept.get(value.name, value.name))
+
+    for node in ir.nodes:
+        if all(kept.get(name, name) == name for name in node.functions):
+            builder.keep(node)
+        else:
+            attrs = {key: map_attribute(value, same) for key, value in node.attrs.items()}
+            builder.keep(node.replace(attrs=attrs))
+    return builder.finish()
+
+
+def _root(body: IR, place: str) -> str:
+    """The module path that the nodes of a function begin with: that of a call, up to numbers."""
+    count = place.count(".") + 1
+    modules = [node.location.module for node in body.nodes if node.location]
+    heads = {".".join(module.split(".")[:count]) for module in modules if module}
+    found = heads.pop() if len(heads) == 1 else place
+    return found if re.sub(r"\d+", "0", found) == re.sub(r"\d+", "0", place) else place
