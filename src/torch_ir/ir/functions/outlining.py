@@ -194,7 +194,8 @@ def _call(builder: Builder, run: _Run, function: str, results: Sequence[TensorMe
         n.location.module_type for n in run.nodes if n.location and n.location.module == run.path
     ]
     location = Location(module=run.path, module_type=types[0] if types else "")
-    builder.keep(OpNode(name, CALL, inputs, outputs, attrs, operands, location))
+    call = OpNode(name, CALL, inputs, outputs, attrs, operands, location)
+    builder.keep(call.derived_from(*run.nodes))
     for old, new in zip(results, outputs, strict=True):
         builder.replace(old, new)
 
