@@ -80,9 +80,13 @@ if TYPE_CHECKING:
         register_op,
     )
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
+    from torch_ir.ir.analysis.costs import Cost, cost
+    from torch_ir.ir.analysis.fingerprints import fingerprint
+    from torch_ir.ir.check.expectations import expect
     from torch_ir.ir.text import parse
     from torch_ir.ops.rules import OperatorRule, allow_operators, operator_rule
     from torch_ir.passes import decompose, functionalize
+    from torch_ir.passes.cutting import cut
     from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.semantics import denote, denote_all, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
@@ -100,9 +104,13 @@ __version__ = "0.1.0"
 _HOME_OF_NAMES = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
+    "torch_ir.ir.check.expectations": ("expect",),
+    "torch_ir.ir.analysis.costs": ("cost", "Cost"),
+    "torch_ir.ir.analysis.fingerprints": ("fingerprint",),
     "torch_ir.serde": ("save_ir", "load_ir", "serialize_ir", "deserialize_ir", "validate_ir"),
     "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
+    "torch_ir.passes.cutting": ("cut",),
     "torch_ir.passes.decomposition": ("decompose",),
     "torch_ir.semantics": ("denote", "denote_all", "denotes"),
     "torch_ir.traced": ("make_traced", "make_ir", "execute"),

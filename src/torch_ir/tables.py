@@ -1,7 +1,8 @@
-"""Tables of text: every table that a report or command shows, laid out alike."""
+"""Tables of text, and numbers in them: all that a report or command shows, laid out alike."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import Literal
 from unicodedata import east_asian_width
@@ -51,3 +52,65 @@ def _is_number(cell: str) -> bool:
 def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
+
+
+def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as an HTML table for notebooks, the first as its heading; all is escaped.
+
+    Example:
+        >>> html_table("a<b", [("x",), ("1",)])
+        '<b>a&lt;b</b><table><tr><th>x</th></tr><tr><td>1</td></tr></table>'
+    """
+
+    def line(row: Sequence[str], mark: str) -> str:
+        cells = [f"<{mark}>{html.escape(printable(cell))}</{mark}>" for cell in row]
+        return f"<tr>{''.join(cells)}</tr>"
+
+    body = [line(row, "td" if index else "th") for index, row in enumerate(rows)]
+    return f"<b>{html.escape(printable(title))}</b><table>{''.join(body)}</table>"
+
+
+def module_paths(path: str) -> list[str]:
+    """Return a module's path and those of all around it, from the root.
+
+    Example:
+        >>> module_paths("layers.3.fc")
+        ['', 'layers', 'layers.3', 'layers.3.fc']
+    """
+    parts = path.split(".") if path else []
+    return ["", *(".".join(parts[: end + 1]) for end in range(len(parts)))]
+
+
+def time_text(seconds: float) -> str:
+    """Format a time for people: always in the same unit, so that columns compare."""
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def bytes_text(count: int) -> str:
+    """Format a number of bytes for people.
+
+    Example:
+        >>> bytes_text(1000), bytes_text(1536)
+        ('1000 B', '1.5 KiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def number_text(count: int) -> str:
+    """Format a large number for people.
+
+    Example:
+        >>> number_text(999), number_text(2_500_000)
+        ('999', '2.50 M')
+    """
+    size = float(count)
+    for unit in ("", " k", " M", " G", " T"):
+        if size < 1000:
+            return str(count) if not unit else f"{size:.2f}{unit}"
+        size /= 1000
+    return f"{size:.2f} P"

@@ -11,7 +11,7 @@ class TestGroup:
     def test_help_lists_the_commands(self, run):
         result = run("--help")
         assert result.code == 0
-        assert "  convert     Write an IR in another format.\n" in result.out
+        assert "  convert      Write an IR in another format.\n" in result.out
 
     @pytest.mark.parametrize(
         "command",

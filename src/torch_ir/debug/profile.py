@@ -17,10 +17,7 @@ from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.tensor import type_text
-from torch_ir.ops.flops import flops
-
-_LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
-"""Operators that read as many elements of their table as they write."""
+from torch_ir.ops.flops import LOOK_UPS, flops
 
 
 def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 20) -> Profile:
@@ -179,7 +176,7 @@ def _bytes_moved(
         return 0, 0
     written = sum(map(_size, made))
     sizes = list(map(_size, inputs))
-    if node.op_type.rpartition(".")[0] in _LOOK_UPS:
+    if node.op_type.rpartition(".")[0] in LOOK_UPS:
         sizes[0] = min(sizes[0], written)
     return sum(sizes), written
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable
-from torch_ir.tables import table
+from torch_ir.tables import bytes_text, module_paths, number_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +198,6 @@ class Profile:
         return chrome_trace(self.model_name, self.nodes)
 
 
-def module_paths(path: str) -> list[str]:
-    """Return a module's path and those of all around it, from the root.
-
-    Example:
-        >>> module_paths("layers.3.fc")
-        ['', 'layers', 'layers.3', 'layers.3.fc']
-    """
-    parts = path.split(".") if path else []
-    return ["", *(".".join(parts[: end + 1]) for end in range(len(parts)))]
-
-
 _SIDES = ("right", "right", "right", "right", "right", "right", "left")
 
 
@@ -239,38 +228,3 @@ def _cells(group: Group) -> tuple[str, ...]:
         bytes_text(group.bytes_written),
         flops,
     )
-
-
-def time_text(seconds: float) -> str:
-    """Format a time for people: always in the same unit, so that columns compare."""
-    return f"{seconds * 1e3:.3f} ms"
-
-
-def bytes_text(count: int) -> str:
-    """Format a number of bytes for people.
-
-    Example:
-        >>> bytes_text(1000), bytes_text(1536)
-        ('1000 B', '1.5 KiB')
-    """
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def number_text(count: int) -> str:
-    """Format a large number for people.
-
-    Example:
-        >>> number_text(999), number_text(2_500_000)
-        ('999', '2.50 M')
-    """
-    size = float(count)
-    for unit in ("", " k", " M", " G", " T"):
-        if size < 1000:
-            return str(count) if not unit else f"{size:.2f}{unit}"
-        size /= 1000
-    return f"{size:.2f} P"

@@ -20,6 +20,9 @@ from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
 
+LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
+"""Operators that read as many elements of their table as they write."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:

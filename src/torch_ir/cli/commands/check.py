@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import read_ir
+from torch_ir.cli.files import read_ir, unreadable
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import Diagnostic, errors_among
@@ -16,8 +17,19 @@ from torch_ir.ir.diagnostics import Diagnostic, errors_among
 @click.command
 @click.argument("file")
 @click.option("--no-types", is_flag=True, help="Do not derive the types again, which needs torch.")
+@click.option(
+    "--expect",
+    "expectations",
+    metavar="PATH",
+    help="Match the program's text against the FileCheck directives in this file.",
+)
+@click.option(
+    "--prefix", default="CHECK", show_default=True, help="What the directives begin with."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(file: str, no_types: bool, as_json: bool) -> None:
+def command(
+    file: str, no_types: bool, expectations: str | None, prefix: str, as_json: bool
+) -> None:
     """Find everything that is wrong with the IR in FILE; exit status 1 if there is an error.
 
     First its structure: names, operators and their arguments, weights, functions, symbols. If that
@@ -32,6 +44,10 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
         console.note("types were not checked, because operators may not be called")
     elif not no_types:
         findings = _type_findings(ir)
+    if expectations is not None:
+        from torch_ir.ir.check.expectations import expect
+
+        findings = (*findings, *expect(ir, _text_of(expectations), prefix=prefix))
     if as_json:
         console.write_json([_record(finding) for finding in findings])
     else:
@@ -42,6 +58,13 @@ def command(file: str, no_types: bool, as_json: bool) -> None:
         say(f"{printable(file)}: {count if findings else 'no findings'}")
     if errors_among(findings):
         raise click.exceptions.Exit(1)
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(Path(path), error, "Give a text file.") from None
 
 
 def _type_findings(ir: Any) -> tuple[Diagnostic, ...]:

@@ -1,5 +1,6 @@
 """The structural difference of two IRs."""
 
+from torch_ir.ir.diff.stat import DiffStat
 from torch_ir.ir.diff.structure import Change, Diff, diff
 
-__all__ = ["Change", "Diff", "diff"]
+__all__ = ["Change", "Diff", "DiffStat", "diff"]

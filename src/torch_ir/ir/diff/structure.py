@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from torch_ir.errors import counted, printable_lines
 from torch_ir.frozen import identical
 from torch_ir.ir.diff.alignment import Keys, align
+from torch_ir.ir.diff.stat import KINDS, DiffStat, stat_of
 from torch_ir.ir.graph import IR, SymbolRange
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import Constant, TensorMeta
@@ -38,6 +39,7 @@ class Change:
         details: What exactly changed in it: ``stride [1, 1] -> [2, 2]``. Empty if it was replaced
             as a whole.
         function: The function that it is in, ``"body/inner"``; empty for the program itself.
+        operators: Of a node, what it calls, before and after.
     """
 
     what: str
@@ -46,6 +48,7 @@ class Change:
     after: str | None
     details: tuple[str, ...] = ()
     function: str = ""
+    operators: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -91,7 +94,7 @@ class Diff:
         if not self.changes:
             return "no difference"
         counts = Counter(change.kind for change in self.changes)
-        lines = [", ".join(f"{counts[kind]} {kind}" for kind in _KINDS if counts[kind])]
+        lines = [", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])]
         function = ""
         for change in self.changes:
             if change.function != function:
@@ -100,15 +103,24 @@ class Diff:
             lines.append(str(change))
         return "\n".join(lines)
 
+    def stat(self) -> DiffStat:
+        """Count the changes by kind, by operator and by function.
+
+        Example:
+            >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+            >>> def ir(name):
+            ...     return IR([OpNode("y", f"aten.{name}.default", [x], [y])], [x], [y], [])
+            >>> dict(diff(ir("exp"), ir("log")).stat().by_operator)
+            {'aten.exp.default': 1, 'aten.log.default': 1}
+        """
+        return stat_of(self.changes)
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data, for JSON."""
         return {
             "equal": not self.changes,
             "changes": [change.to_dict() for change in self.changes],
         }
-
-
-_KINDS = ("changed", "replaced", "added", "removed")
 
 
 def diff(a: IR, b: IR) -> Diff:
@@ -292,9 +304,11 @@ def _nodes(pairing: _Pairing) -> Iterator[Change]:
     next_old = next_new = 0
     for old, new in ends:
         for number in range(next_old, old):
-            yield Change("node", before.ir.nodes[number].name, before.node_text(number), None)
+            node, text = before.ir.nodes[number], before.node_text(number)
+            yield Change("node", node.name, text, None, operators=(node.op_type,))
         for number in range(next_new, new):
-            yield Change("node", after.ir.nodes[number].name, None, after.node_text(number))
+            node, text = after.ir.nodes[number], after.node_text(number)
+            yield Change("node", node.name, None, text, operators=(node.op_type,))
         next_old, next_new = old + 1, new + 1
         if old < len(before.ir.nodes):
             yield from _pair(pairing, old, new)
@@ -305,7 +319,8 @@ def _pair(pairing: _Pairing, old: int, new: int) -> Iterator[Change]:
     details = () if a.op_type != b.op_type else tuple(_node_details(pairing, a, b))
     if details or a.op_type != b.op_type:
         texts = pairing.before.node_text(old), pairing.after.node_text(new)
-        yield Change("node", b.name, *texts, details)
+        operators = tuple(dict.fromkeys((a.op_type, b.op_type)))
+        yield Change("node", b.name, *texts, details, operators=operators)
 
 
 def _node_details(pairing: _Pairing, old: OpNode, new: OpNode) -> Iterator[str]:

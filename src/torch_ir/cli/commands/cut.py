@@ -1,0 +1,95 @@
+"""``torch-ir cut``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torch_ir.cli import console
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.files import format_of, read_ir, write_ir
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+from torch_ir.errors import counted
+
+if TYPE_CHECKING:
+    from torch_ir.ir import IR
+
+
+def _names(context: click.Context, _: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple([name.strip().lstrip("%") for name in (value or "").split(",") if name.strip()])
+
+
+@click.command
+@click.argument("file")
+@click.option(
+    "--from", "cut_off", callback=_names, metavar="VALUES", help="Values that become inputs."
+)
+@click.option(
+    "--outputs", callback=_names, metavar="VALUES", help="Values to return [FILE's own]."
+)
+@click.option("--nodes", callback=_names, metavar="NODES", help="Exactly these nodes instead.")
+@click.option(
+    "--around", type=click.IntRange(min=0), metavar="N", help="With --nodes: N steps around them."
+)
+@click.option("-o", "--output", metavar="PATH", help="Where to write the part [text to stdout].")
+@click.option(
+    "--record", metavar="PATH", help="Run FILE and write the part's inputs: .safetensors or .npz."
+)
+@call_options
+def command(
+    file: str,
+    cut_off: tuple[str, ...],
+    outputs: tuple[str, ...],
+    nodes: tuple[str, ...],
+    around: int | None,
+    output: str | None,
+    record: str | None,
+    **options: Any,
+) -> None:
+    """Cut a part out of the IR in FILE: what some values need, or exactly some nodes.
+
+    Nodes, values and source lines keep their names. --inputs is for --record alone: the values
+    that FILE runs with, or, where it names no file, what --from names.
+
+    \b
+    torch-ir cut m.tir --inputs add_3 --outputs linear_9,softmax_2 -o part.tir
+    torch-ir cut m.tir --nodes softmax_2 --around 2 -o part.tir
+    torch-ir cut m.tir --from add_3 -o part.tir --record part.safetensors --random
+    """  # noqa: D301  # \b is a character that click reads
+    from torch_ir.passes.cutting import cut, nodes_around
+
+    if options["inputs"] and not record:  # the values at which to cut
+        cut_off = (*cut_off, *_names(click.get_current_context(), None, options["inputs"]))  # type: ignore[arg-type]  # the parameter is not read
+        options["inputs"] = None
+    if nodes and (cut_off or outputs):
+        raise click.UsageError("--nodes excludes --from, --inputs and --outputs")
+    if around is not None and not nodes:
+        raise click.UsageError("--around needs --nodes")
+    if not nodes and not cut_off and not outputs:
+        raise click.UsageError("give --from, --outputs or --nodes")
+    kind = format_of(output, None, "text")
+    call = Invocation(**options)
+    call.check_usage()
+    if record:
+        require_torch()
+    ir = call.read(file) if record else read_ir(file)
+    wanted = nodes_around(ir, nodes, around) if around else nodes
+    part = cut(ir, inputs=cut_off, outputs=outputs, nodes=wanted or None)
+    if record:
+        _record(call, ir, part, file, record)
+    write_ir(part, output, kind)
+    console.note(f"{counted(len(part.nodes), 'node')} of {len(ir.nodes)}")
+
+
+def _record(call: Invocation, ir: IR, part: IR, file: str, path: str) -> None:
+    """Run the whole program, and write the values that the part takes."""
+    from torch_ir.cli.tensors import write_tensors
+    from torch_ir.debug import capture
+
+    executor, inputs = call.executor(ir, file), call.tensors(ir)
+    made = [name for name in part.input_names if name in ir.producers]
+    with weights_wanted(), progress("recording"):
+        found = capture(executor.graph, inputs, made or ["*"])
+    write_tensors({name: found.values[name] for name in part.input_names}, path)

@@ -1,0 +1,1 @@
+"""Analyses of a program without a run: layouts, costs, fingerprints."""

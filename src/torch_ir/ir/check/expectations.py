@@ -1,0 +1,125 @@
+"""Expectations of a program's text, in the language of LLVM's FileCheck."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
+from torch_ir.ir.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from torch_ir.ir.graph import IR
+
+KINDS = ("NEXT", "SAME", "NOT", "DAG", "LABEL", "EMPTY")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnostic, ...]:
+    r"""Check a program's text against expectations; return the first that is not met, or nothing.
+
+    The directives are those of FileCheck: ``CHECK``, ``CHECK-NEXT``, ``-SAME``, ``-NOT``,
+    ``-DAG``, ``-COUNT-n``, ``-LABEL`` and ``-EMPTY``, each with ``{{regex}}``, ``[[NAME:regex]]``
+    and ``[[NAME]]``. Lines without one are remarks. The source lines of nodes are not in the text
+    that is matched. The package ``filecheck`` does the matching.
+
+    Args:
+        ir: The program, or text to match as it is.
+        text: The expectations.
+        prefix: What the directives begin with.
+
+    Raises:
+        InvalidIRError: The text has no directives, begins with one that follows another, or is
+            malformed.
+        OptionalDependencyError: The package ``filecheck`` is not installed.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.relu.default(%x)
+        ...   return %y
+        ... }''')
+        >>> expect(ir, "CHECK: aten.relu.default\nCHECK-NOT: aten.gelu")
+        ()
+        >>> expect(ir, "CHECK: aten.gelu.default")[0].message
+        'line 1: Couldn\'t match "aten.gelu.default".'
+    """
+    _require_directives(text, prefix)
+    try:
+        from filecheck.error import ParseError
+        from filecheck.finput import FInput
+        from filecheck.matcher import Matcher
+        from filecheck.options import DumpInputKind, Options
+        from filecheck.parser import Parser, pattern_for_opts
+    except ImportError as error:
+        raise OptionalDependencyError(
+            "expectations are matched by the package filecheck, which is not installed",
+            remedy="Install it with: pip install 'torch-ir[expect]'",
+        ) from error
+    options = Options(
+        _LINE, check_prefixes=[prefix], dump_input=DumpInputKind.FAIL, reject_empty_vars=True
+    )
+    try:
+        operations: Any = tuple(Parser(options, io.StringIO(text), *pattern_for_opts(options)))
+    except ParseError as error:
+        raise InvalidIRError(
+            f"line {error.line_no} of the expectations: {error.message}",
+            picture=error.offending_line.rstrip("\n"),
+        ) from None
+    matcher = Matcher(options, FInput(_LINE, text_without_places(ir)), operations)
+    told = matcher.stderr = io.StringIO()
+    return () if matcher.run() == 0 else (_unmet(told.getvalue()),)
+
+
+_LINE = "line"
+
+
+def _unmet(report: str) -> Diagnostic:
+    """What the matcher tells, as a finding: the first line has the line and what is missing."""
+    lines = _COLOR.sub("", report).replace("error: ", "").splitlines()
+    first, *rest = lines or ["an expectation is not met"]
+    number, _, message = first.removeprefix(f"{_LINE}:").partition(":")
+    return Diagnostic("not-met", f"line {number}: {message.strip()}", remedy="\n".join(rest))
+
+
+def text_without_places(ir: IR | str) -> str:
+    """Return a program's text without the source lines of its nodes; other text as it is."""
+    if isinstance(ir, str):
+        return ir
+
+    def without(graph: IR) -> IR:
+        functions = {name: without(body) for name, body in graph.functions.items()}
+        nodes = [node.replace(location=None) for node in graph.nodes]
+        return graph.replace(nodes=nodes, functions=functions)
+
+    return f"{without(ir)}\n"
+
+
+def _require_directives(text: str, prefix: str) -> None:
+    """Check that there are directives, known ones, and that the first follows no other."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", prefix):
+        raise InvalidIRError(f"a prefix is a word, got {prefix!r:.60}")
+    pattern = re.compile(
+        rf"(?:^|[^\w-]){re.escape(prefix)}(?:-([A-Z]+)(?:-\d+)?)?(?:\{{LITERAL\}})?:", re.M
+    )
+    found = list(pattern.finditer(text))
+    if not found:
+        raise InvalidIRError(
+            f"there is no directive {prefix}: in the expectations",
+            remedy=f"As in {prefix}: aten.linear.default",
+        )
+    for match in found:
+        kind = match[1]
+        if kind and kind not in (*KINDS, "COUNT"):
+            line = text.count("\n", 0, match.end()) + 1
+            raise InvalidIRError(
+                f"line {line} of the expectations: there is no directive {prefix}-{kind}",
+                remedy=did_you_mean(kind, KINDS) or f"There are {', '.join(KINDS)} and COUNT-n.",
+            )
+    if found[0][1] in ("NEXT", "SAME", "EMPTY"):
+        raise InvalidIRError(
+            f"the expectations begin with {prefix}-{found[0][1]}, which follows another directive",
+            remedy=f"Begin with {prefix}: or {prefix}-LABEL:.",
+        )

@@ -1,0 +1,278 @@
+"""Parts of a program as programs: what some values need, or some nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_ir.errors import InvalidIRError, PassError, did_you_mean
+from torch_ir.ir import (
+    IR,
+    Container,
+    OpNode,
+    Signature,
+    SymExpr,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
+from torch_ir.ir.aliases import written_tensors
+from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
+from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.constants import needed_constants
+from torch_ir.ir.diagnostics import at
+from torch_ir.ir.values import attribute_leaves
+
+
+def cut(
+    ir: IR,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    nodes: Sequence[str] | None = None,
+) -> IR:
+    """Cut a part out of a program: what values need, or exactly some nodes.
+
+    Nodes keep their order, names, locations and attributes. Weights, constants, functions,
+    symbols and guards come along as far as the part uses them.
+
+    Args:
+        ir: The program.
+        inputs: Values that become graph inputs; what makes them is left out.
+        outputs: Values that the part returns, in this order; those of the program if empty.
+        nodes: Names of the nodes to keep, in place of both. The part takes what these take from
+            elsewhere, and returns what anything else uses or returns, and what nothing uses.
+
+    Returns:
+        The part. Its inputs are the cut values and then those of the program that it uses. It has
+        a signature only where it takes numbers: sizes that none of its inputs shows.
+
+    Raises:
+        InvalidIRError: There is no such value or node; the message names the closest.
+        PassError: A write to memory would be on one side, and its memory on both.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   %b: f32[2] = aten.neg.default(%a)
+        ...   %c: f32[2] = aten.exp.default(%b)
+        ...   return %c
+        ... }''')
+        >>> print(cut(ir, inputs=["a"], outputs=["b"]))
+        ir {
+          input %a: f32[2]
+          %b: f32[2] = aten.neg.default(%a)
+          return %b
+        }
+        >>> cut(ir, nodes=["a", "c"]).input_names, cut(ir, nodes=["a", "c"]).output_names
+        (('b', 'x'), ('a', 'c'))
+    """
+    part = _by_nodes(ir, nodes) if nodes is not None else _by_values(ir, inputs, outputs)
+    _require_no_write_across(ir, part)
+    return _program(ir, part)
+
+
+def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
+    """Return the names of nodes within some steps of given ones, up and down, in program order.
+
+    Raises:
+        InvalidIRError: There is no such node.
+    """
+    found = {ir.node(name).name for name in names}
+    front = set(found)
+    for _ in range(steps):
+        near: set[str] = set()
+        for name in front:
+            node = ir.by_name[name]
+            near |= {ir.producers[m.name].name for m in node.inputs if m.name in ir.producers}
+            near |= {user.name for m in node.outputs for user in ir.users.get(m.name, ())}
+        front = near - found
+        found |= near
+    return tuple([node.name for node in ir.nodes if node.name in found])
+
+
+def module_fingerprints(ir: IR, **options: bool) -> dict[str, str]:
+    """Return the fingerprint of each function, ``&name``, and of the nodes of each module.
+
+    Args:
+        ir: A functional program.
+        options: As those of :func:`torch_ir.fingerprint`.
+
+    Raises:
+        PassError: A module writes memory that another one uses.
+    """
+    found = {f"&{name}": made for name, made in function_fingerprints(ir, **options).items()}
+    members: dict[str, list[str]] = {}
+    for node in ir.nodes:
+        path = node.location.module if node.location is not None else ""
+        while path:
+            members.setdefault(path, []).append(node.name)
+            path = path.rpartition(".")[0]
+    parts = {path: cut(ir, nodes=names) for path, names in sorted(members.items())}
+    return found | {path: fingerprint(part, **options) for path, part in parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is kept: the nodes in order, the values cut off, the values returned."""
+
+    nodes: tuple[OpNode, ...]
+    taken: tuple[str, ...]
+    returned: tuple[TensorMeta, ...]
+
+
+def _metas(ir: IR) -> dict[str, TensorMeta]:
+    """Every value by name, as its definition describes it."""
+    made = {meta.name: meta for node in ir.nodes for meta in node.outputs}
+    given = {meta.name: meta for meta in ir.graph_inputs}
+    external = {
+        name: TensorMeta(name, tuple(value.shape), value.dtype)
+        for name, (_, value) in ir.external_values().items()
+    }
+    return {**external, **given, **made}
+
+
+def _require_values(ir: IR, names: Iterable[str], known: dict[str, TensorMeta]) -> None:
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InvalidIRError(f"there is no value %{name} in the program", remedy=hint)
+
+
+def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> _Part:
+    metas = ir.view("every value", lambda: _metas(ir))
+    _require_values(ir, (*inputs, *outputs), metas)
+    returned = [metas[name] for name in outputs] if outputs else list(ir.graph_outputs)
+    cut_off = set(inputs)
+    binders = {symbol: node for node in ir.nodes for symbol in _bound(node)}
+    shown = {s for name in inputs for s in _plain_symbols([metas[name]])} | ir.given_symbols
+    needed: dict[str, OpNode] = {}
+    wanted = [meta.name for meta in returned]
+    while wanted:
+        name = wanted.pop()
+        node = ir.producers.get(name)
+        if name in cut_off or node is None or node.name in needed:
+            continue
+        needed[node.name] = node
+        wanted += [meta.name for meta in node.inputs]
+        made = _bound(node)
+        for symbol in node.symbols - shown - made:
+            binder = binders.get(symbol)
+            if binder is not None and cut_off.isdisjoint([m.name for m in binder.outputs]):
+                wanted += [meta.name for meta in binder.outputs]
+    nodes = tuple([node for node in ir.nodes if node.name in needed])
+    used = {meta.name for node in nodes for meta in node.inputs}
+    used |= {meta.name for meta in returned}
+    used -= {meta.name for node in nodes for meta in node.outputs}  # made for another result
+    return _Part(nodes, tuple(dict.fromkeys([n for n in inputs if n in used])), tuple(returned))
+
+
+def _by_nodes(ir: IR, names: Sequence[str]) -> _Part:
+    kept = {ir.node(name).name for name in names}
+    nodes = tuple([node for node in ir.nodes if node.name in kept])
+    made = {meta.name for node in nodes for meta in node.outputs}
+    used = {m.name for n in ir.nodes if n.name not in kept for m in n.inputs}
+    used |= {*ir.output_names, *(mutation.value.name for mutation in ir.mutations)}
+    inside = {meta.name for node in nodes for meta in node.inputs}
+    returned = [
+        meta
+        for node in nodes
+        for meta in node.outputs
+        if meta.name in used or meta.name not in inside
+    ]
+    outside = {m.name for n in ir.nodes for m in n.outputs} - made
+    order = [m.name for n in ir.nodes for m in n.outputs if m.name in outside & inside]
+    return _Part(nodes, tuple(order), tuple(returned))
+
+
+def _bound(node: OpNode) -> set[str]:
+    """The symbols that a node gives their values."""
+    leaves = [leaf for value in node.attrs.values() for leaf in attribute_leaves(value)]
+    asked = {s for leaf in leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
+    shown = {symbol for meta in node.inputs for symbol in _every(meta)}
+    return {*node.binds, *(_plain_symbols(node.outputs) - shown - asked)}
+
+
+def _plain_symbols(metas: Iterable[TensorMeta]) -> set[str]:
+    dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
+    return {dim.text for dim in dims if dim.is_symbol}
+
+
+def _require_no_write_across(ir: IR, part: _Part) -> None:
+    """Refuse a part where one side writes memory that the other one sees."""
+    kept = {node.name for node in part.nodes}
+    whole = len(kept) == len(ir.nodes)
+    writers = [] if whole else [(n, written_tensors(ir, n)) for n in ir.nodes]
+    for writer, written in writers:
+        if not written:
+            continue
+        roots = frozenset[str]().union(*[ir.aliases.roots(meta.name) for meta in written])
+        for node in ir.nodes:
+            touches = any(
+                roots & ir.aliases.roots(meta.name) for meta in (*node.inputs, *node.outputs)
+            )
+            if touches and (node.name in kept) != (writer.name in kept):
+                raise PassError(
+                    f"node {writer.name!r} writes memory that node {node.name!r} on the other "
+                    f"side of the cut uses{at(writer.location, ' ({})')}",
+                    remedy="Apply torch_ir.functionalize first.",
+                )
+
+
+def _program(ir: IR, part: _Part) -> IR:
+    metas = ir.view("every value", lambda: _metas(ir))
+    given = {name: TensorMeta(name, metas[name].shape, metas[name].dtype) for name in part.taken}
+    nodes = [with_inputs(node, given) for node in part.nodes]
+    returned = [given.get(meta.name, meta) for meta in part.returned]
+    used = {meta.name for node in nodes for meta in node.inputs}
+    used |= {meta.name for meta in returned}
+    own = [meta for meta in ir.graph_inputs if meta.name in used and meta.name not in given]
+    external = ir.external_values()
+    names = [name for name in external if name in used and name not in given]
+    keys = {external[name][0] for name in names}
+    symbols = {symbol for node in nodes for symbol in node.symbols}
+    symbols |= {s for meta in (*given.values(), *own, *returned) for s in _every(meta)}
+    functions = {name for node in nodes for name in node.functions}
+    op_types = {node.op_type for node in nodes}
+    taken = [*given.values(), *own]
+    changes: dict[str, Any] = {
+        "nodes": nodes,
+        "graph_inputs": taken,
+        "graph_outputs": returned,
+        "weights": [meta for meta in ir.weights if meta.name in keys],
+        "weight_name_mapping": {
+            name: key for name, key in ir.weight_name_mapping.items() if name in names
+        },
+        "constants": needed_constants(ir.constants, keys),
+        "symbols": {name: r for name, r in ir.symbols.items() if name in symbols},
+        "functions": {name: body for name, body in ir.functions.items() if name in functions},
+        "mutations": (),
+        "signature": _signature(nodes, taken, returned),
+        "weight_aliases": {a: key for a, key in ir.weight_aliases.items() if key in keys},
+        "guards": [guard for guard in ir.guards if symbols.issuperset(guard.symbols)],
+        "operators": {op: text for op, text in ir.operators.items() if op in op_types},
+    }
+    return ir.replace(**changes)
+
+
+def _every(meta: TensorMeta) -> list[str]:
+    return [symbol for dim in meta.shape if isinstance(dim, SymExpr) for symbol in dim.symbols]
+
+
+def _signature(
+    nodes: Sequence[OpNode], taken: Sequence[TensorMeta], returned: Sequence[TensorMeta]
+) -> Signature | None:
+    """The signature of a part that takes sizes which none of its inputs shows."""
+    shown = _plain_symbols(taken).union(*[_bound(node) for node in nodes])
+    used = {symbol for node in nodes for symbol in node.symbols}
+    used |= {symbol for meta in (*taken, *returned) for symbol in _every(meta)}
+    missing = [SymExpr(symbol) for symbol in sorted(used - shown)]
+    if not missing:
+        return None
+    leaves = (*[TensorLeaf(meta.name) for meta in taken], *map(ValueLeaf, missing))
+    given = Container("tuple", (Container("tuple", leaves), Container("dict")))
+    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
+    return Signature(given, results)

@@ -1,0 +1,101 @@
+"""Costs from the program alone: the counts of a profile, and the roofline."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from tests.small_models import CASES
+
+from torch_ir import IRExecutor, cost, extract_ir, parse, profile
+from torch_ir.errors import InvalidIRError
+
+PROGRAM = parse("""ir "Small" {
+  weight @w: f32[64, 32]
+  input %x: f32[s0, 32]
+  %h: f32[s0, 64] = aten.linear.default(%x, @w)  # m.py:3 in fc (m.Linear)
+  %t: f32[64, s0] = aten.t.default(%h)
+  %y: f32[64, s0] = aten.relu.default(%t)
+  return %y
+}""")
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_counts_are_those_of_a_profile(name):
+    case = CASES[name]
+    arguments, keywords = case.inputs()
+    model = case.model()
+    ir = extract_ir(model, arguments, kwargs=keywords)
+    executor = IRExecutor(ir, model.state_dict())
+    tensors = [
+        t
+        for t in torch.utils._pytree.tree_leaves((arguments, keywords))
+        if isinstance(t, torch.Tensor)
+    ]
+    if len(tensors) != len(ir.graph_inputs):
+        pytest.skip("numbers among the arguments")
+    if any(not meta.is_static for node in ir.nodes for meta in node.outputs):
+        pytest.skip("sizes that data decides")
+    measured = profile(executor.graph, tensors, repeat=1)
+    found = {n.node: (n.flops, n.bytes_read, n.bytes_written) for n in cost(ir).nodes}
+    wanted = {n.node: (n.flops, n.bytes_read, n.bytes_written) for n in measured.nodes}
+    assert {k: (found[k], wanted[k]) for k in wanted if found[k] != wanted[k]} == {}
+
+
+def test_the_roofline_takes_the_slower_of_the_two():
+    found = cost(PROGRAM, symbols={"s0": 8}, peak_flops=1e9, bandwidth=1e9)
+    linear, view, relu = found.nodes
+    assert (linear.flops, linear.bytes_read, linear.bytes_written) == (32768, 9216, 2048)
+    assert (linear.bound, linear.seconds) == ("compute", 32768e-9)
+    assert (view.bytes_read, view.bytes_written, view.seconds) == (0, 0, 0.0)
+    assert (relu.bound, relu.seconds, relu.intensity) == ("memory", 4096e-9, 0.125)
+    assert found.seconds == sum(node.seconds for node in found.nodes)
+    assert [group.name for group in found.by_module()] == ["", "fc"]
+    assert json.loads(json.dumps(found.to_dict()))["flops"] == found.flops == 33280
+    assert "<table>" in found._repr_html_()
+    assert str(found).splitlines()[0] == (
+        "Small: 3 nodes, 33.28 k FLOPs, 15.0 KiB moved, 0.037 ms"
+    )
+
+
+def test_a_symbol_without_a_value_is_named():
+    with pytest.raises(InvalidIRError) as caught:
+        cost(PROGRAM)
+    assert str(caught.value) == (
+        "the sizes depend on 1 symbol without a value: s0\n"
+        "Give each one, as in symbols={'s0': 8} or --symbol s0=8."
+    )
+    with pytest.raises(InvalidIRError, match="peak_flops is a positive number, got 0"):
+        cost(PROGRAM, symbols={"s0": 1}, peak_flops=0)
+
+
+def test_an_unknown_count_stays_unknown():
+    ir = parse("ir {\ninput %x: f32[2]\n%y: f32[2] = aten.cholesky.default(%x)\nreturn %y\n}")
+    found = cost(ir, peak_flops=1.0, bandwidth=1.0)
+    assert found.nodes[0].flops is None
+    assert found.unknown == 1
+    assert "unknown" in str(found)
+    assert ">=" in str(found)
+
+
+def test_a_look_up_reads_its_rows_and_no_torch_is_needed():
+    script = """
+import sys
+from torch_ir import cost, parse
+ir = parse('''ir {
+  weight @w: f32[1000, 4]
+  input %i: i64[3]
+  %y: f32[3, 4] = aten.embedding.default(@w, %i)
+  return %y
+}''')
+print(cost(ir).nodes[0].bytes_read, "torch" in sys.modules)
+"""
+    made = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stdout.split() == [str(3 * 8 + 48), "False"]
