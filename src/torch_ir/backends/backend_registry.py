@@ -97,6 +97,11 @@ def known_backends() -> tuple[str, ...]:
     return tuple(sorted({*_OWN, *_REGISTERED, *_installed()}))
 
 
+def registered_backends() -> tuple[str, ...]:
+    """Return the names of those that this process registered, in order."""
+    return tuple(sorted(_REGISTERED))
+
+
 def find_backend(name: str) -> Backend:
     """Look up the backend of a name.
 

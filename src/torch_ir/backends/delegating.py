@@ -143,6 +143,11 @@ def _compiled(
     return Delegate(body, backend, held, backend.compile(body, held))
 
 
+def listed(results: Any) -> list[Any]:
+    """Return what a compiled subgraph gave as a list; a lone tensor is one result."""
+    return list(results) if isinstance(results, list | tuple) else [results]
+
+
 def _sizes(call: OpNode) -> list[Any]:
     """The symbols that a delegate takes beside tensors."""
     operands: Any = call.attrs.get("operands", ())
@@ -180,7 +185,7 @@ def _kernel(backend: str, call: OpNode, compiled: Callable[..., Any]) -> Kernel:
         del attrs
         tensors = inputs[: len(inputs) - len(sizes)]
         numbers = [int(tensor.item()) for tensor in inputs[len(tensors) :]]
-        made = list(compiled(*tensors, *numbers))
+        made = listed(compiled(*tensors, *numbers))
         if len(made) != len(call.outputs):
             raise ExecutionError(
                 f"the backend {backend!r} gave {counted(len(made), 'result')} for {call.name!r}, "

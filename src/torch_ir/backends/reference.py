@@ -51,6 +51,13 @@ class ReferenceExecutor:
     def __repr__(self) -> str:
         return f"ReferenceExecutor({self.ir!r})"
 
+    @property
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Copies of the buffers that the program writes, by key, as they are now."""
+        external = self.ir.external_values()
+        keys = [external[m.target][0] for m in self.ir.mutations if m.target in external]
+        return {key: self._payload[key].clone() for key in keys if key in self._payload}
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from torch_ir.backends.delegate import BACKEND
+from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.capture import Captured
+from torch_ir.debug.judging.backends import source_of
 from torch_ir.debug.judging.delegates import Finding
 from torch_ir.debug.reference.denotation import alone
 from torch_ir.debug.validation import Divergence
@@ -34,7 +35,7 @@ values = load_file(Path(__file__).with_name("inputs.safetensors"))
 report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs])
 print(report)
 print(report.table())
-raise SystemExit(not report.is_valid)
+raise SystemExit({{"agree": 0, "disagree": 1, "not compared": 3}}[report.verdict])
 '''
 
 
@@ -61,42 +62,51 @@ _PART = '''\
 """{title}
 
 {reason}
-
-Import here what registers the backend, if no installed package does.
 """
-
+{imports}
 from pathlib import Path
 
 from safetensors.torch import load_file
 
 from torch_ir import load_ir, validate
-
+{source}
 folder = Path(__file__).parent
 ir = load_ir(folder / "body.json")
 values = load_file(folder / "inputs.safetensors")
-report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs], backend={backend!r})
+report = validate(ir, {{}}, [values[meta.name] for meta in ir.graph_inputs], backend={backend})
 print(report)
-raise SystemExit(not report.is_valid)
+raise SystemExit({{"agree": 0, "disagree": 1, "not compared": 3}}[report.verdict])
 '''
 
 
-def save_part(part: Finding, folder: Path) -> None:
+def save_part(
+    part: Finding, backend: DelegateBackend, symbols: Mapping[str, Number], folder: Path
+) -> None:
     """Write the smallest body that a backend gets wrong, its inputs, and a script that judges it.
 
     Args:
         part: What was found.
+        backend: The backend.
+        symbols: The value of each symbol in the body.
         folder: Where ``body.json``, ``inputs.safetensors`` and ``repro.py`` go.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    body = part.body.replace(signature=None, metadata={})
+    body = _without_symbols(part.body.replace(signature=None, metadata={}), symbols)
     body.save(folder / "body.json")
     values = {meta.name: part.inputs[meta.name] for meta in body.graph_inputs}
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in values.items()}
     Captured(body.model_name, (), tensors, {}).save(folder / "inputs.safetensors")
-    backend = str(part.body.metadata[BACKEND])
-    title = f"{part.node.op_type} as node {part.node.name!r} on the backend {backend!r}."
-    reason = _plain(part.error.reason)
-    text = _PART.format(title=_plain(title), reason=reason, backend=backend)
+    title = f"{part.node.op_type} as node {part.node.name!r} on the backend {backend.name!r}."
+    place, name, code = source_of(backend)
+    imports = "\nimport sys" if place else ""
+    source = f"\nsys.path.append({place!r})\n{name}\n" if place else ""
+    text = _PART.format(
+        title=_plain(title),
+        reason=_plain(part.error.reason),
+        imports=imports,
+        source=source,
+        backend=code,
+    )
     write_atomically(folder / "repro.py", text.encode())
 
 

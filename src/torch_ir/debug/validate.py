@@ -21,7 +21,14 @@ from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
-from torch_ir.debug.judging.backends import Judged, graph_of, judged_executor
+from torch_ir.debug.judging.accumulation import Accumulation
+from torch_ir.debug.judging.backends import (
+    Judged,
+    OpaqueRunner,
+    graph_of,
+    judged_executor,
+    runner_of,
+)
 from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
 from torch_ir.debug.judging.findings import Findings
@@ -71,24 +78,24 @@ def validate(
 
     Args:
         ir: The program.
-        weights: Tensors by ``state_dict`` key; never changed.
-        inputs: The model's positional arguments, or a tensor for each graph input; never changed.
-        kwargs: Its keyword arguments; never changed.
+        weights: Tensors by ``state_dict`` key.
+        inputs: The model's positional arguments, or a tensor for each graph input.
+        kwargs: Its keyword arguments. All of these stay as they are.
         against: ``"denotation"``, ``"eager"`` or both.
         constants: Values that are in no state dict, by key; see :class:`IRExecutor`.
         symbols: The value of each symbol among the arguments.
-        graph: A compiled graph or a runner to compare; its state is afterwards that of this run.
+        graph: A compiled graph or a runner (its results if it shows no nodes), with its state.
         backend: What to judge: backends by name or as values, or a runner of compile(backend=).
-        mode: ``"isolated"`` gives each delegate torch's values, and judges each of its nodes
-            alone too; ``"accumulated"`` lets the delegates' own values flow on.
+        mode: ``"isolated"``: each delegate, and each of its nodes alone, gets torch's values;
+            ``"accumulated"``: the delegates' own values flow on.
         save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
         repro: A folder for the same, and ``repro.py``, which compares that node alone again.
         allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
     Raises:
-        InvalidIRError: There is no such reader or mode, or ``graph`` shows no nodes.
+        InvalidIRError: There is no such reader or mode, or ``graph`` cannot be judged.
         ExecutionError: The program cannot be run.
-        SerializationError: The inputs cannot be written.
+        SerializationError: Inputs cannot be written.
 
     Example:
         >>> from torch_ir import parse
@@ -97,17 +104,17 @@ def validate(
         ...   %y: f32[2] = aten.exp.default(%x)
         ...   return %y
         ... }''')
-        >>> print(validate(ir, {}, (torch.tensor([0.0, 1.0]),)))
-        all readers agree on the program: 1 node
-          denotation: 1 compared, 0 by decomposition
-          eager: 1 compared
+        >>> validate(ir, {}, (torch.tensor([0.0, 1.0]),)).verdict
+        'agree'
     """
     readers = _known(against)
     with allow_operators(*allow):
-        runs, judge = _prepared(ir, weights, constants, graph, backend, mode, readers)
         given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
+        judged = _judged(ir, weights, constants, graph, backend, given)
+        _require_known(mode, judged, repro)
+        runs, judge = _prepared(ir, weights, constants, judged, mode, readers)
         watch = _watched(runs, *given, readers, {**(weights or {}), **(constants or {})}, judge)
-    return _saved(runs.ir, watch, save_inputs, repro)
+        return _saved(runs.ir, watch, save_inputs, repro)
 
 
 def _watched(
@@ -125,37 +132,63 @@ def _watched(
     watch = _Watch(graph, given, readers, known, judge)
     watch.see_payload(payload)
     with same_random_numbers():
-        outputs = graph.run(given, symbols, watch)[0]
+        try:
+            outputs = graph.run(given, symbols, watch)[0]
+        except Exception:  # what a delegate made may be anything, and end what takes it
+            if not watch.was_ended():
+                raise
+            return watch
     watch.finish(outputs)
     return watch
+
+
+_Subject: TypeAlias = ExecGraph | DelegatingExecutor | OpaqueRunner | None
+
+
+def _judged(
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None,
+    constants: Mapping[str, torch.Tensor] | None,
+    graph: ExecGraph | Runner | None,
+    backend: Judged | None,
+    given: tuple[tuple[torch.Tensor, ...], Symbols],
+) -> _Subject:
+    """What is judged: a compiled graph, delegates, or a runner of which only results are seen."""
+    if graph is not None and backend is not None:
+        raise InvalidIRError("graph= and backend= exclude each other")
+    if graph is None or isinstance(graph, DelegatingExecutor):
+        return judged_executor(ir, weights, constants, graph if backend is None else backend)
+    return graph_of(graph) or OpaqueRunner(ir, runner_of(graph), *given)
+
+
+def _require_known(mode: str, judged: _Subject, repro: object) -> None:
+    if mode not in get_args(Mode):
+        remedy = did_you_mean(str(mode), get_args(Mode)) or f"There are {get_args(Mode)}."
+        raise InvalidIRError(f"there is no mode {mode!r:.60} of validation", remedy=remedy)
+    if isinstance(judged, OpaqueRunner) and repro is not None:
+        remedy = "Give the name of its backend as backend=."
+        raise InvalidIRError("repro= needs to know what made the runner", remedy=remedy)
 
 
 def _prepared(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None,
     constants: Mapping[str, torch.Tensor] | None,
-    graph: ExecGraph | Runner | None,
-    backend: Judged | None,
+    judged: _Subject,
     mode: Mode,
     readers: tuple[Reader, ...],
 ) -> tuple[ExecGraph, Judge | None]:
     """What runs: torch alone or with delegates in their place, and the judge of these."""
-    if mode not in get_args(Mode):
-        remedy = did_you_mean(str(mode), get_args(Mode)) or f"There are {get_args(Mode)}."
-        raise InvalidIRError(f"there is no mode {mode!r:.60} of validation", remedy=remedy)
-    if backend is None and isinstance(graph, DelegatingExecutor):
-        backend, graph = graph, None
-    judged = judged_executor(ir, weights, constants, backend)
-    if graph is not None and judged is not None:
-        raise InvalidIRError("graph= and backend= exclude each other")
+    if isinstance(judged, ExecGraph):
+        return judged, None
     if judged is None:
-        compiled = graph or IRExecutor(inline_scopes(ir), weights, constants)
-        return graph_of(compiled), None
-    judge = Judge(judged, readers, mode)
-    if mode == "accumulated":
-        return judged.graph, judge
-    given = judged.weights, judged.constants
-    return IRExecutor(inline_scopes(judged.ir), *given).graph, judge
+        return IRExecutor(inline_scopes(ir), weights, constants).graph, None
+    if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
+        drift = Accumulation(judged.graph.ir)
+        return judged.graph, Judge(judged.delegates, readers, drift)
+    unseen = judged.unseen if isinstance(judged, OpaqueRunner) else ""
+    graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph
+    return graph, Judge(judged.delegates, readers, unseen=unseen)
 
 
 def _arguments(
@@ -188,8 +221,9 @@ def _saved(
 ) -> ValidationReport:
     """The report, after what is asked for was written."""
     found = watch.found
-    if found.part is not None and repro is not None:
-        save_part(found.part, Path(repro))
+    if found.part is not None and repro is not None and watch.judge is not None:
+        maker = watch.judge.backend_of(found.part)
+        save_part(found.part, maker, watch.symbols, Path(repro))
         repro = None
     first = found.first
     if first is None:
@@ -227,6 +261,7 @@ class _Watch:
         self.against = against
         self.symbols = dict(symbols)
         self.found = Findings()
+        self._running: OpNode | None = None
         self.tally = Tally(graph.ir, against)
         self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
         self._before: list[torch.Tensor] = []
@@ -259,6 +294,7 @@ class _Watch:
         """Copy the inputs, and see that they are what was made."""
         for fault in self._memory.read(node, inputs):
             self.found.note_fault(fault.culprit or node, fault)
+        self._running = node
         self._inputs = list(inputs)
         self._before = copied(inputs)
         self._state = _random_state(self.device) if _may_draw(node) else None
@@ -269,11 +305,16 @@ class _Watch:
         before, self._before = self._before, []
         named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))
         after = {meta.name: named[meta.name] for meta in written_inputs(self.ir, node)}
-        plain = self._call(node, before, outputs)
-        if self.judge is not None and self.judge.knows(node):
-            self._judge(self.judge, node, before, outputs)
+        judge, self._running = self.judge, None
+        if judge is not None and judge.knows(node):
+            plain = None
+            self._judge(judge, node, before, None if judge.drift is None else outputs)
         else:
-            self._read(node, plain, before, outputs, after)
+            plain = self._call(node, before, outputs)
+            drew = self._state is not None and _differs(self._state, _random_state(self.device))
+            self._read(node, plain, before, outputs, after, drew=drew)
+            if judge is not None and judge.drift is not None and not drew:
+                judge.drift.follow(node, before, outputs, self.symbols, self.ir.functions)
         bind(node, _placed(node, outputs) if plain is None else plain.made, self.symbols)
         is_own = registered_kernel(node.op_type) is not None
         for fault in self._memory.made(node, inputs, before, outputs, plain, is_own=is_own):
@@ -284,6 +325,19 @@ class _Watch:
         for fault in self._memory.ended(outputs):
             maker = self.ir.producers.get(fault.value) or self._memory.last_reader.get(fault.value)
             self.found.note_fault(fault.culprit or maker, fault)
+
+    def was_ended(self) -> bool:
+        """Return whether what a delegate made ended the run; it and the rest are accounted for."""
+        judge, node = self.judge, self._running
+        if judge is None:
+            return False
+        if node is not None and judge.knows(node):
+            self._judge(judge, node, self._before, None)
+        if not any(divergence.delegate for divergence in self.found.divergences):
+            return False
+        for other in self.ir.nodes:
+            self.tally.left(other, "not run: what a delegate made ended the run")
+        return True
 
     def report(self) -> ValidationReport:
         """What was found."""
@@ -304,16 +358,18 @@ class _Watch:
 
     # -- readers ----------------------------------------------------------------------------------
 
-    def _judge(self, judge: Judge, node: OpNode, before: _Tensors, outputs: _Tensors) -> None:
-        """Judge the backend of a delegate."""
+    def _judge(
+        self, judge: Judge, node: OpNode, before: _Tensors, outputs: _Tensors | None
+    ) -> None:
+        """Judge the backend of a delegate, whose own results are given or asked for."""
         self.tally.run_by_backend(node)
         found = judge.findings(node, before, outputs, self.symbols)
-        if isinstance(found, str):
-            self.tally.left(node, found)
-            return
-        for reader in self.against:
-            self.tally.read(node, reader)
-        for item in found:
+        if isinstance(found, str) or judge.unseen:
+            self.tally.left(node, found if isinstance(found, str) else judge.unseen)
+        else:
+            for reader in self.against:
+                self.tally.read(node, reader)
+        for item in () if isinstance(found, str) else found:
             self.found.note_part(item)
 
     def _read(
@@ -323,10 +379,11 @@ class _Watch:
         before: _Tensors,
         outputs: _Tensors,
         after: _Named,
+        *,
+        drew: bool,
     ) -> None:
         """Read a node that torch ran."""
         if self._denoting is not None:
-            drew = self._state is not None and _differs(self._state, _random_state(self.device))
             found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
             for name, error in found:
                 self.found.note(node, name, "denotation", error, before, self.symbols)

@@ -200,9 +200,9 @@ class ExecGraph:
         return {**named, **_filled(self, table, inputs)}
 
     def values(
-        self, inputs: Sequence[torch.Tensor], names: Iterable[str]
+        self, inputs: Sequence[torch.Tensor], names: Iterable[str], symbols: Symbols | None = None
     ) -> dict[str, torch.Tensor]:
-        """Run the graph; return some of the nodes' values by name, in program order.
+        """Run the graph, as :meth:`run` does; return some values by name, in program order.
 
         Nothing runs after the last of them; memory is that of a run, and of what was asked for.
 
@@ -214,7 +214,7 @@ class ExecGraph:
         if last is None:
             return {}
         table = Table(wanted, last, copy=self._program.plan.writes_inside)
-        return _filled(self, table, inputs)
+        return _filled(self, table, inputs, symbols)
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -267,11 +267,14 @@ class ExecGraph:
 
 
 def _filled(
-    graph: ExecGraph, table: Table, inputs: Sequence[torch.Tensor]
+    graph: ExecGraph,
+    table: Table,
+    inputs: Sequence[torch.Tensor],
+    symbols: Symbols | None = None,
 ) -> dict[str, torch.Tensor]:
     """The values of a run that goes on until a table has all that it wants."""
     try:
-        graph.run(inputs, {}, table, reuse=False)
+        graph.run(inputs, dict(symbols or {}), table, reuse=False)
     except ListenerError as error:
         if not isinstance(error.__cause__, StopError):
             raise

@@ -8,7 +8,7 @@ greatest in what picks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch_ir.semantics.bounds import control_flow, elementwise, resampling, row
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, inexact, moduli, widened
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
+from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
@@ -46,6 +47,7 @@ def bounded(
     values: Mapping[str, Any],
     symbols: Mapping[str, Number],
     errors: Mapping[str, Array] | None = None,
+    keep: Collection[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compute every value of a program by name, and how far a kernel's may be off.
 
@@ -54,6 +56,7 @@ def bounded(
         values: The inputs by name.
         symbols: The symbols that are known.
         errors: How far the inputs may be off; 0 where absent.
+        keep: The values to return; others are freed after their last use. None for all.
 
     Raises:
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
@@ -65,7 +68,8 @@ def bounded(
     for name in ir.external_values():
         made[name] = evaluation.value(name)
         off[name] = np.zeros(np.shape(made[name]))
-    for node, results in evaluation.run():
+    dead = {} if keep is None else _last_uses(ir, frozenset(keep))
+    for node, results in evaluation.run(keep=keep is None):
         known = evaluation.symbols
         bodies: dict[str, _Body] = {}
 
@@ -74,6 +78,8 @@ def bounded(
 
         arguments = arguments_of(node, made.__getitem__, known, body)
         given = arguments_of(node, off.__getitem__, known, body)
+        if denotation(node.op_type).draws:
+            arguments["draws"] = Draws(0, node.name)
         if bodies:
             found = _called(node.op_type, arguments, given)
         else:
@@ -83,7 +89,19 @@ def bounded(
         for meta in node.outputs:
             index = meta.producer_output_idx
             made[meta.name], off[meta.name] = results[index], of_result[index]
+        for name in dead.get(node.name, ()):
+            del made[name], off[name]
     return made, off
+
+
+def _last_uses(ir: IR, keep: frozenset[str]) -> dict[str, list[str]]:
+    """The values of which nothing is needed any more after each node."""
+    last = {m.name: n.name for n in ir.nodes for m in (*n.outputs, *n.inputs)}
+    dead: dict[str, list[str]] = {}
+    for name, node in last.items():
+        if name not in keep:
+            dead.setdefault(node, []).append(name)
+    return dead
 
 
 def _of_node(

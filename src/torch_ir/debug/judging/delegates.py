@@ -8,23 +8,25 @@ in program order, which finds what only a fused body does wrong, in log2(n) comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Literal
 
 import numpy as np
 import torch
 
 from torch_ir.backends.delegate import CALL, function_of
-from torch_ir.backends.delegating import Delegate, DelegatingExecutor
-from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.delegating import Delegate, listed
+from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
+from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.judging.denoting import RANDOM, untold, without_tolerance
-from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
+from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances, meaning_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error, within
 from torch_ir.debug.validation import Reader
-from torch_ir.errors import ExecutionError, TorchIRError, first_line
-from torch_ir.executor import IRExecutor
+from torch_ir.errors import BackendError, OptionalDependencyError, counted, first_line
+from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves
@@ -66,44 +68,56 @@ class Judge:
     """Judges the calls of a program's delegates.
 
     Attributes:
-        executor: The program with its delegates; their kernels live as long as it.
+        delegates: What backends run, by the name of the node that calls it.
         against: The readers that are asked.
-        mode: What the delegates are given.
+        drift: How far the inputs of delegates are off by what backends before them rounded, where
+            a delegate is given their values; None where it is given torch's.
+        unseen: Why something that the delegates make cannot be compared; empty if all can.
     """
 
-    executor: DelegatingExecutor
+    delegates: Mapping[str, Delegate]
     against: tuple[Reader, ...]
-    mode: Mode
+    drift: Accumulation | None = None
+    unseen: str = ""
 
     def knows(self, node: OpNode) -> bool:
         """Return whether a node calls a delegate of a backend."""
-        return node.name in self.executor.delegates
+        return node.name in self.delegates
+
+    def backend_of(self, found: Finding) -> DelegateBackend:
+        """Return the backend that ran what was found."""
+        return next(
+            d.backend for d in self.delegates.values() if d.body.model_name == found.delegate
+        )
 
     def findings(
         self,
         node: OpNode,
         inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor] | None,
         symbols: Symbols,
-    ) -> Iterable[Finding] | str:
+    ) -> list[Finding] | str:
         """Return what is off in a call, or why it cannot be compared.
 
         Args:
             node: The call, as torch's graph or that of the backend has it.
             inputs: Its inputs, as they were before it ran.
-            outputs: What it made: torch in isolated mode, else the backend.
+            outputs: What the backend made, where it runs with the others' values; None to ask it.
             symbols: The symbols known by then.
 
         Raises:
-            ExecutionError: The backend fails on the delegate.
+            TorchIRError: The backend runs nothing here, as something that it needs is missing.
         """
-        delegate = self.executor.delegates[node.name]
-        isolated = self.mode == "isolated"
-        held = {} if isolated else delegate.held
+        delegate = self.delegates[node.name]
+        held = {} if self.drift is None else delegate.held
         names = [name for name in delegate.body.input_names if name not in held]
         given = {**held, **dict(zip(names, inputs, strict=False))}
-        case = _Case(delegate, self.against, symbols)
-        return case.findings(given, None if isolated else outputs, alone=isolated)
+        graph = IRExecutor(delegate.body, {}).graph
+        case = _Case(delegate, graph, self.against, symbols, self.drift)
+        found = case.findings(given, outputs)
+        if self.drift is not None:
+            self.drift.forget(node)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +126,29 @@ class _Case:
 
     Attributes:
         delegate: The function, its backend, and the inputs that are the same in every call.
+        graph: The function as torch runs it.
         against: The readers that are asked.
         symbols: The value of each symbol.
+        drift: How far inputs are off already.
     """
 
     delegate: Delegate
+    graph: ExecGraph
     against: tuple[Reader, ...]
     symbols: Symbols
+    drift: Accumulation | None
 
     def findings(
-        self, given: Values, results: Sequence[torch.Tensor] | None, *, alone: bool
-    ) -> Iterator[Finding] | str:
+        self, given: Values, results: Sequence[torch.Tensor] | None
+    ) -> list[Finding] | str:
         """Return what is off in a call, or why it cannot be compared.
 
         Args:
             given: The inputs of the body, by name.
-            results: What the backend made of them; None to run it.
-            alone: Whether each node of the body is compiled and judged alone, too.
+            results: What the backend made of them; None to run it, and each node alone too.
 
         Raises:
-            ExecutionError: The backend fails on the delegate.
+            TorchIRError: The backend runs nothing here, as something that it needs is missing.
         """
         body = self.delegate.body
         meaning = meaning_of(body.replace(signature=None))
@@ -143,84 +160,97 @@ class _Case:
             return RANDOM
         if meaning.has_open_values:
             return "it is made of values that are open"
-        if results is None:
-            results = self._own(given)
-        return self._findings(meaning, given, results, alone)
+        alone: list[Finding] | None = [] if results is None and len(body.nodes) > 1 else None
+        torch_values = self._torch_values(given, body.output_names, alone)
+        made = self._called(body, self.delegate.compiled, given) if results is None else results
+        whole = list(self._compared(body, meaning, given, made, torch_values))
+        if self.drift is not None:
+            whole = self._accumulated(self.drift, meaning, given, made, whole)
+        if not _is_wrong(whole):
+            return [*(alone or ()), *whole]
+        if alone and _is_wrong(alone):
+            return alone
+        return [*(alone or ()), *(self._smallest(given) or whole)]
 
-    def _own(self, given: Values) -> Sequence[torch.Tensor]:
-        """What the backend's own function for the whole body gives."""
-        try:
-            return self._called(self.delegate.body, self.delegate.compiled, given)
-        except TorchIRError:
-            raise
-        except Exception as error:  # a backend's code may raise anything
-            name = self.delegate.backend.name
-            raise ExecutionError(
-                f"the backend {name!r} fails on {self.delegate.body.model_name!r}: "
-                f"{type(error).__name__}: {first_line(error)}"
-            ) from error
-
-    def _findings(
-        self, meaning: Meaning, given: Values, results: Sequence[torch.Tensor], alone: bool
-    ) -> Iterator[Finding]:
+    def _accumulated(
+        self,
+        drift: Accumulation,
+        meaning: Meaning,
+        given: Values,
+        results: Sequence[torch.Tensor] | str,
+        found: Sequence[Finding],
+    ) -> list[Finding]:
+        """What is more off than what the inputs are off by explains."""
         body = self.delegate.body
-        torch_values = self._torch_values(given)
-        wrong: list[Finding] = []
-        if alone and len(body.nodes) > 1:
-            wrong = [f for node in body.nodes for f in self._alone(node, given, torch_values)]
-            yield from wrong
-        whole = list(self._compared(body, meaning, given, results, torch_values))
-        if any(found.error.reason for found in wrong):
-            return
-        if any(found.error.reason for found in whole) and len(body.nodes) > 1:
-            yield from self._smallest(given, torch_values) or whole
-        else:
-            yield from whole
+        if isinstance(results, str) or _malformed(body, results):
+            return list(found)
+        call = _call(body)
+        inputs = [given[meta.name] for meta in body.graph_inputs]
+        total = drift.allowances(meaning, call, inputs, results, self.symbols)
+        explained: list[Finding] = []
+        for item in found:
+            allowed = total[item.value]
+            error = within(allowed.expected, allowed.got, _with_one_unit(allowed))
+            explained.append(replace(item, error=item.error if error.reason else error))
+        wrong = {item.value for item in explained if item.error.reason}
+        for name, allowed in total.items():
+            if name not in wrong:
+                drift.keep(allowed)
+        return explained
 
-    def _torch_values(self, given: Values) -> dict[str, torch.Tensor]:
-        """Every value of the body as torch makes it, node by node."""
-        body = self.delegate.body
+    def _torch_values(
+        self, given: Values, names: Iterable[str], alone: list[Finding] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Some values of the body as torch makes them; where a list is given, each node is tried.
+
+        What the backend makes of each node by itself, on torch's values, is added to the list.
+        """
         copies = dict(zip(given, copied(list(given.values())), strict=True))
-        inputs = [copies[meta.name] for meta in body.graph_inputs]
-        sizes = {str(size): size.evaluate(self.symbols) for size in _sizes(body)}
-        table = Table(None, None, copy=True)
-        IRExecutor(body, {}).graph.run(inputs, sizes, table, reuse=False)
+        inputs = [copies[meta.name] for meta in self.delegate.body.graph_inputs]
+        sizes = {str(size): size.evaluate(self.symbols) for size in _sizes(self.delegate.body)}
+        if alone is None:
+            return {**given, **self.graph.values(inputs, names, sizes)}
+        table = _Each(frozenset(names), self, alone)
+        self.graph.run(inputs, sizes, table, reuse=False)
         return {**given, **table.values}
 
-    def _alone(self, node: OpNode, given: Values, known: Values) -> list[Finding]:
-        """What the backend makes of one node, on torch's values."""
+    def alone(self, node: OpNode, known: Values) -> list[Finding]:
+        """Return what the backend makes of one node, on torch's values."""
         return self._tried([node], list(node.outputs), known) or []
 
-    def _smallest(self, given: Values, known: Values) -> list[Finding]:
+    def _smallest(self, given: Values) -> list[Finding]:
         """What is off in the shortest prefix of the body that is wrong."""
-        nodes = self.delegate.body.nodes
-        good, bad, found = 0, len(nodes), list[Finding]()
+        length = len(self.delegate.body.nodes)
+        good, bad, found = 0, length, list[Finding]()
         while bad - good > 1:
             half, middle, tried = (good + bad) // 2, good, None
             # a prefix that the backend refuses moves the border outward
             for middle in (*range(half, bad), *range(half - 1, good, -1)):
-                tried = self._tried(nodes[:middle], self._live(middle), known)
+                tried = self._prefix(middle, _live(self.delegate.body, middle), given)
                 if tried is not None:
                     break
             if tried is None:
                 break
-            if any(item.error.reason for item in tried):
+            if _is_wrong(tried):
                 bad, found = middle, tried
             else:
                 good = middle
-        shown = [meta for node in nodes[:bad] for meta in node.outputs]
-        every = self._tried(nodes[:bad], shown, known) or []
-        found = [item for item in every if item.error.reason] or found
+        for part in _parts(self.delegate.body.nodes[:bad], self.symbols):
+            names = {meta.name for meta in part}
+            live = [meta for meta in _live(self.delegate.body, bad) if meta.name not in names]
+            tried = self._prefix(bad, [*part, *live], given) or []
+            if any(item.error.reason and item.value in names for item in tried):
+                found = tried
+                break
         first = next((item for item in found if item.error.reason), None)
         return [] if first is None else [item for item in found if item.node is first.node]
 
-    def _live(self, length: int) -> list[TensorMeta]:
-        """The values of a prefix that the rest of the body reads or the program takes."""
-        body = self.delegate.body
-        used = {meta.name for node in body.nodes[length:] for meta in node.inputs}
-        used |= {meta.name for meta in body.graph_outputs}
-        made = [meta for node in body.nodes[:length] for meta in node.outputs]
-        return [meta for meta in made if meta.name in used]
+    def _prefix(
+        self, length: int, returned: Sequence[TensorMeta], given: Values
+    ) -> list[Finding] | None:
+        """What is off in the first nodes of the body; None if the backend refuses them."""
+        known = self._torch_values(given, [meta.name for meta in returned])
+        return self._tried(self.delegate.body.nodes[:length], returned, known)
 
     def _tried(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], known: Values
@@ -237,40 +267,118 @@ class _Case:
         held = {n: t for n, t in self.delegate.held.items() if n in body.input_names}
         given = {meta.name: known[meta.name] for meta in body.graph_inputs}
         try:
-            results = self._called(body, backend.compile(body, held), given)
+            compiled = backend.compile(body, held)
         except Exception:  # noqa: BLE001 - whatever a backend raises, it refuses the part
             return None
-        return list(self._compared(body, meaning, given, results, known))
+        return list(
+            self._compared(body, meaning, given, self._called(body, compiled, given), known)
+        )
 
-    def _called(self, body: IR, compiled: Delegated, given: Values) -> list[torch.Tensor]:
-        """What a compiled function gives on copies of its inputs."""
+    def _called(
+        self, body: IR, compiled: Delegated, given: Values
+    ) -> Sequence[torch.Tensor] | str:
+        """What a compiled function gives on copies of its inputs, or how it fails."""
         names = [n for n in body.input_names if n not in self.delegate.held]
         tensors = copied([given[name] for name in names])
         sizes = [int(size.evaluate(self.symbols)) for size in _sizes(body)]
-        with torch.no_grad():
-            return list(compiled(*tensors, *sizes))
+        try:
+            with torch.no_grad():
+                return listed(compiled(*tensors, *sizes))
+        except (BackendError, OptionalDependencyError):
+            raise  # it does not run anything here
+        except Exception as error:  # noqa: BLE001 - a backend's code may raise anything
+            return f"the backend fails: {type(error).__name__}: {first_line(error)}"
 
     def _compared(
         self,
         body: IR,
         meaning: Meaning,
         given: Values,
-        results: Sequence[torch.Tensor],
+        results: Sequence[torch.Tensor] | str,
         known: Values,
     ) -> Iterator[Finding]:
         """Compare results with the meaning, and with torch's within the same bound."""
-        call = OpNode(body.model_name, CALL, body.graph_inputs, body.graph_outputs)
-        inputs = [given[meta.name] for meta in body.graph_inputs]
         name = self.delegate.body.model_name
-        for allowed in allowances(meaning, call, inputs, self.symbols, results, {}):
+        if isinstance(results, str) or _malformed(body, results):
+            reason = results if isinstance(results, str) else _malformed(body, results)
+            node = body.nodes[-1]
+            error = Error(part=float("inf"), reason=reason)
+            for reader in self.against:
+                yield Finding(node, node.outputs[-1].name, reader, error, name, body, given)
+            return
+        inputs = [given[meta.name] for meta in body.graph_inputs]
+        for allowed in allowances(meaning, _call(body), inputs, self.symbols, results, {}):
             node = body.producers[allowed.value]
-            bound = _with_one_unit(allowed.bound, allowed.expected)
+            bound = _with_one_unit(allowed)
             denoted = within(allowed.expected, allowed.got, bound)
             if "denotation" in self.against:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
             if "eager" in self.against and (denoted.reason or _is_rounded(allowed.got)):
                 eager = within(as_array(known[allowed.value]), allowed.got, bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
+
+
+class _Each(Table):
+    """Keeps some values of a body as torch makes them, and judges a backend on each node alone."""
+
+    def __init__(self, names: frozenset[str], case: _Case, found: list[Finding]):
+        super().__init__(names, None, copy=True)
+        self._case = case
+        self._found = found
+        self._given: dict[str, torch.Tensor] = {}
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        """Keep the inputs of a node until it has run."""
+        self._given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        """Judge the node."""
+        given, self._given = self._given, {}
+        given |= {m.name: tensor for m, tensor in zip(node.outputs, outputs, strict=True)}
+        self._found += self._case.alone(node, given)
+        super().did_run(node, outputs)
+
+
+def _parts(nodes: Iterable[OpNode], symbols: Symbols) -> Iterator[list[TensorMeta]]:
+    """The values of nodes in groups, none of them larger than two of the largest value."""
+    made = [meta for node in nodes for meta in node.outputs]
+    sizes = [
+        prod(d.evaluate(symbols) if isinstance(d, SymExpr) else d for d in meta.shape)
+        for meta in made
+    ]
+    part, size = list[TensorMeta](), 0
+    for meta, count in zip(made, sizes, strict=True):
+        if part and size + count > 2 * max(sizes):
+            yield part
+            part, size = [], 0
+        part.append(meta)
+        size += count
+    yield part
+
+
+def _live(body: IR, length: int) -> list[TensorMeta]:
+    """The values of a prefix that the rest of the body reads or the program takes."""
+    used = {meta.name for node in body.nodes[length:] for meta in node.inputs}
+    used |= {meta.name for meta in body.graph_outputs}
+    made = [meta for node in body.nodes[:length] for meta in node.outputs]
+    return [meta for meta in made if meta.name in used]
+
+
+def _is_wrong(found: Iterable[Finding]) -> bool:
+    return any(item.error.reason for item in found)
+
+
+def _call(body: IR) -> OpNode:
+    return OpNode(body.model_name, CALL, body.graph_inputs, body.graph_outputs)
+
+
+def _malformed(body: IR, results: Sequence[object]) -> str:
+    """Why results are not those of a function at all; empty if they are as many tensors."""
+    if len(results) != len(body.graph_outputs):
+        wanted = counted(len(body.graph_outputs), "result")
+        return f"the backend gave {counted(len(results), 'result')}, and it has {wanted}"
+    others = [type(item).__name__ for item in results if not isinstance(item, torch.Tensor)]
+    return f"the backend gave {others[0]}, and no tensor" if others else ""
 
 
 def _sizes(body: IR) -> list[SymExpr]:
@@ -284,9 +392,9 @@ def _is_rounded(values: Array) -> bool:
     return is_float(values.dtype) or is_complex(values.dtype)
 
 
-def _with_one_unit(bound: Array, expected: Array) -> Array:
+def _with_one_unit(allowed: Allowance) -> Array:
     """A bound that leaves the last place of every number that is rounded to the backend."""
-    if not _is_rounded(expected):
-        return bound
+    if not _is_rounded(allowed.expected):
+        return allowed.bound
     with np.errstate(all="ignore"):
-        return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))
+        return np.asarray(allowed.bound + np.nan_to_num(spacing(allowed.expected), posinf=0.0))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.tolerance_check import (
+    NEARLY_OPEN,
     TIES_OPEN,
     VALUES_OPEN,
     Error,
@@ -28,6 +29,8 @@ from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import spacing, states_tolerance
+
+_AUTOCAST = "higher_order.wrap_with_autocast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ def meaning_of(program: IR) -> Meaning | str:
 
     It is decomposed where some operator has none of its own.
     """
+    if any(n.op_type == _AUTOCAST and n.attrs.get("enabled", True) for n in _nodes(program)):
+        return "autocast changes the types of calls that are not written down"
     if not program.mutations and _lacking(program) is None:
         return _stated(Meaning(program, False, _draws(program)))
     try:
@@ -151,7 +156,9 @@ def _lacking(ir: IR) -> str | None:
 
 
 def _draws(ir: IR) -> bool:
-    return any(denotation(node.op_type).draws for node in _nodes(ir))
+    """Whether random numbers may be drawn: the arguments say whether an operator that can does."""
+    own = any(denotation(n.op_type).draws and ir.effects(n).draws for n in ir.nodes)
+    return own or any(map(_draws, ir.functions.values()))
 
 
 # -- comparing ------------------------------------------------------------------------------------
@@ -205,19 +212,25 @@ class Allowance:
 def allowances(
     meaning: Meaning,
     node: OpNode,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor | Array],
     symbols: Mapping[str, Number],
     outputs: Sequence[torch.Tensor],
     written: Mapping[str, torch.Tensor],
     *,
     drew: bool = False,
+    errors: Mapping[str, Array] | None = None,
 ) -> Iterator[Allowance]:
-    """Yield what each value of a node may be; arguments and errors are those of `errors_of`."""
+    """Yield what each value of a node may be.
+
+    Arguments and errors are those of `errors_of`; inputs may be arrays, and ``errors`` is how far
+    they may be off, by name.
+    """
     given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
     names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
     values = {names[name]: as_array(tensor) for name, tensor in given.items()}
+    off = {names[name]: error for name, error in (errors or {}).items()}
     with np.errstate(all="ignore"):
-        made, bounds = _evaluated(meaning, values, symbols)
+        made, bounds = _evaluated(meaning, values, symbols, off)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
     results = [meta.name for meta in meaning.ir.graph_outputs]
     triples = [
@@ -230,23 +243,26 @@ def allowances(
     ]
     is_open = (meaning.draws and drew) or meaning.has_open_values
     for label, name, tensor in triples:
-        expected, got = made[name], as_array(tensor)
+        expected, got, bound = made[name], as_array(tensor), bounds[name]
         if is_open and expected.shape == got.shape and expected.dtype == got.dtype:
             continue
         if meaning.is_decomposed and _is_codes(meaning, name):
             expected = _nearest_codes(meaning, name, made, bounds, got, symbols)
-        if _is_indices(meaning, name):
-            (only,) = meaning.ir.nodes
-            arguments = arguments_of(only, made.__getitem__, symbols, _no_function)
-            expected = ties_resolved(arguments, expected, got)
-        yield Allowance(label, expected, got, bounds[name])
+            bound = np.zeros(expected.shape)
+        if (maker := _index_maker(meaning, name)) is not None:
+            arguments = arguments_of(maker, made.__getitem__, symbols, _no_function)
+            slack = arguments_of(maker, bounds.__getitem__, symbols, _no_function)["self"]
+            if maker.op_type in TIES_OPEN or slack.any():
+                expected = ties_resolved(arguments, expected, got, slack)
+        yield Allowance(label, expected, got, bound)
 
 
-def _is_indices(meaning: Meaning, name: str) -> bool:
-    nodes = meaning.ir.nodes
-    if len(nodes) != 1 or nodes[0].op_type not in TIES_OPEN:
-        return False
-    return nodes[0].outputs[-1].name == name
+def _index_maker(meaning: Meaning, name: str) -> OpNode | None:
+    """The node whose last result a value is, if that names elements of which some may be equal."""
+    maker = meaning.ir.producers.get(name)
+    if maker is None or maker.op_type not in TIES_OPEN | NEARLY_OPEN:
+        return None
+    return maker if maker.outputs[-1].name == name else None
 
 
 def _is_codes(meaning: Meaning, name: str) -> bool:
@@ -286,10 +302,17 @@ def _no_function(name: str) -> Any:
 
 
 def _evaluated(
-    meaning: Meaning, values: Mapping[str, Array], symbols: Mapping[str, Number]
+    meaning: Meaning,
+    values: Mapping[str, Array],
+    symbols: Mapping[str, Number],
+    errors: Mapping[str, Array],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every value of a meaning by name, and how far a kernel's may be off."""
-    made, bounds = bounded(meaning.ir, values, symbols)
-    if len(meaning.ir.nodes) > 1:
-        bounds = {name: FORMS * error for name, error in bounds.items()}
-    return made, bounds
+    """The results of a meaning, what they are made of, and how far a kernel's may be off."""
+    ir = meaning.ir
+    keep = {meta.name for meta in (*ir.graph_outputs, *[m.value for m in ir.mutations])}
+    makers = [ir.producers[name] for name in keep if name in ir.producers]
+    keep |= {meta.name for node in makers for meta in node.inputs}
+    forms = FORMS if len(ir.nodes) > 1 else 1  # of what the chain itself rounds
+    given = {name: error / forms for name, error in errors.items()}
+    made, bounds = bounded(ir, values, symbols, given, keep)
+    return made, {name: error if forms == 1 else forms * error for name, error in bounds.items()}

@@ -42,6 +42,11 @@ TIES_OPEN = frozenset(
 )
 """Operators whose last result, indices, may name any of several equal elements."""
 
+NEARLY_OPEN = frozenset(
+    f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")
+)
+"""Those that name the first of several equal elements, of numbers that are exact."""
+
 
 @dataclass(frozen=True, slots=True)
 class Error:
@@ -100,7 +105,7 @@ def within(meaning: Array, got: Array, allowed: Array) -> Error:
         told, wanted = (f"{a.dtype} of shape {list(a.shape)}" for a in (got, meaning))
         return Error(part=np.inf, reason=f"it is {told}, and means {wanted}")
     if not (is_float(meaning.dtype) or is_complex(meaning.dtype)):
-        return _exactly(meaning, got)
+        return _exactly(meaning, got, allowed)
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     first, second = meaning.astype(wide), got.astype(wide)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
@@ -135,8 +140,12 @@ def _too_much(parts: Array, off: Array, count: int) -> str:
     return f"{wrong} of {count} values are off by up to {size:.3g}, {how}"
 
 
-def _exactly(meaning: Array, got: Array) -> Error:
+def _exactly(meaning: Array, got: Array, allowed: Array) -> Error:
+    """Compare integers, which are off only where numbers on the way to them may be."""
     wrong = meaning != got
+    if np.any(allowed):
+        apart = np.abs(meaning.astype(np.float64) - got.astype(np.float64))
+        wrong &= ~(apart <= allowed)
     if not wrong.any():
         return Error()
     off = float(np.abs(meaning[wrong].astype(np.float64) - got[wrong].astype(np.float64)).max())
@@ -144,17 +153,22 @@ def _exactly(meaning: Array, got: Array) -> Error:
     return Error(absolute=max(off, 1.0), part=np.inf, reason=text)
 
 
-def ties_resolved(arguments: Mapping[str, Any], mine: Array, theirs: Array) -> Array:
+def ties_resolved(
+    arguments: Mapping[str, Any], mine: Array, theirs: Array, slack: Array | None = None
+) -> Array:
     """Replace indices of the denotation by the kernel's where both choose equal elements.
 
     Args:
         arguments: What the operator took, by name.
         mine: The indices of the meaning.
         theirs: The indices of the kernel.
+        slack: How far each element may be off: those within it of each other are equal.
     """
     if mine.shape != theirs.shape or not mine.size:
         return mine
     values, dim = np.atleast_1d(arguments["self"]), arguments.get("dim", -1)
+    if dim is None and arguments.get("keepdim") is not None:  # of all elements
+        values = values.reshape(-1)
     if not isinstance(dim, int) or isinstance(dim, bool):
         dim = -1
     first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
@@ -164,4 +178,9 @@ def ties_resolved(arguments: Mapping[str, Any], mine: Array, theirs: Array) -> A
     inside = (second >= 0) & (second < size)
     chosen = [np.take_along_axis(values, np.clip(i, 0, size - 1), dim) for i in (first, second)]
     same = (chosen[0] == chosen[1]) | ((chosen[0] != chosen[0]) & (chosen[1] != chosen[1]))
+    if slack is not None and slack.any():
+        off = slack.reshape(values.shape)
+        room = [np.take_along_axis(off, np.clip(i, 0, size - 1), dim) for i in (first, second)]
+        apart = np.abs(chosen[0].astype("float64") - chosen[1].astype("float64"))
+        same |= apart <= room[0] + room[1]
     return np.where((same & inside).reshape(mine.shape), theirs, mine)
