@@ -3,7 +3,11 @@ import json
 import re
 import zlib
 
+import pytest
+
+from torch_ir.errors import InvalidIRError
 from torch_ir.ir.queries import graphs
+from torch_ir.passes.memory_plan import plan_memory
 from torch_ir.viz import view_html
 from viz.programs import HOSTILE, branches, hostile, layers
 
@@ -53,3 +57,63 @@ def test_equal_texts_are_stored_once():
     few, many = len(view_html(layers(1))), len(view_html(layers(1200)))
     assert many < 500_000  # 6,000 nodes; the budget is 2.5 MB
     assert many - few < 300_000
+
+
+def overlays(page):
+    return {each["name"]: each for each in document(page)["overlays"]}
+
+
+def test_reports_become_overlays():
+    ir = branches()
+    plan = plan_memory(ir.replace(functions={}, nodes=ir.nodes[:3], graph_outputs=[]))
+    profile = {"nodes": [{"node": "cond", "seconds": 0.5, "bytes_read": 4, "flops": None}]}
+    support = {
+        "backend": "npu",
+        "operators": [
+            {"supported": True, "nodes": ["linear"], "reason": ""},
+            {"supported": False, "nodes": ["cond"], "reason": "a branch"},
+        ],
+    }
+    checked = {
+        "errors": [{"node": "sum", "part": 0.25, "reader": "eager"}],
+        "divergences": [{"node": "sum"}],
+        "not_compared": {"cond": "it calls functions"},
+    }
+    ours = {"overlay": "depth", "nodes": {"yes/inner/deep": 3, "sum": 1}, "combine": "max"}
+    found = overlays(view_html(ir, overlays=[plan, profile, support, checked, ours]))
+    assert list(found) == [
+        "live memory",
+        "allocated",
+        "time",
+        "bytes read",
+        "support by npu",
+        "error of allowed",
+        "validation",
+        "depth",
+    ]
+    assert found["time"]["values"] == [[0, [3], [0.5]]]
+    assert found["support by npu"]["values"] == [[0, [0, 3], ["supported", "a branch"]]]
+    assert found["validation"]["values"] == [[0, [1, 3], ["diverges", "not compared"]]]
+    assert found["depth"]["values"] == [[0, [1], [1.0]], [3, [0], [3.0]]]
+
+
+def test_what_is_no_overlay_is_an_error():
+    with pytest.raises(
+        InvalidIRError, match="this says nothing of nodes; an overlay is a profile"
+    ):
+        view_html(branches(), overlays=[{"nodes": 3}])
+    with pytest.raises(InvalidIRError, match="of another program: there is no node 'linea'"):
+        view_html(branches(), overlays=[{"overlay": "x", "nodes": {"linea": 1}}])
+
+
+def test_two_programs_stand_side_by_side_with_the_difference_marked():
+    old = layers(2)
+    new = old.replace(
+        nodes=[old.nodes[0].replace(op_type="aten.neg.default"), *old.nodes[1:-1]],
+        graph_outputs=[old.nodes[-2].outputs[0]],
+    )
+    read = document(view_html(old, against=new))
+    kinds = [dict(zip(*each["values"][0][1:], strict=True)) for each in read["overlays"]]
+    assert [kinds[0][0], kinds[0][1], kinds[0][9]] == ["changed", "same", "only here"]
+    assert set(kinds[1].values()) == {"changed", "same"}
+    assert read["match"] == [*range(9), -1]

@@ -123,3 +123,33 @@ def test_printing_shows_the_graph_alone(opened):
     view.page.emulate_media(media="print")
     assert not view.page.locator("#panel").is_visible()
     assert view.page.locator(".graph").is_visible()
+
+
+def test_colors_say_what_the_legend_says(opened):
+    ir = branches()
+    report = {"nodes": [{"node": "linear", "seconds": 0.003}, {"node": "cond", "seconds": 0.001}]}
+    view = opened(ir, page=view_html(ir, overlays=[report]))
+    assert view.page.locator(".legend").inner_text().split() == [
+        "time",
+        "0",
+        "3",
+        "ms",
+        "all:",
+        "4",
+        "ms",
+    ]
+    assert view("() => page.active.boxes.get('n1').box.element.classList.contains('unknown')")
+    fill = "(key) => getComputedStyle(page.active.boxes.get(key).box.element.firstChild).fill"
+    assert view(fill, "n0") != view(fill, "n3") != view(fill, "n1")
+    view.page.select_option("#colors", "dtype")
+    view.page.locator(".chip", has_text="f32").click()
+    assert view.page.locator("#results .row").count() == 8
+
+
+def test_the_same_node_is_selected_on_both_sides(opened):
+    old = layers(3)
+    new = old.replace(nodes=[old.nodes[0].replace(op_type="aten.neg.default"), *old.nodes[1:]])
+    view = opened(old, page=view_html(old, against=new))
+    view("() => page.go('n7')")
+    assert view("() => page.panes.map((pane) => pane.selected)") == ["n7", "n7"]
+    assert "changed 1" in view.page.locator(".legend").inner_text()

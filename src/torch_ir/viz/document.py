@@ -18,6 +18,14 @@ LONGEST_TEXT = 2000
 Json: TypeAlias = dict[str, Any]
 
 
+def level_order(ir: IR) -> list[tuple[str, IR]]:
+    """Return the path and graph of the program and of all functions, as a document has them."""
+    queue = [("", ir)]
+    for path, graph in queue:
+        queue += [(f"{path}{name}/", body) for name, body in graph.functions.items()]
+    return queue
+
+
 class Interned:
     """Values by number, each once."""
 
@@ -68,12 +76,10 @@ class ViewDocument:
 
     def _all(self, ir: IR) -> Iterator[Json]:
         """The graph and every function, each with the numbers of the functions that it has."""
-        queue: list[tuple[str, IR]] = [("", ir)]
         numbers = 1
-        for path, graph in queue:
+        for path, graph in level_order(ir):
             functions = {name: numbers + at for at, name in enumerate(graph.functions)}
             numbers += len(functions)
-            queue += [(f"{path}{name}/", body) for name, body in graph.functions.items()]
             yield self._graph(path, graph, functions)
 
     def _text(self, text: str) -> int:

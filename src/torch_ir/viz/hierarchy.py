@@ -177,12 +177,8 @@ def _shape(group: ModuleGroup, builder: _Builder) -> None:
     for inner in group.groups():
         _shape(inner, builder)
     group.members = list(_with_repeats(group, builder))
-    while len(group.members) > LONGEST_LIST:
-        size = min(LONGEST_LIST, max(2, int(len(group.members) ** 0.5)) * 4)
-        group.members = [
-            _part(group, group.members[start : start + size])
-            for start in range(0, len(group.members), size)
-        ]
+    for long in (*group.groups(), group):
+        _divide(long)
     for at, inner in enumerate(group.members):
         if isinstance(inner, ModuleGroup) and inner.kind == "module" and len(inner.members) == 1:
             only = group.members[at] = inner.members[0]
@@ -207,6 +203,16 @@ def _with_repeats(group: ModuleGroup, builder: _Builder) -> Iterator[Member]:
         label = f"{layers[0].label} … {layers[-1].label}"
         count = sum(layer.count for layer in layers)
         yield ModuleGroup("repeat", group.path, label, layers[0].module_type, members, count)
+
+
+def _divide(group: ModuleGroup) -> None:
+    """Put the members of a long list in parts, and those in parts again."""
+    while len(group.members) > LONGEST_LIST:
+        size = min(LONGEST_LIST, max(2, int(len(group.members) ** 0.5)) * 4)
+        group.members = [
+            _part(group, group.members[start : start + size])
+            for start in range(0, len(group.members), size)
+        ]
 
 
 def _part(group: ModuleGroup, members: list[Member]) -> ModuleGroup:

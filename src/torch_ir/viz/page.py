@@ -6,26 +6,38 @@ import base64
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from torch_ir.errors import printable
 from torch_ir.ir import IR
+from torch_ir.ir.diff import node_pairs
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.viz.document import ViewDocument
 from torch_ir.viz.html import escape
+from torch_ir.viz.overlays import Overlay, marks, numbered, overlays_of
 
 SCRIPTS = ("data", "layout", "scene", "draw", "overlay", "side", "search", "main")
 """The scripts of the viewer, in the order in which they build on each other."""
 
 
-def view_html(ir: IR) -> str:
+def view_html(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> str:
     """Return a page that shows the graph of a program, in one file that opens offline.
 
     The module tree, equal layers once; the graph, laid out where it is open; all that is known of
     a node; search, links, keys. What the program says is data in it and never markup: the page
     forbids every script but its own, and every request.
+
+    Args:
+        ir: The program.
+        overlays: Values of nodes to color by: an :class:`Overlay`, or a report that
+            :func:`overlays_of` reads.
+        against: A program to show beside it, with the difference marked.
+
+    Raises:
+        InvalidIRError: An overlay says nothing of nodes, or names none of the program.
 
     Example:
         >>> page = view_html(IR([], [], [], [], model_name="</title><script>"))
@@ -34,7 +46,21 @@ def view_html(ir: IR) -> str:
     """
     document = ViewDocument()
     document.add(ir)
-    return page(document.to_dict(), printable(ir.model_name) or "torch-ir")
+    given = [each for report in overlays for each in _overlays(report)]
+    shown = [numbered(each, ir, 0) for each in given]
+    more: dict[str, Any] = {}
+    if against is not None:
+        document.add(against)
+        first, second = marks(ir, against)
+        shown = [numbered(first, ir, 0), numbered(second, against, 1), *shown]
+        pairs = node_pairs(ir, against)
+        more["match"] = [pairs[at][0] if at in pairs else -1 for at in range(len(ir.nodes))]
+    title = printable(ir.model_name) or "torch-ir"
+    return page({**document.to_dict(), "overlays": shown, **more}, title)
+
+
+def _overlays(report: object) -> Sequence[Overlay]:
+    return (report,) if isinstance(report, Overlay) else overlays_of(report)
 
 
 def page(document: dict[str, Any], title: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import STDIO, read_ir, write
+from torch_ir.cli.files import STDIO, read_ir, unreadable, write
 
 
 @click.command
@@ -16,8 +17,18 @@ from torch_ir.cli.files import STDIO, read_ir, write
 @click.option(
     "-o", "--output", metavar="PATH", help="Where to write [the name of FILE, as .html]."
 )
+@click.option("--against", metavar="FILE", help="Another IR beside it, the difference marked.")
+@click.option(
+    "--overlay",
+    "overlays",
+    multiple=True,
+    metavar="JSON",
+    help="Color by a report: what profile, plan, validate or support prints with --json.",
+)
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def command(file: str, output: str | None, show: bool) -> None:
+def command(
+    file: str, output: str | None, against: str | None, overlays: tuple[str, ...], show: bool
+) -> None:
     """Write a page that shows the graph of the IR in FILE.
 
     One file of HTML that opens offline: the module tree, the graph, every node with its source
@@ -26,16 +37,29 @@ def command(file: str, output: str | None, show: bool) -> None:
     \b
     torch-ir view m.tir
     torch-ir view m.tir -o /tmp/m.html --open
+    torch-ir profile m.tir --random --random-weights --json > time.json
+    torch-ir view m.tir --overlay time.json
+    torch-ir view m.tir --against lowered.tir
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.viz import view_html
 
     target = _own_name(file) if output is None else output
-    write(view_html(read_ir(file)).encode(), target)
+    other = None if against is None else read_ir(against)
+    page = view_html(read_ir(file), overlays=[*map(_report, overlays)], against=other)
+    write(page.encode(), target)
     if target == STDIO:
         return
     console.message(f"wrote {target}")
     if show:
         webbrowser.open(Path(target).absolute().as_uri())
+
+
+def _report(path: str) -> object:
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        remedy = "Give what profile, plan, validate or support prints with --json."
+        raise unreadable(Path(path), error, remedy, " as JSON") from None
 
 
 def _own_name(file: str) -> str:

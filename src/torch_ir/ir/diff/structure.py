@@ -150,12 +150,28 @@ def diff(a: IR, b: IR) -> Diff:
     return Diff(tuple(_changes(a, b)))
 
 
-def _changes(a: IR, b: IR) -> Iterator[Change]:
-    before, after = _Side(a), _Side(b)
-    pairing = _Pairing(before, after, len(a.nodes))
+def node_pairs(a: IR, b: IR) -> dict[int, tuple[int, bool]]:
+    """Match the nodes of two graphs, as :func:`diff` does; functions are graphs of their own.
+
+    Returns:
+        For the position of a node of ``a`` that has one in ``b``: its position there, and whether
+        the two are the same call.
+    """
+    pairing = _paired(a, b)
+    return {old: (new, not any(_pair(pairing, old, new))) for old, new in pairing.match.items()}
+
+
+def _paired(a: IR, b: IR) -> _Pairing:
+    pairing = _Pairing(_Side(a), _Side(b), len(a.nodes))
     same = _common_start(pairing)
     if not same == len(a.nodes) == len(b.nodes):
         pairing.match = dict(align(_levels(a.nodes, b.nodes), same))
+    return pairing
+
+
+def _changes(a: IR, b: IR) -> Iterator[Change]:
+    pairing = _paired(a, b)
+    before, after = pairing.before, pairing.after
     nodes = [*_nodes(pairing)]
     yield from _declarations(a, b, pairing)
     yield from _positions("input", before, after, a.graph_inputs, b.graph_inputs, _same_type)

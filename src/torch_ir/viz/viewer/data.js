@@ -88,8 +88,15 @@ class Graph {
   groupLabel(group) {
     const label = this.text(this.groups.label[group]);
     if (this.groups.kind[group] !== KIND_PART) return label;
-    const nodes = this.nodesOf(group);
-    return `${this.name(nodes[0])} … ${this.name(nodes[nodes.length - 1])}`;
+    const members = this.members(group);
+    return `${this.edgeLabel(members[0])} … ${this.edgeLabel(members[members.length - 1], true)}`;
+  }
+  /** What stands for a member at the end of a part. */
+  edgeLabel(member, last = false) {
+    if (member.group === undefined) return this.name(member.node);
+    if (this.groups.kind[member.group] !== KIND_PART) return this.text(this.groups.label[member.group]);
+    const members = this.members(member.group);
+    return this.edgeLabel(members[last ? members.length - 1 : 0], last);
   }
   groupPath(group) { return this.text(this.groups.path[group]); }
   groupType(group) { return this.text(this.groups.type[group]).split(".").pop(); }

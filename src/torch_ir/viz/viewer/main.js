@@ -68,6 +68,7 @@ class Page {
     this.active = pane;
     this.panes.forEach((each) => each.element.classList.toggle("active", each === pane && this.panes.length > 1));
     for (const [each, tree] of this.trees_ ?? []) tree.host.hidden = each !== pane;
+    if (this.panes.length > 1) this.legend();
   }
 
   // -- selection ----------------------------------------------------------------------------------
@@ -100,8 +101,8 @@ class Page {
   follow(pane, key) {
     const match = this.data.match, other = this.panes[1 - this.panes.indexOf(pane)];
     if (!match || !other || !key || !/^n\d+$/.test(key)) return;
-    const n = Number(key.slice(1)), found = this.panes[0] === pane ? match.indexOf(n) : match[n];
-    if (found >= 0 && found !== undefined) this.reveal(other, `n${this.panes[0] === pane ? match.indexOf(n) : match[n]}`, true);
+    const n = Number(key.slice(1)), found = this.panes[0] === pane ? match[n] : match.indexOf(n);
+    if (found >= 0) this.reveal(other, `n${found}`, true);
   }
 
   reveal(pane, key, mark = false) {
@@ -167,8 +168,13 @@ class Page {
     if (overlay) overlay.paint(pane);
     else for (const { box } of pane.boxes.values()) { const face = box.element.querySelector(":scope > .face"); if (face) face.style.fill = ""; box.element.classList.remove("unknown"); }
     pane.painted = Boolean(overlay);
-    if (pane === this.active || !this.find("legend").firstChild) this.find("legend").replaceChildren(...(overlay ? [overlay.legend((kind) => this.only(overlay, kind))] : []));
+    if (pane === this.active) this.legend();
     if (pane.selected) pane.boxes.get(pane.selected)?.box.element.classList.add("selected");
+  }
+
+  legend() {
+    const overlay = this.active.overlays.find((each) => each.name === this.find("colors").value);
+    this.find("legend").replaceChildren(...(overlay ? [overlay.legend((kind) => this.only(overlay, kind))] : []));
   }
 
   /** List the nodes of one kind. */

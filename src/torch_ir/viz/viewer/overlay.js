@@ -77,8 +77,9 @@ class Overlay {
     if (value === undefined) return "";
     if (this.combine !== "kind") {
       const share = this.most > 0 ? Math.sqrt(Math.max(0, value) / this.most) : 0;
-      return `color-mix(in srgb, var(--heat) ${Math.round(8 + share * 72)}%, var(--face))`;
+      return `color-mix(in srgb, var(--heat) ${Math.round(6 + share * 58)}%, var(--face))`;
     }
+    if (this.colors.get(value) === "none") return "";
     if (!(value instanceof Map)) return `color-mix(in srgb, ${this.colors.get(value)} 45%, var(--face))`;
     const all = [...value.values()].reduce((a, b) => a + b, 0);
     const marked = [...value].filter(([kind]) => this.colors.get(kind) !== "none").sort((a, b) => b[1] - a[1])[0];

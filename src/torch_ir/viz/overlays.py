@@ -1,0 +1,208 @@
+"""Values of nodes that color a picture: read from reports, or from the diff of two programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+from torch_ir.errors import InvalidIRError, did_you_mean, printable
+from torch_ir.ir import IR
+from torch_ir.ir.diff import node_pairs
+from torch_ir.ir.queries import graphs
+from torch_ir.viz.document import level_order
+
+Combine: TypeAlias = Literal["sum", "max", "kind"]
+
+_UNITS = (("seconds", "s"), ("bytes", "B"), ("live", "B"), ("size", "B"), ("flops", "FLOP"))
+_TITLES = {
+    "seconds": "time",
+    "live": "live memory",
+    "size": "allocated",
+    "part": "error of allowed",
+}
+_MOST = frozenset({"live", "part", "ulp", "absolute", "relative", "intensity", "share"})
+"""Fields whose largest value says what a group is like; others add up."""
+_FORMS = (
+    "a profile, a plan, a validation, a support report, a cost, or "
+    "{'overlay': name, 'nodes': {node: value}}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A value for some nodes of a program.
+
+    Attributes:
+        name: What the values are.
+        values: A number or a kind for each node, by its path: ``conv`` or ``body/add``.
+        unit: ``s``, ``B``, ``FLOP`` or another text; empty for plain numbers.
+        combine: What a group of nodes has: the sum, the largest, or how many of each kind.
+        colors: Colors of kinds, ``#rrggbb``, or ``none``; others are chosen.
+    """
+
+    name: str
+    values: Mapping[str, float | str] = field(repr=False)
+    unit: str = ""
+    combine: Combine = "sum"
+    colors: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def overlays_of(report: object) -> tuple[Overlay, ...]:
+    """Read what a report says of single nodes.
+
+    Args:
+        report: A report with ``to_dict``, or its JSON: of ``profile``, ``plan``, ``validate``,
+            ``support`` or ``cost``; or ``{"overlay": name, "nodes": {node: value}}`` with ``unit``
+            and ``combine``.
+
+    Raises:
+        InvalidIRError: It says nothing of nodes.
+
+    Example:
+        >>> (time,) = overlays_of({"nodes": [{"node": "add", "seconds": 0.5}]})
+        >>> time.name, time.unit, dict(time.values)
+        ('time', 's', {'add': 0.5})
+    """
+    convert = getattr(report, "to_dict", None)
+    data: Any = report if convert is None else convert()
+    found: list[Overlay] = []
+    if isinstance(data, dict):
+        entries = cast(dict[str, Any], data)
+        found += _given(entries)
+        for name in ("nodes", "errors", "allocations"):
+            found += _columns(entries.get(name))
+        found += _support(entries)
+        found += _verdicts(entries)
+    if not found:
+        raise InvalidIRError(f"this says nothing of nodes; an overlay is {_FORMS}")
+    return tuple(found)
+
+
+def _given(data: Mapping[str, Any]) -> Iterator[Overlay]:
+    """Values in our own form."""
+    nodes = data.get("nodes")
+    if "overlay" not in data or not isinstance(nodes, dict):
+        return
+    values = {
+        name: value if isinstance(value, str) else float(value)
+        for name, value in cast(dict[str, Any], nodes).items()
+        if isinstance(value, str) or _is_number(value)
+    }
+    combine = data.get("combine", "sum")
+    if combine not in ("sum", "max", "kind"):
+        raise InvalidIRError(f"combine is 'sum', 'max' or 'kind', got {combine!r:.40}")
+    kinds = combine == "kind" or any(isinstance(value, str) for value in values.values())
+    mixed = {name: str(value) for name, value in values.items()} if kinds else values
+    yield Overlay(
+        str(data["overlay"]), mixed, str(data.get("unit", "")), "kind" if kinds else combine
+    )
+
+
+def _columns(rows: object) -> Iterator[Overlay]:
+    """Every number in a list of records of nodes."""
+    if not isinstance(rows, list):
+        return
+    columns: dict[str, dict[str, float]] = {}
+    for row in cast(list[object], rows):
+        record = cast(dict[str, Any], row) if isinstance(row, dict) else {}
+        if not isinstance(record.get("node"), str):
+            continue
+        for name, value in record.items():
+            if _is_number(value) and name not in ("offset", "birth", "death", "unknown"):
+                column, known = columns.setdefault(name, {}), record["node"]
+                before = column.get(known, 0.0)
+                column[known] = max(before, value) if name in _MOST else before + value
+    for name, values in columns.items():
+        unit = next((unit for part, unit in _UNITS if part in name), "")
+        yield Overlay(
+            _TITLES.get(name, name.replace("_", " ")),
+            values,
+            unit,
+            "max" if name in _MOST else "sum",
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _support(data: Mapping[str, Any]) -> Iterator[Overlay]:
+    """What a backend runs, and why not the rest."""
+    rows = data.get("operators")
+    if "backend" not in data or not isinstance(rows, list):
+        return
+    values: dict[str, str] = {}
+    for row in cast(list[dict[str, Any]], rows):
+        kind = "supported" if row.get("supported") else str(row.get("reason") or "not supported")
+        values |= dict.fromkeys(map(str, row.get("nodes", ())), kind)
+    colors = {"supported": "#59a14f"}
+    yield Overlay(f"support by {data['backend']}", values, combine="kind", colors=colors)
+
+
+def _verdicts(data: Mapping[str, Any]) -> Iterator[Overlay]:
+    """Where readers disagree, and what nobody read."""
+    if "divergences" not in data:
+        return
+    left = cast(Mapping[str, Any], data.get("not_compared") or {})
+    values: dict[str, str] = dict.fromkeys(left, "not compared")
+    for row in cast(Sequence[Mapping[str, Any]], data["divergences"]):
+        values[str(row.get("node"))] = "diverges"
+    colors = {"diverges": "#d62728", "not compared": "#8a8f98"}
+    yield Overlay("validation", values, combine="kind", colors=colors)
+
+
+def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
+    """Return an overlay as the viewer reads it: nodes by the numbers of graph and position.
+
+    Raises:
+        InvalidIRError: It names nodes, but none of this program.
+    """
+    rows: list[list[Any]] = []
+    names: list[str] = []
+    for number, (path, graph) in enumerate(level_order(ir)):
+        known = [
+            (at, overlay.values[path + node.name])
+            for at, node in enumerate(graph.nodes)
+            if path + node.name in overlay.values
+        ]
+        names += [path + node.name for node in graph.nodes]
+        if known:
+            kinds = [printable(v)[:200] if isinstance(v, str) else v for _, v in known]
+            rows.append([number, [at for at, _ in known], kinds])
+    if overlay.values and not rows:
+        first = next(iter(overlay.values))
+        raise InvalidIRError(
+            f"the overlay {overlay.name!r} is of another program: there is no node {first!r}",
+            remedy=did_you_mean(first, names) or None,
+        )
+    return {
+        "name": printable(overlay.name),
+        "unit": printable(overlay.unit),
+        "combine": overlay.combine,
+        "colors": dict(overlay.colors),
+        "program": program,
+        "values": rows,
+    }
+
+
+_MARKS = {"same": "none", "changed": "#f0a202", "only here": "#2f9e6e"}
+
+
+def marks(a: IR, b: IR) -> tuple[Overlay, Overlay]:
+    """Mark what two programs have in common and what not, for each of them."""
+    before, after = dict(graphs(a)), dict(graphs(b))
+    here: list[dict[str, float | str]] = [{}, {}]
+    for path in before.keys() | after.keys():
+        pairs = node_pairs(before[path], after[path]) if path in before and path in after else {}
+        there = dict(pairs.values())
+        sides = ((before, {old: same for old, (_, same) in pairs.items()}), (after, there))
+        for values, (programs, matched) in zip(here, sides, strict=True):
+            for at, node in enumerate(programs[path].nodes if path in programs else ()):
+                same = matched.get(at)
+                kind = "only here" if same is None else "same" if same else "changed"
+                values[path + node.name] = kind
+    return Overlay("difference", here[0], "", "kind", _MARKS), Overlay(
+        "difference", here[1], "", "kind", _MARKS
+    )
