@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement dtypes planted-faults thresholds trusting-kernels worlds generate dist clean
+.PHONY: help demo test check format bench conformance agreement dtypes planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,12 @@ dtypes: $(VENV)/dev.stamp  ## compare Edge's dtype table with torch on a fresh r
 
 planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
 	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py
+
+fuzz: $(VENV)/dev.stamp  ## read mutated files and run their programs, for about a minute
+	$(OFFLINE) $(BIN)/python -W ignore tools/fuzz.py
+
+fuzz-long: $(VENV)/dev.stamp  ## the same with a million files; writes a section of SECURITY.md
+	$(OFFLINE) $(BIN)/python -W ignore tools/fuzz.py --loads 1000000 --seed 1 --record
 
 thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/thresholds.md
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/measure_thresholds.py

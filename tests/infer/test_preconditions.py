@@ -6,8 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+import torch_ir
 from infer.trusting_calls import eager, in_child, program_of, refusals
 from torch_ir import compile_graph
+from torch_ir.errors import PassError
+from torch_ir.infer.fake import call_on
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
 
@@ -189,3 +192,36 @@ def test_layers_of_onednn_that_do_not_fit_are_refused():
 
 def test_every_rule_is_for_an_operator_of_torch():
     assert {str(resolve_operator(op_type)) for op_type in PRECONDITIONS} == PRECONDITIONS.keys()
+
+
+RECURRENT_PROGRAM = """ir {{
+  symbol s0: 2..64
+  input %x: f32[5, s0, 8]
+  input %h: f32[1, {batch}, 6]
+  input %c: f32[1, {batch}, 6]
+  input %a: f32[24, 8]
+  input %b: f32[24, 6]
+  %n.0: f32[5, s0, 6], %n.1: f32[1, s0, 6], %n.2: f32[1, s0, 6] = n: \
+aten.lstm.input(%x, [%h, %c], [%a, %b], has_biases=False, num_layers=1, dropout=0.0, \
+train=False, bidirectional=False, batch_first=False)
+  return %n.0
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "fault"),
+    [
+        ("s0", ""),
+        ("s0 + 1", "hx[0] is [1, 8, 6], and has to be [1, 7, 6]"),
+        ("2*s0", "hx[0] is [1, 14, 6], and has to be [1, 7, 6]"),
+    ],
+)
+def test_a_call_over_symbols_is_asked_at_sizes_that_they_may_have(batch, fault):
+    ir = torch_ir.parse(RECURRENT_PROGRAM.format(batch=batch))
+    outcome = call_on(ir, ir.nodes[0])
+    assert (outcome.refusal, bool(outcome.results)) == (fault, not fault)
+    if fault:
+        with pytest.raises(PassError, match="cannot decompose"):
+            torch_ir.decompose(ir)
+    else:
+        assert torch_ir.decompose(ir).check() == ()

@@ -282,6 +282,28 @@ CASES = [
         ),
         ["[unbound-symbol] the symbol s9 in the signature has no range"],
     ),
+    (
+        "symbol without a value in the signature",
+        PLAIN.replace(
+            symbols={**PLAIN.symbols, "s9": SymbolRange(0, 9)},
+            signature=replace(
+                PLAIN.signature,
+                outputs=Container("tuple", (TensorLeaf("mul"), ValueLeaf(SymExpr("s9")))),
+            ),
+        ),
+        [
+            "[unbound-symbol] the symbol s9 is used in the results, and nothing before gives its "
+            "value"
+        ],
+    ),
+    (
+        "arguments that are no tuple of two",
+        PLAIN.replace(signature=replace(PLAIN.signature, inputs=TensorLeaf("x"))),
+        [
+            "[bad-signature] the inputs of the signature are no tuple of positional and keyword "
+            "arguments"
+        ],
+    ),
 ]
 """Name of the case, the broken program, and the findings as text; None has a test of its own."""
 
@@ -370,7 +392,8 @@ def test_a_constant_may_be_used_under_its_key():
     ir = IR([OpNode("y", "aten.relu.default", [table], [y])], [], [y], [])
     assert [f.code for f in ir.check()] == ["undefined-value"]
     assert ir.replace(constants={"table": Constant.from_list([1.0], "float32")}).check() == ()
-    signature = Signature(Container("tuple"), TensorLeaf("y"))
+    nothing = Container("tuple", (Container("tuple"), Container("dict")))
+    signature = Signature(nothing, TensorLeaf("y"))
     assert [f.code for f in ir.replace(signature=signature).check()] == ["undefined-value"]
 
 

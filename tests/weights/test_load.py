@@ -336,6 +336,11 @@ class TestIndex:
             "Put every shard beside the index, in DIR."
         )
 
+    def test_a_shard_with_a_name_that_no_file_has(self, sharded):
+        text = sharded.read_text().replace("2.safetensors", "a" * 300)
+        sharded.write_text(text)
+        assert refused(sharded).startswith("1 of the 2 shards that ")
+
     def test_a_shard_without_its_tensor(self, sharded):
         save_file({"other": torch.ones(1)}, sharded.parent / "2.safetensors")
         assert refused(sharded) == (

@@ -46,8 +46,12 @@ def flatten_arguments(
             keyword = next(iter(kwargs))
             raise InputError(f"this graph takes tensors only, got the keyword {keyword!r}")
         return args, {}
-    inputs = cast(Container, ir.signature.inputs)
-    positional, named = inputs.children
+    if ir.signature.arguments is None:
+        raise ExecutionError(
+            "the inputs of the signature are no tuple of positional and keyword arguments",
+            remedy="check() says more; use execute(), which takes and returns plain tensors.",
+        )
+    positional, named = ir.signature.arguments
     tensors: dict[str, Any] = {}
     symbols: Symbols = {}
     found = (*_match(positional, args, "args"), *_match(named, dict(kwargs), "kwargs"))
@@ -135,13 +139,12 @@ def takes_tensors_alone(ir: IR) -> bool:
     """Return whether a call's arguments are the graph's inputs, in order, and nothing else."""
     if ir.signature is None:
         return True
-    positional, named = cast(Container, ir.signature.inputs).children
-    names = [leaf.name for leaf in _children_of(positional) if isinstance(leaf, TensorLeaf)]
-    return (
-        not _children_of(named)
-        and len(names) == len(_children_of(positional))
-        and names == [meta.name for meta in ir.graph_inputs]
-    )
+    if ir.signature.arguments is None:
+        return False
+    positional, named = ir.signature.arguments
+    names = [leaf.name for leaf in positional.children if isinstance(leaf, TensorLeaf)]
+    is_alone = len(names) == len(positional.children) and not named.children
+    return is_alone and names == [meta.name for meta in ir.graph_inputs]
 
 
 def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:
@@ -153,10 +156,6 @@ def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> A
         return outputs[0]
     values = dict(zip([meta.name for meta in ir.graph_outputs], outputs, strict=True))
     return structured(tree, values, symbols)
-
-
-def _children_of(tree: Tree) -> tuple[Tree, ...]:
-    return tree.children if isinstance(tree, Container) else (tree,)
 
 
 def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:

@@ -9,13 +9,18 @@ from typing import Any, cast
 
 import torch
 from torch._guards import Source
-from torch.fx.experimental.symbolic_shapes import DimDynamic
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    guarding_hint_or_throw,
+    has_guarding_hint,
+)
 
-from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.bind import bind
 from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
 from torch_ir.infer.hints import samplings
+from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import operator_of
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import (
@@ -198,8 +203,12 @@ class Fakes:
             tensors: The tensors.
             symbols: Values of the symbols, if not those of this object.
             function: What to call in place of the operator, with the same arguments.
+
+        Raises:
+            ExecutionError: Its kernel would read or write where it must not, for some sizes.
         """
         args, kwargs = bind(node, tensors, self.symbols if symbols is None else symbols)
+        _require_shapes(node.op_type, args, kwargs)
         target = cast(Any, function or operator_of(node))
         return target(*args, **kwargs)
 
@@ -240,6 +249,36 @@ class Fakes:
             return Outcome(tuple(found), shares, "ok" if is_known else "data-dependent")
 
 
+def _require_shapes(op_type: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    if op_type in PRECONDITIONS:
+        sized = _sized(args), _sized(kwargs)
+        fault = find_shape_fault(op_type, *sized) if _UNSIZED not in sized else None
+        if fault is not None:
+            raise ExecutionError(fault)
+
+
+def _sized(value: Any) -> Any:
+    """Arguments with the sizes for which they are traced, in place of symbols and tensors.
+
+    No guard is added. ``_UNSIZED`` where a size is data's.
+    """
+    match value:
+        case torch.Tensor():
+            shape = _sized([*value.shape])
+            return _UNSIZED if shape is _UNSIZED else TensorType(shape, name_of(value.dtype), ())
+        case list() | tuple():
+            items = [_sized(item) for item in cast(Sequence[Any], value)]
+            return _UNSIZED if _UNSIZED in items else items
+        case dict():
+            items = {key: _sized(item) for key, item in cast(dict[str, Any], value).items()}
+            return _UNSIZED if _UNSIZED in items.values() else items
+        case torch.SymInt():
+            return guarding_hint_or_throw(value) if has_guarding_hint(value) else _UNSIZED
+        case _:
+            return value
+
+
+_UNSIZED = object()
 _UNRECORDED = TensorMeta("", (), "float32")
 
 

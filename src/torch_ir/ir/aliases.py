@@ -186,7 +186,7 @@ def possible_sources(
     declared = sharing(schema)
     if not declared:
         return (), False
-    shared = declared[min(output.producer_output_idx, len(declared) - 1)]
+    shared = declared[max(0, min(output.producer_output_idx, len(declared) - 1))]
     if not shared:
         return (), False
     found: list[TensorMeta] = []

@@ -123,6 +123,17 @@ class Signature:
     inputs: Tree
     outputs: Tree
 
+    @property
+    def arguments(self) -> tuple[Container, Container] | None:
+        """The positional and the keyword arguments; None if the inputs are no such tuple."""
+        match self.inputs:
+            case Container(
+                "tuple", (Container("tuple") as positional, Container("dict") as named)
+            ):
+                return positional, named
+            case _:
+                return None
+
 
 def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:
     """Yield the leaves of a tree, from left to right.

@@ -78,7 +78,7 @@ def read_index(file: Path) -> SafetensorsWeights:
     for name in sorted(set(shard_of.values())):
         _require_inside(file, name)
     shards = {name: file.parent / name for name in sorted(set(shard_of.values()))}
-    absent = [name for name, path in shards.items() if not path.is_file()]
+    absent = [name for name, path in shards.items() if not _is_file(path)]
     if absent:
         raise WeightLoadError(
             f"{len(absent)} of the {len(shards)} shards that {file} names are not there",
@@ -94,6 +94,13 @@ def read_index(file: Path) -> SafetensorsWeights:
                 remedy="Index and shard are of different versions; download them together.",
             )
     return SafetensorsWeights({key: opened[name] for key, name in shard_of.items()})
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # as of a name that is too long
+        return False
 
 
 def _read_index(file: Path) -> dict[str, str]:

@@ -72,6 +72,7 @@ def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     defined = yield from _nodes(ir)
     yield from _outputs(ir, defined)
     yield from _symbols(ir, symbols)
+    yield from _values_of_symbols(ir, symbols)
     yield from _mutations(ir, defined)
     yield from _signature(ir)
     for name, function in ir.functions.items():
@@ -269,6 +270,31 @@ def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
                 )
 
 
+def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    """Symbols that are used before a call or a node gives them a value."""
+    known = set(ir.given_symbols)
+    reported: set[str] = set()
+
+    def missing(values: Iterable[object], where: str, node: str) -> Iterator[Diagnostic]:
+        found = {s for value in values if isinstance(value, SymExpr) for s in value.symbols}
+        for symbol in sorted(found & symbols.keys() - known - reported):
+            reported.add(symbol)
+            message = f"the symbol {symbol} is used in {where}, and nothing before gives its value"
+            yield Diagnostic("unbound-symbol", message, node)
+
+    for node in ir.nodes:
+        for name, value in node.attrs.items():
+            if not is_plain(value):
+                yield from missing(attribute_leaves(value), f"the argument {name!r}", node.name)
+        known |= node.binds.keys()
+        for meta in node.outputs:
+            if not meta.is_static:
+                known |= {dim.text for dim in meta.shape if isinstance(dim, SymExpr)}
+    found = () if ir.signature is None else leaves(ir.signature.outputs)
+    values = [leaf.value for leaf in found if isinstance(leaf, ValueLeaf)]
+    yield from missing(values, "the results", "")
+
+
 def _expressions(ir: IR) -> Iterator[tuple[str, str, SymExpr]]:
     """Every expression in guards, shapes and attributes, with its node and where it stands."""
     for guard in ir.guards:
@@ -331,6 +357,9 @@ def _shared_mutations(ir: IR) -> Iterator[Diagnostic]:
 def _signature(ir: IR) -> Iterator[Diagnostic]:
     if ir.signature is None:
         return
+    if ir.signature.arguments is None:
+        message = "the inputs of the signature are no tuple of positional and keyword arguments"
+        yield Diagnostic("bad-signature", message)
     for word, tree, metas in (
         ("inputs", ir.signature.inputs, ir.graph_inputs),
         ("outputs", ir.signature.outputs, ir.graph_outputs),
