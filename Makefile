@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement dtypes planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
+.PHONY: help demo test check format bench conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,9 @@ agreement: $(VENV)/dev.stamp  ## compare every denotation with torch; writes a s
 
 dtypes: $(VENV)/dev.stamp  ## compare Edge's dtype table with torch on a fresh random sample
 	OMP_NUM_THREADS=1 $(BIN)/python tools/measure_edge_constraints.py
+
+layouts: $(VENV)/dev.stamp  ## lower every operator on unusual layouts; all must agree with eager
+	$(OFFLINE) $(BIN)/python -W ignore tools/layouts.py
 
 planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
 	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py

@@ -92,7 +92,7 @@ REFUSING: dict[str, Callable[[torch_ir.IR], Any]] = {
     "compile": lambda ir: torch_ir.compile_graph(ir).eval(inputs(ir)),
     "compile all": lambda ir: torch_ir.compile_graph(ir, collect=True).eval(inputs(ir)),
     "no types": lambda ir: torch_ir.compile_graph(ir, check_types=False).eval(inputs(ir)),
-    "executor": lambda ir: IRExecutor(ir).execute(inputs(ir)),
+    "executor": lambda ir: IRExecutor(ir, {}).execute(inputs(ir)),
     "execute_ir": lambda ir: torch_ir.execute_ir(ir, inputs(ir), {}),
     "aten": lambda ir: torch_ir.compile(ir)(*inputs(ir)),
     "inductor": lambda ir: torch_ir.compile(ir, backend="inductor")(*inputs(ir)),
@@ -247,7 +247,7 @@ def test_each_door_takes_an_allowance_for_one_call(readable):
     x, allow = inputs(ir), (op_type,)
     assert torch.equal(torch_ir.compile_graph(ir, allow=allow).eval(x)[0], wanted)
     assert torch.equal(torch_ir.compile(ir, allow=allow)(*x)[0], wanted)
-    assert torch.equal(IRExecutor(ir, allow=allow).execute(x)[0], wanted)
+    assert torch.equal(IRExecutor(ir, {}, allow=allow).execute(x)[0], wanted)
     assert torch.equal(torch_ir.execute_ir(ir, x, {}, allow=allow)[0], wanted)
     assert torch_ir.validate(ir, {}, x, against=("eager",), allow=allow).is_valid
     exported = torch_ir.to_exported_program(ir, allow=allow)
@@ -259,7 +259,7 @@ def test_each_door_takes_an_allowance_for_one_call(readable):
 def test_a_block_allows_what_is_made_in_it(readable):
     ir, _, wanted = readable
     with allow_operators("aten.*"):
-        executor = IRExecutor(ir)
+        executor = IRExecutor(ir, {})
         graph = torch_ir.compile_graph(ir)
     assert torch.equal(executor.execute(inputs(ir))[0], wanted)
     assert torch.equal(graph.eval(inputs(ir))[0], wanted)

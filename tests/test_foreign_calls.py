@@ -144,7 +144,7 @@ def test_running(ir, model, tmp_path):
     assert torch.equal(made, expected)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     assert torch.equal(execute_ir(ir, (X,), weights_path=str(tmp_path / "w.pt"))[0], expected)
-    with pytest.raises(ValueError, match="either weights or weights_path must be given"):
+    with pytest.raises(ValueError, match="Either weights or weights_path must be provided"):
         execute_ir(ir, (X,))
 
     executor = IRExecutor(ir)

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         register_executor,
     )
     from torch_ir.frontend import (
+        constants_of,
         convert_exported_program,
         export_model,
         extract_ir,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from torch_ir.ops.rules import OperatorRule, allow_operators, operator_rule
     from torch_ir.passes import decompose, functionalize
     from torch_ir.passes.cutting import cut
+    from torch_ir.passes.decomposition import register_decomposition, unregister_decomposition
     from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.semantics import denote, denote_all, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
@@ -111,7 +113,11 @@ _HOME_OF_NAMES = {
     "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
     "torch_ir.passes.cutting": ("cut",),
-    "torch_ir.passes.decomposition": ("decompose",),
+    "torch_ir.passes.decomposition": (
+        "decompose",
+        "register_decomposition",
+        "unregister_decomposition",
+    ),
     "torch_ir.semantics": ("denote", "denote_all", "denotes"),
     "torch_ir.traced": ("make_traced", "make_ir", "execute"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie", "view_html"),
@@ -135,6 +141,7 @@ _HOME_OF_NAMES = {
     ),
     "torch_ir.frontend": (
         "extract_ir",
+        "constants_of",
         "export_model",
         "convert_exported_program",
         "load_exported_program",

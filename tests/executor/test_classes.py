@@ -257,4 +257,4 @@ def test_classes_of_strangers_fail_as_errors_of_the_package(kind, context):
     for given in (x, [x], (x,), {"a": x}, defaultdict(list, a=x), Stranger([x]), None):
         with pytest.raises(ExecutionError):
             IRExecutor(relu_with(inputs=taken))(given)
-    assert torch.equal(IRExecutor(relu_with(outputs=made)).execute((x,))[0], x)
+    assert torch.equal(IRExecutor(relu_with(outputs=made), {}).execute((x,))[0], x)

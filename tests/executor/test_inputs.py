@@ -21,6 +21,7 @@ from torch_ir.semantics.denote import denote
 
 MODEL = nn.Linear(3, 2).eval()
 LINEAR = torch_ir.extract_ir(MODEL, (torch.ones(1, 3),))
+RELU = torch_ir.extract_ir(nn.ReLU(), (torch.ones(1, 3),))
 X = torch.ones(1, 3)
 
 
@@ -151,17 +152,25 @@ def test_a_graph_of_plain_tensors_takes_no_keywords():
 
 
 def test_a_program_with_weights_needs_them():
-    for use in (lambda e: e(X), lambda e: e.execute((X,)), lambda e: e.buffers):
+    for use in (lambda e: e(X), lambda e: e.buffers):
         with pytest.raises(MissingWeightsError) as caught:
             use(IRExecutor(LINEAR))
         assert str(caught.value) == (
             "the program has 2 weights and none were given\n"
             "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
         )
+    for ir in (LINEAR, RELU):
+        with pytest.raises(MissingWeightsError) as caught:
+            IRExecutor(ir).execute((X,))
+        assert str(caught.value) == (
+            "Weights not loaded\n"
+            "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
+        )
+    assert torch.equal(IRExecutor(RELU)(X), X.relu())
     with pytest.raises(MissingWeightsError) as caught:
         execute_ir(LINEAR, (X,))
     assert str(caught.value) == (
-        "either weights or weights_path must be given\n"
+        "Either weights or weights_path must be provided\n"
         "Pass weights={} for a program without weights."
     )
     assert isinstance(caught.value, ValueError)
@@ -222,7 +231,7 @@ WAYS = {
     "jvp": lambda ir, v: compile_graph(ir).jvp((v,), (v,)),
     "call": lambda ir, v: IRExecutor(ir)(v),
     "call with gradients": lambda ir, v: IRExecutor(ir, grad=True)(v),
-    "execute": lambda ir, v: IRExecutor(ir).execute((v,)),
+    "execute": lambda ir, v: IRExecutor(ir, {}).execute((v,)),
     "second call": lambda ir, v: [IRExecutor(ir)(given) for given in (torch.ones(2, 3), v)],
     "execute_ir": lambda ir, v: execute_ir(ir, (v,), {}),
     "profile": lambda ir, v: profile(compile_graph(ir), (v,), repeat=1),

@@ -209,7 +209,7 @@ def test_a_check_finds_views_without_their_base(ir, message):
 def test_what_a_check_finds_does_not_run(ir, message):
     row = TensorMeta("row", (3,), "int64")
     with pytest.raises(CompileError) as caught:
-        IRExecutor(ir.replace(graph_outputs=[row])).execute(())
+        IRExecutor(ir.replace(graph_outputs=[row]), {}).execute(())
     assert caught.value.message == message
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from project.test_borders import ROOT
-from torch_ir.semantics import registry as semantics_registry
+from torch_ir.ops import extensions
 
 PAGES = sorted(
     page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")] if page.is_file()
@@ -33,7 +33,7 @@ def paths_of(text: str) -> set[str]:
 
 
 # Groups of entry points that are no modules; the others, such as torch_ir.passes, are.
-GROUPS = frozenset({semantics_registry.GROUP})
+GROUPS = frozenset(extensions.GROUPS)
 
 
 def names_of(text: str) -> set[str]:

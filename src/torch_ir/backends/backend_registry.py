@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
+from torch_ir.ops.extensions import points_of
 
 if TYPE_CHECKING:
     import torch
@@ -130,4 +131,4 @@ def find_backend(name: str) -> Backend:
 
 
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return points_of(GROUP)

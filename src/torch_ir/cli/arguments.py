@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.cli.target import Target, TargetError, build
+from torch_ir.cli.target import Target, build
 from torch_ir.cli.tensors import InputSpec, make_inputs
+from torch_ir.cli.user_code import TargetError
 from torch_ir.executor.samples import random_tensor
 from torch_ir.torch_api import pytree
 

@@ -62,13 +62,6 @@ _OPTIONS = (
     click.option(
         "--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds."
     ),
-    click.option(
-        "--import",
-        "imports",
-        multiple=True,
-        metavar="MODULE",
-        help="A module or file.py to import first, which registers operators; may be repeated.",
-    ),
     allow_option,
 )
 
@@ -94,7 +87,6 @@ class Invocation:
     trust: bool
     force: bool
     allow: tuple[str, ...]
-    imports: tuple[str, ...] = ()
 
     def check_usage(self) -> None:
         """Refuse options that exclude each other.
@@ -116,11 +108,6 @@ class Invocation:
             SerializationError: It cannot be read.
             ParseError: It is text that is no IR text.
         """
-        if self.imports:
-            from torch_ir.cli.target import import_module_of
-
-            for place in self.imports:
-                import_module_of(place)
         ir = read_ir(file)
         if ir.graph_inputs and not self.inputs and not self.random:
             names = ", ".join(str(meta) for meta in ir.graph_inputs)

@@ -31,6 +31,25 @@ TRACEBACK = click.Option(
 )
 
 
+def _import_first(_: click.Context, __: click.Parameter, places: tuple[str, ...]) -> None:
+    for place in places:
+        from torch_ir.cli.user_code import import_module_of
+
+        import_module_of(place)
+
+
+IMPORT = click.Option(
+    ["--import"],
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_import_first,
+    metavar="MODULE",
+    help="A module or file.py to import first, such as a library of operators, passes or "
+    "backends; may be repeated.",
+)
+
+
 class CommandFailedError(click.ClickException):
     """An error as the command line shows it: sentence, picture and remedy; exit status 1."""
 
@@ -58,7 +77,7 @@ class LazyGroup(click.Group):
         command.name = cmd_name
         command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
         if TRACEBACK not in command.params:
-            command.params.append(TRACEBACK)
+            command.params += [IMPORT, TRACEBACK]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -16,9 +16,12 @@ from torch_ir.executor.listeners import Listener
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allowances
+from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
+
+_LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
 
 
 class IRExecutor:
@@ -136,9 +139,7 @@ class IRExecutor:
             WeightLoadError: They do not fit; the weights given before stay in force.
         """
         payload = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
-        self._payload = {
-            key: tensor if self.grad else tensor.detach() for key, tensor in payload.items()
-        }
+        self._payload = _as_read(self.ir, payload, self.grad)
         self._weights = state_dict
         self._graph = None
 
@@ -153,9 +154,11 @@ class IRExecutor:
 
         Raises:
             InputError: An input does not fit; the message names it.
-            MissingWeightsError: The program has weights and none were given.
+            MissingWeightsError: No weights were loaded; a program without weights takes ``{}``.
             ExecutionError: A node cannot be run; the message names it.
         """
+        if self._weights is None and not self.constants:
+            raise MissingWeightsError("Weights not loaded", remedy=_LOAD_FIRST)
         if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise InputError(
                 f"inputs are a tuple of tensors, got {type(inputs).__name__}",
@@ -216,10 +219,23 @@ class IRExecutor:
         if self.ir.weights and not self.constants:
             raise MissingWeightsError(
                 f"the program has {counted(len(self.ir.weights), 'weight')} and none were given",
-                remedy="Call load_weights(path) or load_weights_from_state_dict(state_dict) "
-                "first.",
+                remedy=_LOAD_FIRST,
             )
         self.load_weights_from_state_dict({})
+
+
+def _as_read(ir: IR, payload: Mapping[str, torch.Tensor], grad: bool) -> dict[str, torch.Tensor]:
+    """The weights, dense where a kernel reads their memory as if they were."""
+    external = ir.external_values()
+    read = {
+        meta.name
+        for node in ir.nodes
+        for name in DENSE_OPERANDS.get(node.op_type, ())
+        for meta in node.tensors(name)
+    }
+    dense = {external[name][0] for name in read & external.keys()}
+    taken = {key: tensor if grad else tensor.detach() for key, tensor in payload.items()}
+    return {key: t.contiguous() if key in dense else t for key, t in taken.items()}
 
 
 def _is_on(device: torch.device, inputs: tuple[Any, ...]) -> bool:
@@ -259,7 +275,7 @@ def execute_ir(
     """
     if weights is None and weights_path is None:
         raise MissingWeightsError(
-            "either weights or weights_path must be given",
+            "Either weights or weights_path must be provided",
             remedy="Pass weights={} for a program without weights.",
         )
     executor = IRExecutor(ir, weights, constants, allow=allow)

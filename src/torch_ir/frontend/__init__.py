@@ -6,6 +6,7 @@ from torch_ir.frontend.export import (
     get_model_name,
     load_exported_program,
 )
+from torch_ir.frontend.lifted_constants import constants_of
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.registry import (
     NodeInfo,
@@ -16,6 +17,7 @@ from torch_ir.frontend.registry import (
 
 __all__ = [
     "NodeInfo",
+    "constants_of",
     "convert_exported_program",
     "export_model",
     "extract_ir",

@@ -36,6 +36,32 @@ class _Extent:
         return self.tensor.stride() == row_major(self.tensor.shape)
 
 
+def constants_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the tensors of a model that no state dict has, by the keys that ``constants=`` takes.
+
+    They are its buffers that are not persistent, and the tensors that are plain attributes. A
+    program that was extracted on meta runs with those of the real model.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 2)
+        >>> model.register_buffer("scale", torch.ones(2), persistent=False)
+        >>> model.table = torch.zeros(3)
+        >>> sorted(constants_of(model))
+        ['scale', 'table']
+    """
+    kept = model.state_dict(keep_vars=True).keys()
+    found: dict[str, torch.Tensor] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, value in {
+            **module.__dict__,
+            **dict(module.named_buffers(recurse=False)),
+        }.items():
+            key = f"{path}.{name}" if path else name
+            if isinstance(value, torch.Tensor) and key not in kept:
+                found[key] = value
+    return found
+
+
 def stored_constants(
     tensors: Mapping[str, torch.Tensor],
     *,

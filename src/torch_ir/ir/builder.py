@@ -53,6 +53,10 @@ class Names:
         self._taken.add(name)
         return name
 
+    def beside(self, name: str, part: str) -> str:
+        """Return a free name for a part of what stands for the node of that name."""
+        return self.fresh(f"{name}_{part}")
+
 
 def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
     """Replace those inputs of a node that are named."""

@@ -65,12 +65,50 @@ class Mutation:
         set_plain_text(self, "target")
 
 
+def with_producers(ir: IR) -> dict[str, tuple[Any, ...]]:
+    """Return the fields that change where values name the node that makes them, at its position.
+
+    Values that are made by hand name no producer; those of graph inputs and weights have none.
+    """
+    taken = {meta.name for meta in ir.graph_inputs} | ir.weight_name_mapping.keys()
+    is_open = any(m.producer_node is None for node in ir.nodes for m in node.outputs)
+    used = (meta for node in ir.nodes for meta in node.inputs)
+    ends = (*ir.graph_outputs, *(mutation.value for mutation in ir.mutations))
+    if not is_open and not any(
+        meta.producer_node is None and meta.name not in taken for meta in (*used, *ends)
+    ):
+        return {}
+    made: dict[str, TensorMeta] = {}
+
+    def named(meta: TensorMeta) -> TensorMeta:
+        if meta.producer_node is not None or meta.name not in made:
+            return meta
+        maker = made[meta.name]
+        producer, position = maker.producer_node, maker.producer_output_idx
+        return meta.replace(producer_node=producer, producer_output_idx=position)
+
+    nodes: list[OpNode] = []
+    for node in ir.nodes:
+        outputs = [
+            meta.replace(producer_node=node.name, producer_output_idx=position)
+            if meta.producer_node is None
+            else meta
+            for position, meta in enumerate(node.outputs)
+        ]
+        nodes.append(node.replace(inputs=[*map(named, node.inputs)], outputs=outputs))
+        made.update({meta.name: meta for meta in outputs if meta.name not in taken})
+    written = [replace(mutation, value=named(mutation.value)) for mutation in ir.mutations]
+    results = tuple(map(named, ir.graph_outputs))
+    return {"nodes": tuple(nodes), "graph_outputs": results, "mutations": tuple(written)}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class IR(Forms):
     """A PyTorch program without its weights.
 
     Attributes:
-        nodes: The operator calls in program order.
+        nodes: The operator calls in program order. A value that names no producer is made to
+            name the node in whose outputs it stands, with its position there.
         graph_inputs: The tensors that a call gives.
         graph_outputs: The tensors that a call returns, in order; one value may stand more than
             once.
@@ -131,6 +169,8 @@ class IR(Forms):
         set_field = object.__setattr__
         for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations", "guards"):
             set_field(self, name, tuple(getattr(self, name)))
+        for name, values in with_producers(self).items():
+            set_field(self, name, values)
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             set_field(self, name, frozen_mapping(getattr(self, name)))
         set_plain_text(self, "model_name", "pytorch_version", "dialect")

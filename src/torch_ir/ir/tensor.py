@@ -179,8 +179,37 @@ class ConstantView:
         return self.offset + sum(last) + 1
 
 
+class _Tensor:
+    """A value that torch's functions take as the tensor that it is."""
+
+    __slots__ = ()
+
+    def torch(self: Any) -> Any:
+        """Return the values as a new tensor on the CPU, of exactly these bits and strides.
+
+        Example:
+            >>> Constant.from_list([1.5, -0.0], "bfloat16").torch()
+            tensor([1.5000, -0.0000], dtype=torch.bfloat16)
+        """
+        from torch_ir.torch_api import constant_tensor  # only who has torch asks for a tensor
+
+        return constant_tensor(self)
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch with tensors for constants."""
+        given = {name: _with_tensors(value) for name, value in (kwargs or {}).items()}
+        return func(*_with_tensors(list(args)), **given)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant:
+class Constant(_Tensor):
     """A tensor with its values: little-endian, contiguous, in row-major order.
 
     A constant that shows part of the memory of another one, or shows it in another order, is a
@@ -370,6 +399,14 @@ class Constant:
         """
         data = _bytes_of(tensor)
         return cls(str(tensor.dtype), tuple(tensor.shape), data)
+
+
+def _with_tensors(value: Any) -> Any:
+    """Replace constants by tensors in an argument of torch, a list or tuple perhaps."""
+    if isinstance(value, list | tuple):
+        parts = cast(Sequence[Any], value)
+        return type(parts)([_with_tensors(item) for item in parts])  # pyright: ignore[reportCallIssue]  # both take an iterable
+    return value.torch() if isinstance(value, Constant) else value
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -316,9 +316,36 @@ def constrained_operators() -> tuple[str, ...]:
     return tuple(_entries())
 
 
-@cache
+_REGISTERED: dict[str, DTypeTable] = {}
+
+
+def add_constraint(op_type: str, table: DTypeTable) -> None:
+    """Add the dtype rows of an operator to those of the table.
+
+    Raises:
+        InvalidIRError: It has rows already.
+    """
+    if op_type in _entries() or _REGISTERED.setdefault(op_type, table) != table:
+        raise InvalidIRError(f"{op_type} has dtype rows already")
+
+
+def unregister_constraint(op_type: str) -> None:
+    """Forget the dtype rows that were registered for an operator."""
+    _REGISTERED.pop(op_type, None)
+
+
 def constraint_of(op_type: str) -> DTypeTable | None:
-    """Return the dtype rows of an operator, or None where the table has none."""
+    """Return the dtype rows of an operator, or None where there are none."""
+    return _REGISTERED.get(op_type) or _of_table(op_type)
+
+
+def is_registered(op_type: str) -> bool:
+    """Return whether the dtype rows of an operator were registered."""
+    return op_type in _REGISTERED
+
+
+@cache
+def _of_table(op_type: str) -> DTypeTable | None:
     entry = _entries().get(op_type)
     return None if entry is None else read_entry(entry)
 

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from torch_ir.ops.dtype_constraints import DTypeTable
 
 
+DENSE_OPERANDS = {
+    "aten.native_group_norm.default": ("input", "weight", "bias"),
+    "aten._pdist_forward.default": ("self",),
+    "aten._pdist_backward.default": ("self", "pdist"),
+}
+"""Operators whose kernels refuse tensors that are not dense, with the arguments that must be."""
+
+
 @dataclass(frozen=True, slots=True)
 class TypedArgument(Argument):
     """An argument or result with the dtypes that it may have.

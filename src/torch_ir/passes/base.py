@@ -60,6 +60,11 @@ class Pass(ABC):
         """Raise :class:`PassError` if the result is not what the pass promises."""
         del ir
 
+    def explain(self, ir: IR) -> Iterable[str]:
+        """Yield a line for each place of a program that the pass nearly changes, and why not."""
+        del ir
+        return ()
+
     def __call__(self, ir: IR) -> PassResult:
         """Run the pass between the two checks of its own."""
         self.requires(ir)

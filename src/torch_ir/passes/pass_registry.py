@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
+from torch_ir.ops.extensions import points_of
 from torch_ir.passes.base import Pass
 
 GROUP = "torch_ir.passes"
@@ -20,10 +23,10 @@ _OURS: dict[str, tuple[str, str]] = {
         "torch_ir.passes.common_subexpressions",
         "EliminateCommonSubexpressions",
     ),
-    "decompose": ("torch_ir.passes.decomposition", "Decompose"),
+    "decompose": ("torch_ir.passes.decomposition.decompose", "Decompose"),
     "eliminate-dead-code": ("torch_ir.passes.dead_code", "EliminateDeadCode"),
     "fold-constants": ("torch_ir.passes.constant_folding", "FoldConstants"),
-    "functionalize": ("torch_ir.passes.functionalization", "Functionalize"),
+    "functionalize": ("torch_ir.passes.functionalization.walk", "Functionalize"),
     "fuse-quantized": ("torch_ir.passes.quantized.fusion", "FuseQuantized"),
     "inline-functions": ("torch_ir.passes.inline", "InlineFunctions"),
     "materialize-symbols": ("torch_ir.passes.materialize_symbols", "MaterializeSymbols"),
@@ -80,6 +83,35 @@ def pass_names() -> tuple[str, ...]:
         True
     """
     return tuple(sorted({*_OURS, *_ADDED, *_installed()}))
+
+
+def described_passes() -> dict[str, str]:
+    """Return the first line of each pass's docstring, by name; no pass is imported for it.
+
+    Example:
+        >>> described_passes()["eliminate-dead-code"]
+        'Removes the nodes that nothing needs, and the functions that no node calls any more.'
+    """
+    places = {name: (module, kind) for name, (module, kind) in _OURS.items()}
+    places |= {name: (point.module, point.attr) for name, point in _installed().items()}
+    found = {name: _summary(kind.__doc__ or "") for name, kind in _ADDED.items()}
+    found |= {name: _summary(_docstring(*place)) for name, place in places.items()}
+    return dict(sorted(found.items()))
+
+
+def _docstring(module: str, name: str) -> str:
+    """The docstring of a class, read from the source of its module."""
+    try:
+        spec = find_spec(module)
+        source = Path(spec.origin).read_text("utf-8") if spec and spec.origin else ""
+    except (ImportError, OSError, ValueError):
+        return ""
+    classes = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name]
+    return (ast.get_docstring(classes[0]) if classes else None) or ""
+
+
+def _summary(text: str) -> str:
+    return text.strip().partition("\n")[0].partition("; see :")[0].rstrip(".") + "."
 
 
 def pass_named(name: str, **options: Any) -> Pass:
@@ -164,4 +196,4 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _installed() -> Mapping[str, Any]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return points_of(GROUP)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from torch_ir.errors import InvalidIRError, did_you_mean, raised_as
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ops.extensions import DENOTATIONS, import_for, points_of
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -26,10 +26,6 @@ Bound: TypeAlias = Callable[
 ]
 """Takes the arguments by name and the results that are arrays; gives for each of these how far a
 kernel may be off, float64 by element."""
-
-
-GROUP = "torch_ir.operators"
-"""The group of entry points by which packages offer modules that denote their operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def denotation(op_type: str) -> Denotation:
         >>> denotation("aten.relu.default").function(np.array([-1.0, 2.0]))
         array([0., 2.])
     """
-    known = _all()
+    known = _known(op_type)
     if op_type not in known:
         raise InvalidIRError(
             f"{op_type} has no denotation",
@@ -122,16 +118,21 @@ def denotation(op_type: str) -> Denotation:
 
 def has_denotation(op_type: str) -> bool:
     """Return whether an overload has a denotation."""
-    return op_type in _all()
+    return op_type in _known(op_type)
 
 
 def denoted_operators() -> tuple[str, ...]:
     """Return every overload that has a denotation, sorted."""
-    return tuple(sorted(_all()))
+    for namespace in points_of(DENOTATIONS):
+        import_for(DENOTATIONS, namespace)
+    return tuple(sorted(_known("")))
 
 
-def _all() -> dict[str, Denotation]:
+def _known(op_type: str) -> dict[str, Denotation]:
+    """The denotations so far, those of the operator's library among them."""
     _import_families()
+    if op_type not in _DENOTATIONS:
+        import_for(DENOTATIONS, op_type.partition(".")[0])
     return _DENOTATIONS
 
 
@@ -140,10 +141,3 @@ def _import_families() -> None:
     package = import_module("torch_ir.semantics.operators")
     for module in iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
-    for point in entry_points(group=GROUP):
-        with raised_as(
-            lambda error, point=point: InvalidIRError(
-                f"the operators {point.name!r} of {point.value} cannot be loaded: {error}"
-            )
-        ):
-            point.load()

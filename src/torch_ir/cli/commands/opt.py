@@ -12,15 +12,16 @@ from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
 from torch_ir.cli.options import allow_option
 from torch_ir.errors import counted
 from torch_ir.ir import IR
+from torch_ir.tables import table
 
 DEFAULT = "remove-no-ops,fold-constants,clean-casts,cse,dce"
 
 
 def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        from torch_ir.passes import pass_names
+        from torch_ir.passes.pass_registry import described_passes
 
-        console.result("\n".join(pass_names()))
+        console.result(table([*described_passes().items()], align=("left", "left")))
         context.exit()
 
 
@@ -53,6 +54,7 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     expose_value=False,
     callback=_list,
 )
+@click.option("--explain", is_flag=True, help="Say why patterns that nearly fit were left alone.")
 @allow_option
 def command(
     file: str,
@@ -60,9 +62,10 @@ def command(
     passes: str,
     print_after_each: bool,
     verify: Any,
+    explain: bool,
     allow: tuple[str, ...],
 ) -> None:
-    """Run passes over the IR in FILE; what it computes stays, bit for bit."""
+    """Run passes over the IR in FILE; torch-ir's own passes keep every bit."""
     from torch_ir.passes import passes_named, run_passes
 
     steps = passes_named(passes)
@@ -77,6 +80,8 @@ def command(
         )
         ir = result.ir
         console.note(f"{step}: {_change(result.modified, ir)}")
+        for line in step.explain(ir) if explain else ():
+            console.message(f"  {line}")
         if print_after_each:
             (console.message if output is None else console.result)(f"# after {step}\n{ir}\n")
     console.note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")

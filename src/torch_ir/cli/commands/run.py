@@ -125,6 +125,7 @@ def _run_compiled(
     inputs = call.tensors(ir)
     executor = call.executor(ir, file)
     with weights_wanted(), progress("running"):
+        executor.reset()  # compiles it, or says how many weights are missing
         if capture:
             results = _captured(executor, inputs, capture, patterns)
         else:

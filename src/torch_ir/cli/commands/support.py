@@ -42,7 +42,7 @@ def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
         from torch_ir.cli.options import require_torch
 
         require_torch()
-        from torch_ir.cli.target import import_object
+        from torch_ir.cli.user_code import import_object
 
         found = require_delegate(import_object(backend), backend)
     else:

@@ -107,6 +107,6 @@ def _backend(name: str) -> Any:
     """A backend by its name, or the object that a module or file names."""
     if ":" not in name:
         return name
-    from torch_ir.cli.target import import_object
+    from torch_ir.cli.user_code import import_object
 
     return import_object(name)

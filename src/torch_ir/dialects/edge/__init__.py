@@ -11,10 +11,17 @@ Example:
 
 from typing import TYPE_CHECKING
 
+from torch_ir.dialects.edge.constraints import register_constraint
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.dialects.edge.ops import edge_op, ops
 from torch_ir.lazy import lazy_names
-from torch_ir.ops.dtype_constraints import EDGE_DTYPES, DTypeTable, constraint_of, read_entry
+from torch_ir.ops.dtype_constraints import (
+    EDGE_DTYPES,
+    DTypeTable,
+    constraint_of,
+    read_entry,
+    unregister_constraint,
+)
 
 if TYPE_CHECKING:
     from torch_ir.edge import EdgeOptions, EdgeProgram
@@ -29,6 +36,8 @@ __all__ = [
     "edge_op",
     "ops",
     "read_entry",
+    "register_constraint",
+    "unregister_constraint",
 ]
 
 __getattr__ = lazy_names(

@@ -15,6 +15,7 @@ from torch_ir.ops.dtype_constraints import (
     EDGE_DTYPES,
     DTypeTable,
     constraint_of,
+    is_registered,
     result_names,
 )
 from torch_ir.ops.schema import Schema
@@ -44,7 +45,8 @@ def dtype_rows(scope: VerifierScope, node: OpNode) -> Iterator[Diagnostic]:
     spec = scope.spec(node)
     if spec is None:
         return
-    table = constraint_of(node.op_type) if node.op_type not in scope.operators else None
+    is_known = node.op_type not in scope.operators or is_registered(node.op_type)
+    table = constraint_of(node.op_type) if is_known else None
     if table is None:
         yield from _supported(scope, node)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -15,9 +15,11 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
+from torch_ir.ops.extensions import OWN_NAMESPACES
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
+from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.torch_api import OpOverload, operator_count
@@ -54,7 +56,10 @@ def decompose(
     of the same kind are traced once. Programs in the dialect ``export`` are made functional
     first. Regions under autocast are written out, with the conversions that autocast makes.
     Operators of libraries stay as they are, but for those that are bound to a pattern and have no
-    kernel of their own. Results have memory of their own, as those of ``functionalize`` have.
+    kernel of their own, and those of :func:`register_decomposition`. Results have memory of
+    their own, as those of ``functionalize`` have. No call asks for a memory format: a tensor in
+    channels last is one that was permuted. A norm whose kernel takes dense tensors alone is given
+    a copy where a tensor may not be dense.
 
     Args:
         ir: The program.
@@ -86,7 +91,8 @@ def decompose(
           return %y
         }
     """
-    return with_own_results(decomposed(ir, target, table=table, preserve=preserve))
+    core = decomposed(ir, target, table=table, preserve=preserve)
+    return with_own_results(without_memory_formats(core))
 
 
 def decomposed(
@@ -105,8 +111,56 @@ def decomposed(
     require_allowed(ir)
     kept = frozenset(preserve)
     _require_operators(ir, kept | set(table or {}))
-    own = {**_bound_patterns(kept), **(table or {})}
+    own = {**_bound_patterns(kept), **_registered(ir, kept), **(table or {})}
     return _decomposed(ir, target, Settings(kept, _table(own, kept), own, is_core))
+
+
+_REGISTERED: dict[str, Decomposition] = {}
+
+
+def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposition]:
+    """Let the decorated function stand for an operator where programs are decomposed.
+
+    Args:
+        op_type: The exact overload, such as ``acme.softclip.default``. The function takes its
+            arguments and computes what it computes with other operators.
+
+    Raises:
+        PassError: The operator is torch's own, or has a decomposition already.
+
+    Example:
+        >>> @register_decomposition("acme.softclip.default")
+        ... def softclip(x, limit=1.0):
+        ...     return x / (1 + x.abs() / limit)
+        >>> unregister_decomposition("acme.softclip.default")
+    """
+
+    def decorate(function: Decomposition) -> Decomposition:
+        if op_type.partition(".")[0] in OWN_NAMESPACES:
+            raise PassError(
+                f"{op_type} is torch's own", remedy="Give decompose its decomposition in table=."
+            )
+        if _REGISTERED.setdefault(op_type, function) is not function:
+            raise PassError(
+                f"{op_type} has a decomposition already",
+                remedy=f"Remove it with unregister_decomposition({op_type!r}) first.",
+            )
+        return function
+
+    return decorate
+
+
+def unregister_decomposition(op_type: str) -> None:
+    """Forget the decomposition that was registered for an operator."""
+    _REGISTERED.pop(op_type, None)
+
+
+def _registered(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
+    """The registered decompositions, if the program calls an operator that has one."""
+    called = {node.op_type for _, _, node in ir.walk()}
+    if called.isdisjoint(_REGISTERED):
+        return {}
+    return {name: function for name, function in _REGISTERED.items() if name not in preserve}
 
 
 def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
@@ -149,12 +203,18 @@ def _same_as(op_type: str) -> Decomposition:
     return call
 
 
+def _without_strides(value: torch.Tensor, strides: object) -> torch.Tensor:
+    del strides
+    return value.clone()
+
+
 _OURS: dict[str, Decomposition] = {
     "aten._embedding_bag_forward_only.default": _same_as("aten._embedding_bag.default"),
     "aten._conj.default": _same_as("aten._conj_physical.default"),
     "aten._neg_view.default": _same_as("aten.neg.default"),
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
     "aten.view_as_complex.default": _same_as("aten.view_as_complex_copy.default"),
+    "prims.copy_strided.default": _without_strides,
 }
 """Decompositions that torch does not have."""
 

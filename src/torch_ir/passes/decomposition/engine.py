@@ -22,6 +22,7 @@ from torch_ir.ir.queries import result_names
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
+from torch_ir.passes.decomposition.dense import with_dense_operands
 from torch_ir.torch_api import state_of_torch
 
 Decomposition: TypeAlias = Callable[..., Any]
@@ -124,6 +125,7 @@ def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     walk = _Walk(ir, shared, path)
     for node in ir.nodes:
         walk.node(node, ())
+    with_dense_operands(walk.builder, walk.types)
     found.extend(walk.found)
     return walk.builder.finish()
 

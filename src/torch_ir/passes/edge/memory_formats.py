@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch_ir.dialects.edge.dim_order import CHANNELS_LAST, DIM_ORDER_OPS, memory_format_of
-from torch_ir.ir import IR, MemoryFormat, OpNode, TensorMeta
-from torch_ir.ir.builder import Names
+from torch_ir.ir import IR, DType, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir.builder import Builder, Names
 
 _ATEN = {by_order: op_type for op_type, by_order in DIM_ORDER_OPS.items()}
 _EMPTY = "aten.empty.memory_format"
@@ -51,37 +51,91 @@ def _in_aten(node: OpNode, names: Names) -> Iterator[OpNode]:
         )
     else:
         copy = node.replace(op_type=op_type, attrs=attrs)
-        yield from permuted_copy(copy, order, lambda name, part: names.fresh(f"{name}_{part}"))
+        yield from permuted_copy(copy, order, names.beside)
+
+
+def without_memory_formats(ir: IR) -> IR:
+    r"""Replace calls that ask for channels last: permute, a call in row-major order, permute back.
+
+    Values lie in memory as before, so that each later call computes the same bits and each view
+    is possible as before. The same object if there is nothing to do.
+
+    Args:
+        ir: A functional program.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> print(*without_memory_formats(parse('''
+        ... ir {
+        ...   input %x: f32[2, 3, 4, 5]
+        ...   %y: f32[2, 3, 4, 5] = aten.clone.default(%x, memory_format=torch.channels_last)
+        ...   return %y
+        ... }
+        ... ''')).nodes, sep="\n")  # doctest: +ELLIPSIS
+        %y_permute: f32[2, 4, 5, 3] = aten.permute.default(%x, dims=[0, 2, 3, 1])
+        %y_copy: f32[2, 4, 5, 3] = aten.clone.default(%y_permute, ...)
+        %y: f32[2, 3, 4, 5] = aten.permute.default(%y_copy, dims=[0, 3, 1, 2])
+    """
+    builder = Builder(ir)
+    builder.map_functions(without_memory_formats)
+    for node in ir.nodes:
+        order = channels_order(node)
+        copies = [node] if order is None else permuted_copy(node, order, builder.names.beside)
+        for made in copies:
+            builder.keep(made)
+    return builder.finish()
 
 
 def channels_order(node: OpNode) -> tuple[int, ...] | None:
-    """Return the order of dimensions of a copy to channels last; None for any other call."""
+    """Return the order of dimensions of a result in channels last; None for any other call."""
     asked = node.attrs.get("memory_format")
-    if node.op_type not in DIM_ORDER_OPS or not isinstance(asked, MemoryFormat) or not node.inputs:
-        return None
-    return CHANNELS_LAST.get(asked.name)
+    order = CHANNELS_LAST.get(asked.name) if isinstance(asked, MemoryFormat) else None
+    is_known = node.op_type != "aten.resize.default"  # which reads memory in its order
+    fits = is_known and order and [len(m.shape) for m in node.outputs] == [len(order)]
+    return order if fits else None
 
 
 def permuted_copy(
     node: OpNode, order: Sequence[int], named: Callable[[str, str], str]
 ) -> list[OpNode]:
-    """Make a copy in an order of dimensions: permute, copy, permute back.
+    """Make a result in an order of dimensions: permute, call, permute back.
 
     Args:
-        node: The copy.
+        node: A copy, or what fills a new tensor of the argument's or its own size.
         order: The order, outermost dimension first.
         named: Gives the name of a node beside it, from its name and what that does.
     """
-    (given,), (result,) = node.inputs, node.outputs
+    (result,) = node.outputs
     turned, copied = named(node.name, "permute"), named(node.name, "copy")
-    there = TensorMeta(turned, tuple([given.shape[dim] for dim in order]), given.dtype, turned)
-    copy = TensorMeta(copied, there.shape, result.dtype, copied)
+    shape = tuple([result.shape[dim] for dim in order])
+    copy = TensorMeta(copied, shape, result.dtype, copied)
     attrs = {**node.attrs, "memory_format": MemoryFormat("contiguous_format")}
+    attrs |= {"size": shape} if "size" in attrs else {}
     back = tuple([order.index(dim) for dim in range(len(order))])
+    call = node.replace(name=copied, outputs=(copy,), attrs=attrs)
     permute, place = "aten.permute.default", node.location
-    made = [
-        OpNode(turned, permute, (given,), (there,), {"dims": tuple(order)}, None, place),
-        OpNode(copied, node.op_type, (there,), (copy,), attrs, {"self": 0}, place),
-        OpNode(node.name, permute, (copy,), (result,), {"dims": back}, None, place),
-    ]
+    last = OpNode(node.name, permute, (copy,), (result,), {"dims": back}, None, place)
+    if not node.inputs:
+        return [item.derived_from(node) for item in (call, last)]
+    given, *others = node.inputs
+    there = TensorMeta(turned, shape, given.dtype, turned)
+    first = OpNode(turned, permute, (given,), (there,), {"dims": tuple(order)}, None, place)
+    made = first, _copying(call.replace(inputs=(there, *others))), last
     return [item.derived_from(node) for item in made]
+
+
+def _copying(node: OpNode) -> OpNode:
+    """The copy for a conversion, which would give back what it guesses to be in order."""
+    if node.op_type.split(".")[1] not in ("to", "chalf"):
+        return node
+    kept = {name: node.attrs[name] for name in ("device", "memory_format") if name in node.attrs}
+    attrs = {"dtype": DType(node.outputs[0].dtype), **kept}
+    return OpNode(
+        node.name,
+        "aten._to_copy.default",
+        node.inputs[:1],
+        node.outputs,
+        attrs,
+        {"self": 0},
+        node.location,
+    )

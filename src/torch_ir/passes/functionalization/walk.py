@@ -23,6 +23,7 @@ from torch_ir.ops.bodies import operands_of_one_call
 from torch_ir.ops.variants import IN_PLACE_VIEWS
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
+from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.writes import WritingNode
@@ -46,7 +47,8 @@ def functionalize(ir: IR) -> IR:
     What the program writes to graph inputs and buffers stands in :attr:`IR.mutations`, with the
     value that is written when it ends. Results have memory of their own: where one is a view of an
     input, a weight or another result, a copy is given away. Scopes that switch the recording of
-    gradients are written out. Graph inputs and weights are taken to be contiguous where it matters
+    gradients are written out. What asks for a memory format is permuted, so that all are in
+    row-major order. Graph inputs and weights are taken to be contiguous where it matters
     whether an operator such as ``reshape`` copies.
 
     Raises:
@@ -75,7 +77,9 @@ def functionalize(ir: IR) -> IR:
         }
     """
     require_allowed(ir)
-    return ir if ir.dialect != "export" else with_own_results(without_writes(ir))
+    if ir.dialect != "export":
+        return ir
+    return with_own_results(without_memory_formats(without_writes(ir)))
 
 
 def without_writes(ir: IR) -> IR:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,10 +19,23 @@ from torch_ir.passes.patterns.rewrite import Rewrite
 
 @dataclass(frozen=True)
 class RewritePatterns(Pass):
-    """Rewrites where patterns occur; see :func:`rewrite_patterns`."""
+    """Rewrites where patterns occur; see :func:`rewrite_patterns`.
+
+    A subclass that sets ``name`` and ``rewrites`` is a pass of its own.
+    """
 
     name: ClassVar[str] = "rewrite-patterns"
     rewrites: tuple[Rewrite, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rewrites:
+            object.__setattr__(self, "rewrites", tuple(type(self).rewrites))
+
+    def explain(self, ir: IR) -> Iterator[str]:
+        """Yield the near misses, one a line."""
+        for miss in near_misses(ir, self.rewrites):
+            place = f" (at {miss.location})" if miss.location else ""
+            yield f"%{miss.node}: {miss.reason}{place}"
 
     def call(self, ir: IR) -> PassResult:
         """Apply the rewrites."""

@@ -1,0 +1,116 @@
+"""Packages that extend this one: the modules that their entry points name, imported when needed.
+
+A program that names an operator of a library says a namespace, never a module: only an installed
+package says which module belongs to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from torch_ir.errors import InvalidIRError, first_line, raised_as
+
+OPERATORS = "torch_ir.operators"
+"""The group whose entry points name, for a namespace, the module that registers its operators."""
+DENOTATIONS = "torch_ir.denotations"
+"""The group of modules that say what the operators of a namespace mean, without torch."""
+GROUPS = (OPERATORS, DENOTATIONS, *(f"torch_ir.{kind}" for kind in ("passes", "backends")))
+"""All groups of entry points that this package reads."""
+
+OWN_NAMESPACES = frozenset(
+    {"aten", "prims", "higher_order", "dim_order_ops", "executorch_prims", "quantized_decomposed"}
+)
+"""Namespaces whose operators this package and torch have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An entry point of an installed package.
+
+    Attributes:
+        group: What it extends.
+        name: The name of the pass or backend, or the namespace of the operators.
+        value: The module, or the object in it.
+        package: The distribution, or an empty string.
+        fault: Why it cannot be loaded; empty if it can, or if nobody tried.
+    """
+
+    group: str
+    name: str
+    value: str
+    package: str
+    fault: str = ""
+
+
+def points_of(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name.
+
+    Raises:
+        InvalidIRError: Two packages name different modules for one name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            both = " and ".join(sorted(_described(p) for p in (other, point)))
+            raise InvalidIRError(
+                f"two packages have an entry point {point.name!r} of the group {group}: {both}",
+                remedy="Uninstall one of them.",
+            )
+    return found
+
+
+def import_for(group: str, namespace: str) -> bool:
+    """Import the module that a package names for a namespace, once; return whether there is one.
+
+    Raises:
+        InvalidIRError: It cannot be imported, or two packages name one.
+    """
+    if namespace in OWN_NAMESPACES:
+        return False
+    return _imported(group, namespace, tuple(sys.path))
+
+
+@lru_cache(maxsize=1024)
+def _imported(group: str, namespace: str, _path: tuple[str, ...]) -> bool:
+    point = points_of(group).get(namespace)
+    if point is None:
+        return False
+    with raised_as(
+        lambda error: InvalidIRError(
+            f"the operators {namespace!r} of {_described(point)} cannot be loaded: "
+            f"{type(error).__name__}: {first_line(error)}"
+        )
+    ):
+        import_module(point.value.partition(":")[0])
+    return True
+
+
+def extensions(*, load: bool = True) -> Iterator[Extension]:
+    """Yield what installed packages add, in the order of groups and names.
+
+    Args:
+        load: Whether to load each, so that faults are known.
+    """
+    for group in GROUPS:
+        for point in sorted(entry_points(group=group), key=lambda point: point.name):
+            package = point.dist.name if point.dist is not None else ""
+            fault = _fault(point) if load else ""
+            yield Extension(group, point.name, point.value, package, fault)
+
+
+def _fault(point: EntryPoint) -> str:
+    try:
+        point.load()
+    except Exception as error:  # noqa: BLE001  # a module of another package raises anything
+        return f"{type(error).__name__}: {first_line(error)}"
+    return ""
+
+
+def _described(point: EntryPoint) -> str:
+    return f"{point.value} ({point.dist.name})" if point.dist is not None else point.value
