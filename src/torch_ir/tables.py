@@ -54,6 +54,31 @@ def _width(text: str) -> int:
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
+def fitted(text: str, width: int) -> str:
+    """Return a text with longer lines folded at spaces, what follows indented; words stay whole.
+
+    Example:
+        >>> print(fitted("  58.8%  37  aten.linear.default", 20))
+          58.8%  37
+              aten.linear.default
+    """
+    return "\n".join([part for line in text.split("\n") for part in _folded(line, width)])
+
+
+def _folded(line: str, width: int) -> list[str]:
+    parts: list[str] = []
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    while _width(line) > width:
+        least = len(line) - len(line.lstrip())
+        at = line.rfind(" ", least, width + 1)
+        at = line.find(" ", least) if at < 0 else at
+        if at < 0:
+            break
+        parts.append(line[:at].rstrip())
+        line = indent + line[at:].lstrip()
+    return [*parts, line]
+
+
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
     """Return rows as an HTML table for notebooks, the first as its heading; all is escaped.
 

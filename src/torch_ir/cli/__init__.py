@@ -10,6 +10,7 @@ from __future__ import annotations
 import click
 
 from torch_ir import __version__
+from torch_ir.cli import console
 from torch_ir.cli.group import CONTEXT_SETTINGS, TRACEBACK, LazyGroup
 
 COMMANDS = {
@@ -35,20 +36,36 @@ COMMANDS = {
 }
 
 
+START = """\
+torch-ir: PyTorch programs as values to read, look at, check, lower and run
+
+  torch-ir extract net.py:build -o net.tir   make a program of a model
+  torch-ir show net.tir                      read it
+  torch-ir view net.tir                      look at it in a browser
+  torch-ir check net.tir                     find what is not well-formed
+  torch-ir run net.tir --random --random-weights
+
+torch-ir --help lists all commands, torch-ir show --help explains one."""
+
+
 @click.group(
     name="torch-ir",
     cls=LazyGroup,
+    invoke_without_command=True,
     commands_by_name=COMMANDS,
     params=[TRACEBACK],
     context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(__version__, prog_name="torch-ir")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Extract, inspect, check, run and verify PyTorch programs.
 
     A file is an IR as JSON, as an archive (.tir) or as text; `-` is standard input or output.
     Code of yours is executed by `extract` and `verify`, and by `support` for a backend of yours.
     """
+    if context.invoked_subcommand is None:
+        console.result(START)
 
 
 __all__ = ["main"]

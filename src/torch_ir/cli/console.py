@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from typing import IO, Any
 
 import click
 
 from torch_ir.errors import printable_lines
+from torch_ir.tables import fitted
 
 
 def result(text: str) -> None:
-    """Print a result to stdout."""
-    click.echo(printable_lines(text))
+    """Print a result to stdout; in a terminal, long lines are folded between words."""
+    lines = printable_lines(text)
+    click.echo(fitted(lines, screen()[0]) if sys.stdout.isatty() else lines)
+
+
+def screen() -> tuple[int, int]:
+    """Return the columns and lines of the terminal, 80 and 24 where there is none."""
+    return shutil.get_terminal_size()
 
 
 def message(text: str, file: IO[Any] | None = None) -> None:

@@ -12,7 +12,6 @@ from torch_ir.passes.common_subexpressions import (
     common_subexpressions,
 )
 from torch_ir.passes.dead_code import EliminateDeadCode, eliminate_dead_code
-from torch_ir.passes.functionalization import Functionalize, functionalize
 from torch_ir.passes.inline import InlineFunctions, inline_functions
 from torch_ir.passes.materialize_symbols import MaterializeSymbols, materialize_symbols
 from torch_ir.passes.no_ops import RemoveNoOps, remove_no_ops
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
     from torch_ir.passes.decomposition import Decompose, decompose
+    from torch_ir.passes.functionalization import Functionalize, functionalize
     from torch_ir.passes.quantized.fusion import FuseQuantized, fuse_quantized
 
 __all__ = [
@@ -71,6 +71,8 @@ __getattr__ = lazy_names(
     {
         "Decompose": "torch_ir.passes.decomposition",
         "decompose": "torch_ir.passes.decomposition",
+        "Functionalize": "torch_ir.passes.functionalization",
+        "functionalize": "torch_ir.passes.functionalization",
         "FoldConstants": "torch_ir.passes.constant_folding",
         "FoldedProgram": "torch_ir.passes.batch_norm_folding",
         "fold_batch_norm": "torch_ir.passes.batch_norm_folding",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 import click
 
-from torch_ir.cli.files import read_ir, write
+from torch_ir.cli import console
+from torch_ir.cli.files import STDIO, read_ir, write
+from torch_ir.errors import counted
+from torch_ir.ir import IR, OpNode
 
 
 def depth_of(value: Any) -> int:
@@ -26,11 +33,20 @@ def depth_of(value: Any) -> int:
     return depth
 
 
+def _pattern_of(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> re.Pattern[str] | None:
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no pattern: {error}") from None
+
+
 @click.command
 @click.argument("file")
 @click.option(
     "--module",
-    "depth",
+    "fold",
     type=depth_of,
     metavar="DEPTH",
     is_flag=False,
@@ -38,15 +54,114 @@ def depth_of(value: Any) -> int:
     help="Fold the calls of each module at this depth into one line [1].",
 )
 @click.option(
-    "--origins", is_flag=True, help="Say above each node which extracted nodes it is made of."
+    "--depth",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print an outline: N levels of modules, equal layers once.",
 )
+@click.option(
+    "--grep",
+    callback=_pattern_of,
+    metavar="PATTERN",
+    help="Print the nodes whose line has this pattern, in functions too.",
+)
+@click.option(
+    "--around", metavar="NODE", help="Print a node and those that it depends on or feeds."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="How far --around looks along the values.",
+)
+@click.option("--all", "everything", is_flag=True, help="Print all of it in a terminal too.")
 @click.option("-o", "--output", metavar="PATH", help="Write to this file instead of stdout.")
-def command(file: str, depth: int | None, origins: bool, output: str | None) -> None:
+def command(
+    file: str,
+    fold: int | None,
+    depth: int | None,
+    grep: re.Pattern[str] | None,
+    around: str | None,
+    steps: int,
+    everything: bool,
+    output: str | None,
+) -> None:
     """Print the IR in FILE as text.
 
-    What is printed without --module can be read back by every command.
-    """
+    A program that is longer than the terminal is shown as an outline there, and whole in a pipe or
+    file or with --all. What is printed whole can be read back by every command.
+
+    \b
+    torch-ir show m.tir --depth 3
+    torch-ir show m.tir --grep 'aten.linear.*layers.7'
+    torch-ir show m.tir --around linear_3
+    """  # noqa: D301  # \b is a character that click reads
     from torch_ir.ir.text import ir_text
 
-    text = ir_text(read_ir(file), fold=depth, origins=origins)
-    write(f"{text.rstrip()}\n".encode(), output)
+    if sum(option is not None for option in (fold, depth, grep, around)) > 1:
+        raise click.UsageError("give one of --module, --depth, --grep and --around")
+    ir = read_ir(file)
+    if grep is not None:
+        text = "\n".join([line for line in _lines(ir.walk()) if grep.search(line)])
+    elif around is not None:
+        text = _around(ir, around, steps)
+    elif depth is not None or _is_long(ir, fold, everything, output):
+        text = _outline(ir, depth)
+    else:
+        text = ir_text(ir, fold=fold)
+    write(f"{text.rstrip()}\n".encode() if text else b"", output)
+
+
+def _is_long(ir: IR, fold: int | None, everything: bool, output: str | None) -> bool:
+    """Whether a person would see the end only, of more than fits the terminal."""
+    if everything or fold is not None or output not in (None, STDIO):
+        return False
+    return sys.stdout.isatty() and len(ir.nodes) + len(ir.weights) + 4 > console.screen()[1]
+
+
+def _outline(ir: IR, depth: int | None) -> str:
+    from torch_ir.viz.outline_text import outline_text
+
+    width, lines = console.screen()
+    if depth is None:
+        console.note(
+            f"an outline of {counted(len(ir.nodes), 'node')}; --all prints them, --grep some"
+        )
+    return outline_text(ir, depth=depth, lines=lines - 3, width=width)
+
+
+def _lines(nodes: Iterable[tuple[str, IR, OpNode]]) -> list[str]:
+    from torch_ir.ir.text.printer import located_node_text, scope_of
+
+    lines: list[str] = []
+    for (path, _), run in groupby(nodes, lambda item: (item[0], id(item[1]))):
+        items = list(run)
+        refer = scope_of(items[0][1]).reference
+        start = f"{path[:-1]}: " if path else ""
+        lines += [f"{start}{located_node_text(node, refer)}" for _, _, node in items]
+    return lines
+
+
+def _around(ir: IR, name: str, steps: int) -> str:
+    """The nodes within some steps of one, in program order, the one itself marked."""
+    path, _, own = name.rpartition("/")
+    graph = ir
+    for part in path.split("/") if path else ():
+        if part not in graph.functions:
+            raise click.BadParameter(f"there is no function {part!r}", param_hint="--around")
+        graph = graph.functions[part]
+    middle = graph.node(own)
+    near = {middle.name}
+    for _ in range(steps):
+        found = [graph.node(each) for each in near]
+        makers = [graph.producers.get(meta.name) for node in found for meta in node.inputs]
+        users = [
+            u for node in found for meta in node.outputs for u in graph.users.get(meta.name, ())
+        ]
+        near |= {node.name for node in (*makers, *users) if node is not None}
+    nodes = [node for node in graph.nodes if node.name in near]
+    texts = _lines(("", graph, node) for node in nodes)
+    marks = ["> " if node is middle else "  " for node in nodes]
+    return "\n".join([mark + text for mark, text in zip(marks, texts, strict=True)])

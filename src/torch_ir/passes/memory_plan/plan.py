@@ -21,6 +21,12 @@ from torch_ir.passes.requirements import require_functional
 _NEVER_IN_PLACE = frozenset({"aten.clone.default"})
 
 
+MAX_ROWS = 16
+"""So many pieces are listed for people; the others are summed."""
+MAX_VALUES = 4
+"""So many values of a piece are named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """A piece of the arena.
@@ -129,9 +135,15 @@ class MemoryPlan:
         if peak is not None:
             place = at(peak.location, " {}")
             lines += ["", f"most is needed during {peak.name} ({peak.op_type}){place}"]
-            for allocation in self.at(peak):
-                values = ", ".join(f"%{value}" for value in allocation.values)
+            live = self.at(peak)
+            for allocation in live[:MAX_ROWS]:
+                values = ", ".join(f"%{value}" for value in allocation.values[:MAX_VALUES])
+                more = len(allocation.values) - MAX_VALUES
+                values += f" and {more} more" if more > 0 else ""
                 lines.append(f"{allocation.size:>15,}  at {allocation.offset:>13,}  {values}")
+            if left := live[MAX_ROWS:]:
+                size = sum(allocation.size for allocation in left)
+                lines.append(f"{size:>15,}  in {counted(len(left), 'more piece')}")
         return "\n".join(map(printable, lines))
 
 
