@@ -41,7 +41,7 @@ from torch_ir import (
     register_executor,
     validate,
 )
-from torch_ir.debug.compare import digest
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.executor import unregister_executor
 from torch_ir.ir.check import check
 from torch_ir.semantics import Denotation, denotation, registry

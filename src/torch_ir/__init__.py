@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     )
     from torch_ir.backends.torch.exported_program import to_exported_program
     from torch_ir.debug import (
+        Comparison,
         ValidationReport,
         VerificationReport,
         capture,
+        compare,
         profile,
         validate,
         verify,
@@ -175,6 +177,8 @@ _HOME_OF_NAMES = {
     "torch_ir.edge": ("EdgeProgram", "to_edge"),
     "torch_ir.debug": (
         "capture",
+        "compare",
+        "Comparison",
         "profile",
         "verify",
         "verify_ir",

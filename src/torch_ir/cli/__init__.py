@@ -1,8 +1,8 @@
 """The command ``torch-ir``: one module per command, loaded when it is called.
 
 Exit status: 0 done, 1 an error (or, for check, diff, verify and validate, a finding), 2 wrong
-usage, 3 (of validate) nothing disagrees, but not all was compared. Results go to stdout, all
-else to stderr.
+usage, 3 (of validate and compare) nothing disagrees, but not all was compared. Results go to
+stdout, all else to stderr.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ COMMANDS = {
     "support": "Show what of an IR a backend runs, and why not the rest.",
     "verify": "Compare an IR with the model that it was extracted from.",
     "validate": "Compare every node with its meaning and with eager PyTorch.",
+    "compare": "Compare a backend, a file or a lowered form with the meaning, node by node.",
     "convert": "Write an IR in another format.",
     "completion": "Print the line that turns on shell completion.",
 }

@@ -1,10 +1,12 @@
 """Tools to watch a run: comparison with eager and denotations, profiles, captured values."""
 
 from torch_ir.debug.capture import Captured, capture
-from torch_ir.debug.compare import Difference, compare_tensors
+from torch_ir.debug.comparing.compared import compare
+from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
 from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
+from torch_ir.debug.tensor_comparison import Difference, compare_tensors
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence, NodeError, ValidationReport
 from torch_ir.debug.verify import (
@@ -17,17 +19,20 @@ from torch_ir.lazy import lazy_names
 
 __all__ = [
     "Captured",
+    "Comparison",
     "Difference",
     "Divergence",
     "Group",
     "NodeComparison",
     "NodeDifference",
+    "NodeDivergence",
     "NodeError",
     "NodeProfile",
     "Profile",
     "ValidationReport",
     "VerificationReport",
     "capture",
+    "compare",
     "compare_tensors",
     "profile",
     "validate",

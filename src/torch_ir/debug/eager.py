@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ir.debug.compare import digest
 from torch_ir.debug.copies import copied
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
 from torch_ir.torch_api import pytree

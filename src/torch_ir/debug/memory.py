@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_ir.debug.compare import digest
 from torch_ir.debug.judging.endings import left, returned
 from torch_ir.debug.judging.storages import (
     MemoryFault,
@@ -30,6 +29,7 @@ from torch_ir.debug.judging.storages import (
     view_text,
     whole_digest,
 )
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import written_tensors
 

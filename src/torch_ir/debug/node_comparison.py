@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.debug.compare import compare_tensors, digest
 from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
+from torch_ir.debug.tensor_comparison import compare_tensors, digest
 from torch_ir.errors import printable
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
@@ -111,7 +111,7 @@ class _Keeper:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class EagerComparison:
     """One model and the executor of its IR, run again and again on the same arguments."""
 
     executor: IRExecutor

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.debug.compare import Difference, compare_results
 from torch_ir.debug.eager import (
     FAST_PATH,
     fresh,
@@ -19,7 +18,8 @@ from torch_ir.debug.eager import (
     run_eager,
     same_random_numbers,
 )
-from torch_ir.debug.node_comparison import Comparison, NodeComparison, NodeDifference
+from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
+from torch_ir.debug.tensor_comparison import Difference, compare_results
 from torch_ir.debug.validation import Verdict
 from torch_ir.errors import TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor
@@ -164,7 +164,7 @@ def verify(
         report = _with_fast_path(report, _as_results(ir, as_run), got)
     if not every_node:
         return report
-    comparison = Comparison(executor, model, args, named)
+    comparison = EagerComparison(executor, model, args, named)
     return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from torch_ir.debug.compare import digest
 from torch_ir.debug.judging.storages import MemoryFault, Storages, address_of, view_of, view_text
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.ir import IR
 
 

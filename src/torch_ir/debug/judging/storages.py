@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.debug.compare import digest
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.debug.validation import FaultKind
 from torch_ir.ir import OpNode
 from torch_ir.torch_api import storage_of

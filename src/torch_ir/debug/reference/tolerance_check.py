@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torch_ir.debug.compare import compare_tensors
+from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_float
 from torch_ir.semantics.tolerance import spacing

@@ -1,0 +1,77 @@
+"""Whole runs compared: each side alone, within the errors that add up along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.debug.comparing.isolation import Feed, Found, region_faults
+from torch_ir.debug.comparing.judgment import PartFault, error_text
+from torch_ir.debug.comparing.sources import AnySource, BackendSource, GraphSource, part_of
+from torch_ir.debug.copies import copied
+from torch_ir.debug.eager import same_random_numbers
+from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.executor import IRExecutor
+from torch_ir.executor.listeners import Table
+from torch_ir.ir import IR
+
+Tensors = Mapping[str, torch.Tensor]
+MAX_BYTES, MAX_NODES = 64 << 20, 400
+"""A larger program is compared in isolation alone: bounds of a whole run take memory and time."""
+
+
+def accumulated(
+    feed: Feed, judged: AnySource, weights: Tensors | None, constants: Tensors | None
+) -> Iterator[Found]:
+    """Yield the first value of a whole run that is off by more than all errors before it allow."""
+    program = feed.program
+    size = sum(meta.nbytes or 0 for node in program.nodes for meta in node.outputs)
+    if size > MAX_BYTES or len(program.nodes) > MAX_NODES or not program.nodes:
+        return
+    try:
+        made = _whole_run(program, feed.values, judged, weights, constants)
+    except Exception as error:  # noqa: BLE001  # a backend may raise anything
+        last = program.nodes[-1]
+        told = Error(part=float("inf"), reason=error_text(error))
+        value = last.outputs[0].name if last.outputs else ""
+        yield Found(tuple(program.nodes), PartFault(value, "error", told))
+        return
+    shown = [m for n in program.nodes for m in n.outputs if m.name in made]
+    if not shown:
+        return
+    body = part_of(program, program.nodes, shown)
+    try:
+        given = feed.other.call(body, feed.values, feed.symbols)
+    except Exception:  # noqa: BLE001  # what a node lacks was told in isolation
+        return
+    known = dict(zip(body.output_names, given, strict=True))
+    results = [made[meta.name] for meta in shown]
+    faults = region_faults(feed, program.nodes, shown, feed.values, known, results)
+    if not isinstance(faults, str) and faults:
+        order = {meta.name: i for i, meta in enumerate(shown)}
+        first = min(faults, key=lambda fault: order[fault.value])
+        yield Found((program.producers[first.value],), first)
+
+
+def _whole_run(
+    program: IR,
+    values: Tensors,
+    judged: AnySource,
+    weights: Tensors | None,
+    constants: Tensors | None,
+) -> dict[str, torch.Tensor]:
+    """The values that a run of the whole program shows."""
+    if isinstance(judged, BackendSource):
+        graph = DelegatingExecutor(program, weights, judged.backend, constants).graph
+    elif isinstance(judged, GraphSource):
+        graph = judged.graph or IRExecutor(program, weights, constants).graph
+    else:
+        return {}
+    table = Table(None, None, copy=True)
+    inputs = copied([values[name] for name in graph.ir.input_names])
+    with same_random_numbers():
+        graph.run(inputs, {}, table, reuse=False)
+    graph.reset()
+    return table.values

@@ -1,0 +1,374 @@
+"""The comparison of two readers of a program, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from torch_ir.backends.partition import Partitioner
+from torch_ir.debug.comparing.accumulation import accumulated
+from torch_ir.debug.comparing.alignment import aligned_regions
+from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
+from torch_ir.debug.comparing.golden import Replay, replayed
+from torch_ir.debug.comparing.isolation import (
+    Feed,
+    Found,
+    Unit,
+)
+from torch_ir.debug.comparing.sources import (
+    AnySource,
+    BackendSource,
+    GoldenSource,
+    GraphSource,
+    LoweredSource,
+    PartSource,
+    Reader,
+    ReferenceSource,
+    Symbols,
+    TorchSource,
+    external_tensors,
+    part_of,
+    source_of,
+)
+from torch_ir.debug.copies import copied
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.executor import IRExecutor
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.ir import IR, OpNode
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.requirements import is_functional
+
+CompareMode = Literal["isolated", "accumulated", "both"]
+Tensors = Mapping[str, torch.Tensor]
+
+
+def compare(
+    ir: IR,
+    weights: Tensors | None,
+    inputs: Sequence[torch.Tensor] | None = None,
+    *,
+    run: Reader = "aten",
+    against: Reader = "reference",
+    mode: CompareMode = "both",
+    samples: Iterable[Sequence[torch.Tensor]] = (),
+    constants: Tensors | None = None,
+    symbols: Mapping[str, int] | None = None,
+    tolerance: Mapping[str, float] | None = None,
+    repro: str | PathLike[str] | None = None,
+) -> Comparison:
+    """Compare what two readers make of a program, and name the first node that is wrong.
+
+    A subgraph of a backend is run as a whole, and on the values of the other side each of its
+    nodes alone and with its neighbor. A program that writes to memory is made functional first.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key.
+        inputs: A tensor for each graph input; those of captured values if None.
+        run: What is judged; a program that was lowered from ``ir`` is one, too.
+        against: What it is compared with; any reader but a lowered program.
+        mode: ``"isolated"`` feeds each piece what ``against`` made, ``"accumulated"`` lets the
+            values of each side flow on, ``"both"`` looks at what isolation hides where it finds
+            nothing.
+        samples: More inputs to compare on.
+        constants: Values that no state dict has, by key.
+        symbols: Values of symbols that no input shows.
+        tolerance: How far results of an operator may be off besides, by exact overload.
+        repro: A folder for the smallest part that shows the first fault.
+
+    Raises:
+        InvalidIRError: There is no such reader or mode, or inputs are missing.
+        ExecutionError: There is no such backend, or the other side cannot run the program.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.exp.default(%x)
+        ...   return %y
+        ... }''')
+        >>> print(compare(ir, {}, (torch.tensor([0.0, 1.0]),)))
+        aten agrees with reference on the program: 1 compared, 0 covered of 1
+    """
+    if mode not in get_args(CompareMode):
+        remedy = did_you_mean(str(mode), get_args(CompareMode))
+        raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
+    judged, other = source_of(run), source_of(against)
+    case = _Case(ir, weights, constants, judged, other, mode)
+    case.tolerance = dict(tolerance or {})
+    first = _captured_inputs(ir, judged, other) if inputs is None else inputs
+    for number, sample in enumerate((first, *samples)):
+        case.look(tuple(sample), dict(symbols or {}), number)
+    if repro is not None and case.first_part is not None:
+        _save(case.first_part, Path(repro))
+    return case.report()
+
+
+def _captured_inputs(ir: IR, *sources: AnySource) -> list[torch.Tensor]:
+    given = next((s.values for s in sources if isinstance(s, GoldenSource)), {})
+    missing = [name for name in ir.input_names if name not in given]
+    if missing:
+        raise InvalidIRError(f"inputs are missing: {', '.join(missing)}")
+    return [given[name] for name in ir.input_names]
+
+
+def _save(found: tuple[IR, Tensors], folder: Path) -> None:
+    from safetensors.torch import save
+
+    from torch_ir.serde import write_atomically
+
+    body, values = found
+    folder.mkdir(parents=True, exist_ok=True)
+    body.save(folder / "program.tir")
+    write_atomically(folder / "program.ir", f"{body}\n".encode())
+    tensors = {name: values[name].contiguous().clone() for name in body.input_names}
+    write_atomically(folder / "inputs.safetensors", save(tensors))
+
+
+class _Case:
+    """A program, both sides, and what has been found."""
+
+    def __init__(
+        self,
+        ir: IR,
+        weights: Tensors | None,
+        constants: Tensors | None,
+        judged: AnySource,
+        other: AnySource,
+        mode: CompareMode,
+    ):
+        self.ir = ir
+        plain = ir.replace(nodes=[node.replace(origins=()) for node in ir.nodes])
+        self.program = plain if is_functional(ir) else without_writes(plain)
+        self.judged = judged
+        self.other = other
+        self.mode: CompareMode = "accumulated" if isinstance(judged, GoldenSource) else mode
+        self.payload = external_tensors(self.program, weights, constants)
+        self.weights, self.constants = weights, constants
+        self.found: list[NodeDivergence] = []
+        self.later: list[NodeDivergence] = []
+        self.states: list[Feed] = []
+        self.first_part: tuple[IR, Tensors] | None = None
+        self.tolerance: dict[str, float] = {}
+        if isinstance(judged, BackendSource):
+            written = {m.target for m in self.program.mutations}
+            fixed = {n: t for n, t in self.payload.items() if n not in written}
+            judged.held = {**fixed, **judged.held} if judged.ready else fixed
+
+    def look(self, inputs: tuple[torch.Tensor, ...], symbols: dict[str, Any], number: int) -> None:
+        """Compare on some inputs."""
+        known = check_inputs(self.program, inputs, torch.device("cpu"), symbols)
+        given = dict(zip(self.program.input_names, copied(inputs), strict=True))
+        exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
+        feed = _feeding(self.other)
+        values = {**self.payload, **given}
+        state = Feed(self.program, feed, values, dict(known), is_exact=exact)
+        state.tolerance = self.tolerance
+        if isinstance(self.other, GoldenSource):
+            state.other = Replay(self.other.values)
+        self.states.append(state)
+        found = (
+            []
+            if self.mode == "accumulated" and not self._is_fed_alone
+            else list(self._isolated(state))
+        )
+        feeding: FeedMode = "accumulated" if isinstance(self.judged, GoldenSource) else "isolated"
+        self.found += [self._divergence(item, feeding, number) for item in found]
+        if found and self.first_part is None and self.mode != "accumulated":
+            self._note_part(found[0], {**self.payload, **given}, dict(known))
+        hidden = self.mode == "accumulated" or (self.mode == "both" and not found)
+        if hidden and not self._is_fed_alone:
+            feed = Feed(self.program, _feeding(self.other), {**self.payload, **given}, dict(known))
+            feed.tolerance = self.tolerance
+            for item in accumulated(feed, self.judged, self.weights, self.constants):
+                self.later.append(self._divergence(item, "accumulated", number))
+
+    @property
+    def _is_fed_alone(self) -> bool:
+        return isinstance(self.judged, GoldenSource | LoweredSource)
+
+    # -- isolated ---------------------------------------------------------------------------------
+
+    def _isolated(self, state: Feed) -> Iterator[Found]:
+        judged = self.judged
+        if isinstance(judged, GoldenSource):
+            return replayed(state, judged.values)
+        if isinstance(judged, LoweredSource):
+            return aligned_regions(state, judged.ir, self.weights, self.constants)
+        if isinstance(judged, BackendSource):
+            return self._delegated(state, judged)
+        source: PartSource = TorchSource("aten") if isinstance(judged, GraphSource) else judged
+        if isinstance(judged, GraphSource) and judged.graph is not None:
+            source = _OwnKernels(judged.graph.ir)
+        units = [((node,), source) for node in self.program.nodes]
+        return self._units(state, units)
+
+    def _delegated(self, state: Feed, source: BackendSource) -> Iterator[Found]:
+        names = {name: index for index, key in enumerate(source.ready) for name in key}
+        if names:
+            order: Sequence[OpNode] = self.program.nodes
+            groups = [
+                tuple([n for n in order if names.get(n.name) == index])
+                for index in range(len(source.ready))
+            ]
+            partition = Partitioner(_Taker(source.name, names))(self.program)
+            groups = list(partition.subgraphs) or groups
+            order = partition.order
+        else:
+            partition = Partitioner(source.backend)(self.program)
+            groups, order = list(partition.subgraphs), partition.order
+        group_of = {node.name: nodes for nodes in groups for node in nodes}
+        done: set[str] = set()
+        units: list[tuple[tuple[OpNode, ...], PartSource]] = []
+        for node in order:
+            nodes = group_of.get(node.name)
+            if nodes is None:
+                units.append(((node,), TorchSource()))
+            elif nodes[0].name not in done:
+                done.add(nodes[0].name)
+                units.append((nodes, source))
+        return self._units(state, units)
+
+    def _units(
+        self, state: Feed, units: Sequence[tuple[tuple[OpNode, ...], PartSource]]
+    ) -> Iterator[Found]:
+        returned = {*self.program.output_names, *(m.value.name for m in self.program.mutations)}
+        users = self.program.users
+        for nodes, source in units:
+            own = {node.name for node in nodes}
+            read = [
+                meta
+                for node in nodes
+                for meta in node.outputs
+                if meta.name in returned
+                or any(user.name not in own for user in users.get(meta.name, ()))
+            ]
+            if len(nodes) == 1:
+                read = list(nodes[0].outputs)
+            if not any(node.outputs for node in nodes):
+                state.covered |= own
+                for node in nodes:
+                    state.keep(node, {})
+                    state.done(node)
+                continue
+            yield from Unit(state, source, nodes, read).found()
+
+    # -- the report -------------------------------------------------------------------------------
+
+    def _divergence(self, found: Found, mode: FeedMode, number: int) -> NodeDivergence:
+        nodes = [node for item in found.nodes for node in self._own(item)]
+        blamed = nodes[-1]
+        names = dict.fromkeys([node.name for node in nodes])
+        error = found.fault.error
+        return NodeDivergence(
+            *(blamed.name, blamed.op_type, found.fault.value),
+            str(blamed.location or ""),
+            *(found.fault.kind, mode, tuple(names), number, error.reason),
+            *(error.ulp, error.absolute, error.relative, error.part),
+        )
+
+    def _own(self, node: OpNode) -> list[OpNode]:
+        """The nodes of the compared program of which one of the functional program is made."""
+        found = [self.ir.by_name[name] for name in node.made_of if name in self.ir.by_name]
+        return found or [node]
+
+    def _note_part(self, found: Found, values: Tensors, symbols: dict[str, Any]) -> None:
+        own = {node.name for node in found.nodes}
+        nodes = [node for node in self.program.nodes if node.name in own]
+        if not nodes:
+            return
+        shown = [meta for node in nodes for meta in node.outputs]
+        body = part_of(self.program, nodes, shown)
+        needed = {m.name for m in body.graph_inputs}
+        made = dict(values)
+        for node in self.program.nodes:
+            if needed <= made.keys():
+                break
+            part = part_of(self.program, [node], node.outputs)
+            results = TorchSource().call(part, made, symbols)
+            made |= {meta.name: results[i] for i, meta in enumerate(part.graph_outputs)}
+        self.first_part = body, made
+
+    def report(self) -> Comparison:
+        """What came of it."""
+        position = {node.name: i for i, node in enumerate(self.ir.nodes)}
+        found = sorted(self.found, key=lambda item: (item.sample, position.get(item.node, 0)))
+        seen = {name for state in self.states for name in state.compared}
+        covered = {name for state in self.states for name in state.covered}
+        reasons = {name: why for state in self.states for name, why in state.reasons.items()}
+        by_own = self._by_own()
+        compared, inside, missed = [], [], {}
+        for node in self.ir.nodes:
+            made = by_own.get(node.name, [])
+            if any(name in seen for name in made):
+                compared.append(node.name)
+            elif not node.outputs or not made or any(name in covered for name in made):
+                inside.append(node.name)
+            else:
+                why = next((reasons[name] for name in made if name in reasons), "nothing shows it")
+                missed[node.name] = why
+        return Comparison(
+            *(self.ir.model_name, self.judged.name, self.other.name, len(self.ir.nodes)),
+            (*found, *self.later),
+            *(tuple(compared), tuple(inside), missed),
+        )
+
+    def _by_own(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for node in self.program.nodes:
+            for name in node.made_of:
+                found.setdefault(name, []).append(node.name)
+        return found
+
+
+class _OwnKernels:
+    """The kernels of a compiled graph, one node at a time."""
+
+    name = "graph"
+
+    def __init__(self, ir: IR):
+        self._ir = ir
+
+    def call(self, body: IR, values: Tensors, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Run a part with the kernels that the graph has for it."""
+        own = [self._ir.by_name.get(node.name, node) for node in body.nodes]
+        kept = [
+            node.replace(op_type=mine.op_type) if mine.inputs == node.inputs else node
+            for node, mine in zip(body.nodes, own, strict=True)
+        ]
+        inputs = copied([values[name] for name in body.input_names])
+        return IRExecutor(body.replace(nodes=kept), {}).graph.run(inputs, {})[0]
+
+
+class _Taker:
+    """A backend that takes nodes by name, for the partition of a runner."""
+
+    def __init__(self, name: str, names: Mapping[str, int]):
+        self.name = name
+        self._names = names
+
+    def supports(self, node: OpNode, ir: IR) -> Any:
+        """Return whether the runner has the node in a delegate."""
+        from torch_ir.backends.protocol import SUPPORTED, Support
+
+        return SUPPORTED if node.name in self._names else Support.refused("torch runs it")
+
+
+def _feeding(source: AnySource) -> PartSource:
+    """What makes the values of the other side.
+
+    Raises:
+        InvalidIRError: It cannot be fed.
+    """
+    if isinstance(source, GraphSource):
+        return TorchSource("aten")
+    if isinstance(source, LoweredSource):
+        raise InvalidIRError(
+            "a lowered program cannot be what is compared with",
+            remedy="Give it as run=, and the program that it was made from as the first one.",
+        )
+    return ReferenceSource() if isinstance(source, GoldenSource) else source

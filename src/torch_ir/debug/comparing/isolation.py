@@ -1,0 +1,319 @@
+"""Parts of a program, each on the values of the other side, and the place of a fault in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from torch_ir.debug.comparing.judgment import Judging, PartFault, error_text
+from torch_ir.debug.comparing.sources import (
+    PartSource,
+    ReferenceSource,
+    TorchSource,
+    Values,
+    part_of,
+)
+from torch_ir.debug.reference.denotation import Meanings, meaning_of
+from torch_ir.debug.reference.eager_call import bind
+from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.ir import IR, OpNode, TensorMeta
+
+MAX_BYTES = 128 << 20
+"""A region whose values are larger together is judged node by node alone: bounds take memory."""
+MAX_PAIRS = 100
+"""In a subgraph of so many nodes at most, neighbors are tried together as well."""
+RANDOM = "it draws random numbers"
+OPEN = "its values are open"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A fault, with the nodes among which it is."""
+
+    nodes: tuple[OpNode, ...]
+    fault: PartFault
+
+
+@dataclass
+class Feed:
+    """Values of the other side at some place of the program, and what has been seen.
+
+    Attributes:
+        program: The functional program.
+        other: What is compared with.
+        values: Values by name, as long as something needs them.
+        symbols: The symbols known by now.
+        compared: Nodes whose own value was seen.
+        covered: Nodes inside of a region whose results agree.
+        reasons: Why others were not compared.
+    """
+
+    program: IR
+    other: PartSource
+    values: dict[str, torch.Tensor]
+    symbols: dict[str, int | float | bool]
+    is_exact: bool = False
+    tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
+    compared: set[str] = field(default_factory=set[str])
+    covered: set[str] = field(default_factory=set[str])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        meanings: Meanings = self.program.view("meanings", lambda: Meanings(self.program))
+        self.meanings = meanings
+        users = self.program.users
+        self._left = {name: len(nodes) for name, nodes in users.items()}
+        self._kept = {*self.program.output_names, *self.program.external_values()}
+
+    @property
+    def judging(self) -> Judging:
+        """How results are judged here."""
+        return Judging(self.is_exact, isinstance(self.other, ReferenceSource), self.symbols)
+
+    def done(self, node: OpNode) -> None:
+        """Drop what no later node reads."""
+        for meta in {m.name: m for m in node.inputs}.values():
+            left = self._left[meta.name] = self._left.get(meta.name, 0) - 1
+            if left <= 0 and meta.name not in self._kept:
+                self.values.pop(meta.name, None)
+        for meta in node.outputs:
+            if not self._left.get(meta.name) and meta.name not in self._kept:
+                self.values.pop(meta.name, None)
+
+    def slack(
+        self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]
+    ) -> dict[str, float] | None:
+        """Return what the caller allows the results of nodes besides."""
+        more = sum(self.tolerance.get(node.op_type, 0.0) for node in nodes)
+        return {meta.name: more for meta in returned} if more else None
+
+    def known(self, node: OpNode) -> dict[str, torch.Tensor]:
+        """Return what the other side makes of a node on the values so far."""
+        body = part_of(self.program, [node], node.outputs)
+        try:
+            made = self.other.call(body, self.values, self.symbols)
+        except Exception:
+            if not isinstance(self.other, ReferenceSource):
+                raise
+            made = TorchSource().call(body, self.values, self.symbols)
+        return {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
+
+    def keep(self, node: OpNode, known: Values) -> None:
+        """Go on with these results of a node."""
+        self.values |= known
+        bind(node, [known[meta.name] for meta in node.outputs if meta.name in known], self.symbols)  # type: ignore[arg-type]  # numbers
+
+
+def node_faults(
+    state: Feed, node: OpNode, known: Values, results: Sequence[torch.Tensor]
+) -> list[PartFault] | str:
+    """Return what is wrong with the results of one node, or why nobody can tell."""
+    meaning = state.meanings.of(node)
+    body = part_of(state.program, [node], node.outputs)
+    if state.is_exact:
+        return state.judging.faults(body, None, state.values, known, results)
+    if isinstance(meaning, str):
+        return meaning
+    if meaning.draws or meaning.has_open_values:
+        form = state.judging.form_faults(body, known, results)
+        return form or (RANDOM if meaning.draws else OPEN)
+    slack = state.slack([node], node.outputs)
+    judging = state.judging
+    return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
+
+
+def region_faults(
+    state: Feed,
+    nodes: Sequence[OpNode],
+    returned: Sequence[TensorMeta],
+    values: Values,
+    known: Values,
+    results: Sequence[torch.Tensor],
+) -> list[PartFault] | str:
+    """Return what is wrong with the results of several nodes together, or why nobody can tell."""
+    body = part_of(state.program, nodes, returned)
+    if state.is_exact:
+        return state.judging.faults(body, None, values, known, results)
+    meaning = meaning_of(body.replace(signature=None))
+    if isinstance(meaning, str):
+        return meaning
+    if meaning.draws or meaning.has_open_values:
+        return RANDOM if meaning.draws else OPEN
+    slack = state.slack(nodes, returned)
+    return state.judging.faults(body, meaning, values, known, results, slack=slack)
+
+
+class Unit:
+    """A subgraph that one source runs as a whole.
+
+    Args:
+        state: The other side, where the subgraph begins.
+        source: What is judged.
+        nodes: The nodes, in order.
+        returned: What the rest of the program reads of them.
+    """
+
+    def __init__(
+        self,
+        state: Feed,
+        source: PartSource,
+        nodes: Sequence[OpNode],
+        returned: Sequence[TensorMeta],
+    ):
+        self.state = state
+        self.source = source
+        self.nodes = tuple(nodes)
+        self.returned = tuple(returned)
+        self.known: dict[str, torch.Tensor] = {}
+        names = {meta.name for node in nodes for meta in node.inputs}
+        self.given = {name: state.values[name] for name in names & state.values.keys()}
+        size = sum(meta.nbytes or 0 for node in nodes for meta in node.outputs)
+        self.is_small = size <= MAX_BYTES
+
+    def found(self) -> list[Found]:
+        """Return what is wrong, each fault with its nodes."""
+        state = self.state
+        whole = self._run(self.nodes, self.returned, self.given)
+        alone: list[Found] = []
+        seen: set[str] = set()
+        wanted = {meta.name for meta in self.returned}
+        for node in self.nodes:
+            known = state.known(node)
+            if len(self.nodes) > 1:
+                results = self._run([node], node.outputs, state.values)
+                if not isinstance(results, Exception):
+                    alone += self._judged(node, known, results, seen)
+            elif isinstance(whole, Exception):
+                return [self._raised([node], whole)]
+            else:
+                alone += self._judged(node, known, whole, seen)
+            state.keep(node, known)
+            keys = known.keys() if self.is_small else known.keys() & wanted
+            self.known |= {name: known[name] for name in keys}
+            state.done(node)
+        state.values |= {name: self.known[name] for name in wanted}
+        if len(self.nodes) == 1:
+            return alone
+        return self._together(whole, alone, seen)
+
+    def _judged(
+        self, node: OpNode, known: Values, results: Sequence[torch.Tensor], seen: set[str]
+    ) -> list[Found]:
+        faults = node_faults(self.state, node, known, results)
+        if isinstance(faults, str):
+            if faults in (RANDOM, OPEN):
+                self.state.covered.add(node.name)
+            else:
+                self.state.reasons[node.name] = faults
+            return []
+        self.state.compared.add(node.name)
+        seen.add(node.name)
+        return [Found((node,), fault) for fault in faults]
+
+    def _together(
+        self, whole: Sequence[torch.Tensor] | Exception, alone: list[Found], seen: set[str]
+    ) -> list[Found]:
+        """What only several nodes at once do wrong."""
+        if alone or not self.is_small:
+            return alone
+        values = {**self.given, **self.known}
+        if isinstance(whole, Exception):
+            nodes = self._smallest(values) or self.nodes
+            results = self._run(nodes, self._live(nodes), values)
+            return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
+        faults = region_faults(self.state, self.nodes, self.returned, values, self.known, whole)
+        if isinstance(faults, str):
+            pass
+        elif faults:
+            nodes = self._smallest(values)
+            return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
+        else:
+            self.state.covered |= {node.name for node in self.nodes} - seen
+            for node in self.nodes:
+                self.state.reasons.pop(node.name, None)
+        if len(self.nodes) > MAX_PAIRS:
+            return []
+        for nodes in self._neighbors():
+            if found := self._of(nodes, values):
+                return found
+        return []
+
+    def _neighbors(self) -> Iterator[tuple[OpNode, ...]]:
+        """Pairs of nodes of which only the second reads the first."""
+        inside = {node.name: node for node in self.nodes}
+        wanted = {meta.name for meta in self.returned}
+        for node in self.nodes:
+            users = [u for m in node.outputs for u in self.state.program.users.get(m.name, ())]
+            names = {user.name for user in users}
+            if (
+                len(names) == 1
+                and names <= inside.keys()
+                and wanted.isdisjoint([meta.name for meta in node.outputs])
+            ):
+                yield node, inside[names.pop()]
+
+    # -- the smallest part that shows a fault -----------------------------------------------------
+
+    def _smallest(self, values: Values) -> tuple[OpNode, ...]:
+        """The shortest run of nodes that shows a fault, then without what it does not need."""
+        good, bad = 0, len(self.nodes)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (
+                (good, middle) if self._fails(self.nodes[:middle], values) else (middle, bad)
+            )
+        if not self._fails(self.nodes[:bad], values):
+            return ()
+        first, last = 0, bad - 1
+        while last - first > 0:
+            middle = (first + last + 1) // 2
+            if self._fails(self.nodes[middle:bad], values):
+                first = middle
+            else:
+                last = middle - 1
+        nodes = list(self.nodes[first:bad])
+        for node in tuple(nodes[:-1]):
+            rest = [other for other in nodes if other is not node]
+            if self._fails(rest, values):
+                nodes = rest
+        return tuple(nodes)
+
+    def _fails(self, nodes: Sequence[OpNode], values: Values) -> bool:
+        return bool(nodes) and bool(self._of(nodes, values))
+
+    def _of(self, nodes: Sequence[OpNode], values: Values) -> list[Found]:
+        """What is wrong with some nodes run together."""
+        returned = self._live(nodes)
+        results = self._run(nodes, returned, values)
+        if isinstance(results, Exception):
+            return [self._raised(nodes, results)]
+        faults = region_faults(self.state, nodes, returned, values, self.known, results)
+        return [] if isinstance(faults, str) else [Found(tuple(nodes), f) for f in faults]
+
+    def _live(self, nodes: Sequence[OpNode]) -> list[TensorMeta]:
+        """What anything outside of some nodes reads of them, and what nothing reads."""
+        own = {node.name for node in nodes}
+        wanted = {meta.name for meta in self.returned}
+        users = self.state.program.users
+
+        def is_live(meta: TensorMeta) -> bool:
+            names = {user.name for user in users.get(meta.name, ())}
+            return meta.name in wanted or not names or not names <= own
+
+        return [meta for node in nodes for meta in node.outputs if is_live(meta)]
+
+    def _run(
+        self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], values: Values
+    ) -> Sequence[torch.Tensor] | Exception:
+        body = part_of(self.state.program, nodes, returned)
+        try:
+            return self.source.call(body, values, self.state.symbols)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything
+            return error
+
+    def _raised(self, nodes: Sequence[OpNode], error: Exception) -> Found:
+        value = nodes[-1].outputs[0].name if nodes[-1].outputs else ""
+        told = Error(part=float("inf"), reason=error_text(error))
+        return Found(tuple(nodes), PartFault(value, "error", told))

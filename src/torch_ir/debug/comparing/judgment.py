@@ -1,0 +1,169 @@
+"""The judgment of one part of a program: its results against what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from torch_ir.backends.delegate import CALL
+from torch_ir.debug.comparing.comparison import Kind
+from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
+from torch_ir.debug.reference.tolerance_check import Error, same_bits, within
+from torch_ir.errors import TorchIRError, first_line
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.values import dtype_name
+from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.tolerance import spacing
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class PartFault:
+    """What is wrong with one result of a part."""
+
+    value: str
+    kind: Kind
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How results are judged.
+
+    Attributes:
+        is_exact: To the bit, as between torch's operators and torch's compiled graph.
+        is_reference: Whether the other side is the meaning itself; if not, both sides round.
+        symbols: The symbols known by now.
+    """
+
+    is_exact: bool
+    is_reference: bool
+    symbols: Mapping[str, Number]
+
+    def faults(
+        self,
+        body: IR,
+        meaning: Meaning | None,
+        given: Tensors,
+        known: Tensors,
+        results: Sequence[torch.Tensor],
+        *,
+        call: OpNode | None = None,
+        slack: Mapping[str, Array | float] | None = None,
+    ) -> list[PartFault]:
+        """Return what is wrong with the results of a part.
+
+        Args:
+            body: The part; its graph outputs are the results.
+            meaning: What it means; None to compare with ``known`` to the bit.
+            given: The values that it took, by name.
+            known: What the other side made of these, by name.
+            results: What the part gave.
+            call: The node that the part is, if it is one; its meaning then has its inputs.
+            slack: What else each result may be off.
+        """
+        found = self.form_faults(body, known, results)
+        wrong = {fault.value for fault in found}
+        usable = [
+            known[meta.name] if meta.name in wrong else results[index]
+            for index, meta in enumerate(body.graph_outputs)
+        ]
+        if self.is_exact or meaning is None:
+            for meta, got in zip(body.graph_outputs, usable, strict=True):
+                error = same_bits(known[meta.name], got)
+                if error.reason and meta.name not in wrong:
+                    kind = _kind(as_array(known[meta.name]), as_array(got), np.zeros(()))
+                    found.append(PartFault(meta.name, kind, error))
+            return found
+        node = call or OpNode("part", CALL, body.graph_inputs, body.graph_outputs)
+        for allowed in self.allowed(node, meaning, given, usable):
+            more = 0.0 if slack is None else slack.get(allowed.value, 0.0)
+            fault = None if allowed.value in wrong else self._fault(allowed, known, more)
+            found += [] if fault is None else [fault]
+        return found
+
+    def form_faults(
+        self, body: IR, known: Tensors, results: Sequence[torch.Tensor]
+    ) -> list[PartFault]:
+        """Return what is wrong with the number, shapes and dtypes of results."""
+        pairs = [
+            (meta.name, results[index] if index < len(results) else None)
+            for index, meta in enumerate(body.graph_outputs)
+        ]
+        faults = [_form(name, known[name], got) for name, got in pairs]
+        return [fault for fault in faults if fault is not None]
+
+    def allowed(
+        self, call: OpNode, meaning: Meaning, given: Tensors, results: Sequence[torch.Tensor]
+    ) -> list[Allowance]:
+        """Return what each result of a call may be."""
+        inputs = [given[meta.name] for meta in call.inputs]
+        drew = meaning.draws
+        return list(allowances(meaning, call, inputs, self.symbols, results, {}, drew=drew))
+
+    def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
+        bound = _with_one_unit(allowed.bound + more, allowed.expected)
+        error = within(allowed.expected, allowed.got, bound)
+        expected = allowed.expected
+        if not self.is_reference and (error.reason or _is_rounded(allowed.got)):
+            expected = as_array(known[allowed.value])
+            bound = bound + _with_one_unit(allowed.bound, expected)  # both sides round
+            other = within(expected, allowed.got, bound)
+            error = other if other.reason or error.reason else Error()
+        if not error.reason:
+            return None
+        return PartFault(allowed.value, _kind(expected, allowed.got, bound), error)
+
+
+def error_text(error: Exception) -> str:
+    """Return what a part raised, in one line."""
+    kind = "" if isinstance(error, TorchIRError) else f"{type(error).__name__}: "
+    return f"{kind}{first_line(error)}"
+
+
+def _form(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> PartFault | None:
+    """What is wrong with a result before its numbers are looked at."""
+
+    def fault(kind: Kind, reason: str) -> PartFault:
+        return PartFault(name, kind, Error(part=float("inf"), reason=reason))
+
+    if not isinstance(got, torch.Tensor):
+        return fault("missing", f"there is no %{name} among the results")
+    if got.shape != expected.shape:
+        return fault("shape", f"the shape is {list(got.shape)}, expected {list(expected.shape)}")
+    if got.dtype != expected.dtype:
+        told, wanted = (dtype_name(t.dtype) for t in (got, expected))
+        return fault("dtype", f"the dtype is {told}, expected {wanted}")
+    return None
+
+
+def _kind(expected: Array, got: Array, bound: Array) -> Kind:
+    if expected.shape != got.shape or not _is_rounded(expected):
+        return "numeric"
+    first, second = _wide(expected), _wide(got)
+    special = np.isfinite(first) != np.isfinite(second)
+    special |= np.isnan(first) != np.isnan(second)
+    is_bounded = np.isfinite(np.broadcast_to(bound, first.shape))
+    return "nan" if bool(np.any(special & is_bounded)) else "numeric"
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.complex128 if is_complex(values.dtype) else np.float64)
+
+
+def _is_rounded(values: Array) -> bool:
+    return is_float(values.dtype) or is_complex(values.dtype)
+
+
+def _with_one_unit(bound: Array, expected: Array) -> Array:
+    """A bound that leaves the last place of every number that is rounded to a kernel."""
+    if not _is_rounded(expected):
+        return bound
+    with np.errstate(all="ignore"):
+        return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))

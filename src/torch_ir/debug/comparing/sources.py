@@ -1,0 +1,262 @@
+"""Sources of values: whatever can run a part of a program on given values."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+import torch
+
+from torch_ir.backends.backend_registry import Runner, find_backend
+from torch_ir.backends.delegate import function_of
+from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.protocol import DelegateBackend, Delegated
+from torch_ir.debug.capture import Captured
+from torch_ir.debug.copies import copied
+from torch_ir.debug.judging.backends import WholePrograms
+from torch_ir.debug.reference.denotation import meaning_of
+from torch_ir.debug.reference.eager_call import call_plainly
+from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
+from torch_ir.executor import ExecGraph, IRExecutor
+from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.tree import leaves
+from torch_ir.semantics.denote import Evaluation
+from torch_ir.serde import load_ir
+from torch_ir.torch_api import constant_tensor, constant_tensors
+from torch_ir.weights import check_weights
+
+Reader: TypeAlias = str | PathLike[str] | DelegateBackend | ExecGraph | Runner | Captured | IR
+"""What produces values: ``"aten"``, ``"eager"``, ``"reference"``, a backend or its name,
+``FILE.py:NAME``, a compiled graph or runner, captured values or their file, or a lowered program
+or its file."""
+
+Values = Mapping[str, torch.Tensor]
+Symbols = Mapping[str, Number]
+SUFFIXES = (".tir", ".json", ".ir")
+
+
+class PartSource(Protocol):
+    """Runs parts of a program."""
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        ...
+
+    def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Return the results of a part: a program without weights, on values by name."""
+        ...
+
+
+def part_of(program: IR, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]) -> IR:
+    """Return some nodes as a program of their own, which takes weights as inputs too."""
+    return function_of(program, nodes, returned, "part", "part").replace(metadata={})
+
+
+def sizes_of(body: IR, symbols: Symbols) -> dict[str, Number]:
+    """Return the sizes that a part takes beside tensors, by symbol."""
+    given = leaves(body.signature.inputs) if body.signature is not None else ()
+    sizes = [leaf.value for leaf in given if isinstance(leaf, ValueLeaf)]
+    return {s.text: s.evaluate(symbols) for s in sizes if isinstance(s, SymExpr)}
+
+
+@dataclass(frozen=True)
+class TorchSource:
+    """torch's operators, called one by one."""
+
+    name: str = "eager"
+
+    def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Run a part with torch."""
+        inputs = copied([values[meta.name] for meta in body.graph_inputs])
+        known: dict[str, Any] = dict(zip(body.input_names, inputs, strict=True))
+        if len(body.nodes) > 1:
+            return IRExecutor(body, {}).graph.run(inputs, sizes_of(body, symbols))[0]
+        for node in body.nodes:
+            device = inputs[0].device if inputs else torch.device("cpu")
+            given = [known[meta.name] for meta in node.inputs]
+            with torch.no_grad():
+                made = call_plainly(node, given, symbols, body.functions, device)
+            known |= {meta.name: made[meta.producer_output_idx] for meta in node.outputs}
+        return [known[meta.name] for meta in body.graph_outputs]
+
+
+@dataclass(frozen=True)
+class ReferenceSource:
+    """The denotation; torch for what has none."""
+
+    name: str = "reference"
+
+    def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Evaluate a part."""
+        meaning = meaning_of(body.replace(signature=None))
+        if isinstance(meaning, str):
+            return TorchSource().call(body, values, symbols)
+        inputs = [values[meta.name] for meta in body.graph_inputs]
+        evaluation = Evaluation(meaning.ir, {}, inputs, symbols=dict(symbols))
+        with np.errstate(all="ignore"):
+            for _ in evaluation.run():
+                pass
+        made = [evaluation.tensor(meta.name) for meta in meaning.ir.graph_outputs]
+        return [constant_tensor(Constant.from_numpy(array)) for array in made]
+
+
+@dataclass
+class BackendSource:
+    """A backend that compiles parts of a program."""
+
+    backend: DelegateBackend
+    compiled: dict[Any, Delegated] = field(default_factory=dict[Any, Delegated])
+    ready: dict[tuple[str, ...], Delegated] = field(
+        default_factory=dict[tuple[str, ...], Delegated]
+    )
+    held: Values = field(default_factory=dict[str, torch.Tensor])
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self.backend.name
+
+    def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Compile a part and run it; what the backend raises comes through."""
+        names = tuple([node.name for node in body.nodes])
+        held = {n: self.held[n] for n in body.input_names if n in self.held}
+        key = (names, body.output_names)
+        if key not in self.compiled:
+            taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
+            self.compiled[key] = self.ready.get(names) or self.backend.compile(taken, held)
+        given = copied([values[name] for name in body.input_names if name not in held])
+        sizes = [int(value) for value in sizes_of(body, symbols).values()]
+        with torch.no_grad():
+            return list(self.compiled[key](*given, *sizes))
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """A compiled graph, watched while it runs."""
+
+    graph: ExecGraph | None
+    name: str = "aten"
+
+
+@dataclass(frozen=True)
+class GoldenSource:
+    """The values of a run that was captured."""
+
+    values: Values
+    name: str = "golden"
+
+
+@dataclass(frozen=True)
+class LoweredSource:
+    """Another program made from the compared one."""
+
+    ir: IR
+    name: str = "lowered"
+
+
+AnySource: TypeAlias = (
+    TorchSource | ReferenceSource | BackendSource | GraphSource | GoldenSource | LoweredSource
+)
+
+
+def source_of(reader: Any) -> AnySource:
+    """Return the source that a reader names.
+
+    Raises:
+        ExecutionError: There is no such backend.
+        InvalidIRError: It is nothing that can be read.
+    """
+    if isinstance(reader, PathLike):
+        reader = str(cast(PathLike[str], reader))
+    if isinstance(reader, str):
+        return _named(reader)
+    if isinstance(reader, IR):
+        return LoweredSource(reader, reader.dialect)
+    if isinstance(reader, Captured):
+        return GoldenSource(reader.values)
+    if isinstance(reader, type) and issubclass(reader, DelegateBackend):
+        reader = reader()
+    if isinstance(reader, DelegateBackend):
+        return BackendSource(reader)
+    if isinstance(reader, DelegatingExecutor):
+        return _of_runner(reader)
+    if isinstance(reader, IRExecutor):
+        reader = reader.graph
+    if isinstance(reader, ExecGraph):
+        return GraphSource(reader)
+    raise InvalidIRError(
+        f"nothing can be read from a {type(reader).__name__}",
+        remedy='Give "aten", "eager", "reference", a backend or its name, FILE.py:NAME, a graph, '
+        "captured values, or another program.",
+    )
+
+
+def _of_runner(runner: DelegatingExecutor) -> BackendSource:
+    delegates = list(runner.delegates.values())
+    if not delegates:
+        raise InvalidIRError("the runner has no delegates: torch runs the whole program")
+    ready = {tuple([n.name for n in d.body.nodes]): d.compiled for d in delegates}
+    held = {name: tensor for d in delegates for name, tensor in d.held.items()}
+    return BackendSource(delegates[0].backend, ready=ready, held=held)
+
+
+def _named(name: str) -> AnySource:
+    if name in ("aten", "eager"):
+        return GraphSource(None) if name == "aten" else TorchSource()
+    if name in ("reference", "denotation"):
+        return ReferenceSource()
+    if name.endswith(".safetensors"):
+        from safetensors.torch import load_file
+
+        if not Path(name).exists():
+            raise InvalidIRError(f"there is no file {name}")
+        return GoldenSource(load_file(name), Path(name).name)
+    if name.endswith(SUFFIXES) and Path(name).exists():
+        return LoweredSource(load_ir(name), Path(name).name)
+    found: Any = _imported(name) if ":" in name else find_backend(name)
+    if isinstance(found, type) and issubclass(found, DelegateBackend):
+        found = found()
+    if isinstance(found, DelegateBackend):
+        return BackendSource(found)
+    if not callable(found):
+        raise ExecutionError(f"the backend {name!r} cannot be called")
+    return BackendSource(WholePrograms(name, cast(Any, found)))
+
+
+def _imported(spec: str) -> Any:
+    """The object that ``FILE.py:NAME`` or ``package.module:NAME`` names."""
+    place, _, name = spec.rpartition(":")
+    if place.endswith(".py"):
+        file = importlib.util.spec_from_file_location(Path(place).stem, place)
+        if file is None or file.loader is None or not Path(place).exists():
+            raise InvalidIRError(f"there is no file {place}")
+        module = importlib.util.module_from_spec(file)
+        file.loader.exec_module(module)
+    else:
+        module = importlib.import_module(place)
+    if not hasattr(module, name):
+        raise InvalidIRError(f"{place} has no {name!r}", remedy=did_you_mean(name, vars(module)))
+    return getattr(module, name)
+
+
+def external_tensors(
+    ir: IR, weights: Values | None, constants: Values | None
+) -> dict[str, torch.Tensor]:
+    """Return the weights and constants of a program by the names that nodes use.
+
+    Raises:
+        MissingWeightsError: The program has weights and none were given.
+        WeightLoadError: They are not those that it needs.
+    """
+    payload = check_weights(ir, weights or {}, strict=False, constants=constants)
+    known = {key for _, (key, _) in ir.external_values().items() if key in ir.constants}
+    tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
+    return {n: tensors[key] for n, (key, _) in ir.external_values().items() if key in tensors}

@@ -1,0 +1,253 @@
+"""Backends are opaque: what is wrong in them is found at the node of the program."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import (
+    DelegateBackend,
+    Partitioner,
+    capture,
+    compare,
+    compile_graph,
+    decompose,
+    extract_ir,
+    parse,
+    register_backend,
+    to_backend,
+)
+from torch_ir.backends import SUPPORTED, Support, unregister_backend
+from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir.executor import IRExecutor
+
+PROGRAM = parse("""ir {
+  input %x: f32[3]
+  input %y: f32[3]
+  %a: f32[3] = aten.exp.default(%x)  # net.py:7: a = x.exp()
+  %b: f32[3] = aten.mul.Tensor(%a, %y)  # net.py:8: b = a * y
+  return %b
+}""")
+INPUTS = (torch.ones(3), torch.ones(3))
+
+
+class Off(DelegateBackend):
+    name = "off"
+
+    def supports(self, node, ir):
+        return SUPPORTED if node.op_type == "aten.mul.Tensor" else Support.refused("no")
+
+    def compile(self, ir, payload):
+        return lambda a, b: [a * b + 1]
+
+
+class Whole(DelegateBackend):
+    """Takes all that there is and runs it with torch, but for faults that are planted."""
+
+    name = "whole"
+
+    def __init__(self, fault=lambda nodes, node, result: result):
+        self.fault = fault
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        graph = compile_graph(ir, {})
+        names = [node.name for node in ir.nodes]
+        free = [name for name in ir.input_names if name not in payload]
+
+        def run(*given):
+            values = {**payload, **dict(zip(free, given, strict=True))}
+            for node in ir.nodes:
+                part = to_part(ir, node)
+                made = compile_graph(part).eval([values[m.name] for m in part.graph_inputs])
+                changed = [self.fault(names, node, t) for t in made]
+                values |= dict(zip(part.output_names, changed, strict=True))
+            return [values[name] for name in ir.output_names]
+
+        del graph
+        return run
+
+
+def to_part(ir, node):
+    from torch_ir.ir.builder import subgraph
+
+    return subgraph(ir, [node], node.outputs)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, 8), nn.LayerNorm(8)
+        self.second = nn.Linear(8, 4)
+
+    def forward(self, x):
+        h = torch.nn.functional.gelu(self.norm(self.first(x)))
+        return torch.softmax(self.second(h) + h[:, :4] * 2, -1).tanh()
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    model, inputs = Net().eval(), (torch.randn(3, 6),)
+    ir = extract_ir(model, inputs)
+    return ir, dict(model.state_dict()), inputs
+
+
+def test_a_wrong_kernel_in_a_delegate_is_found_at_its_source_line():
+    report = compare(PROGRAM, {}, INPUTS, run=Off())
+    assert report.verdict == "disagree"
+    assert (report.first.node, report.first.kind, report.first.mode) == (
+        "b",
+        "numeric",
+        "isolated",
+    )
+    assert report.first.location.startswith("net.py:8")
+    assert report.first.region == ("b",)
+    assert report.compared == ("a", "b")
+    assert all(len(line) <= 100 for line in str(report).split("\n"))
+    assert json.loads(json.dumps(report.to_dict()))["verdict"] == "disagree"
+    assert "<table>" in report._repr_html_()
+
+
+def test_a_registered_backend_and_its_runner_are_judged_as_well():
+    from torch_ir import compile
+
+    register_backend("off")(Off())
+    try:
+        assert compare(PROGRAM, {}, INPUTS, run="off").first.node == "b"
+        runner = compile(PROGRAM, {}, backend="off")
+        assert compare(PROGRAM, {}, INPUTS, run=runner).first.node == "b"
+    finally:
+        unregister_backend("off")
+
+
+def test_every_planted_fault_of_a_node_behind_an_opaque_delegate_is_found(net):
+    ir, weights, inputs = net
+    core = decompose(ir)
+    for node in core.nodes:
+        fault = Whole(lambda names, at, r, w=node.name: r + 0.25 if at.name == w else r)
+        report = compare(core, weights, inputs, run=fault)
+        assert {found.node for found in report.divergences} == {node.name}
+        assert report.first.location == str(node.location or "")
+
+
+def test_two_faults_are_both_found_and_no_other(net):
+    ir, weights, inputs = net
+    core = decompose(ir)
+    wrong = {core.nodes[2].name, core.nodes[-2].name}
+    report = compare(
+        core, weights, inputs, run=Whole(lambda names, at, r: r * 1.1 if at.name in wrong else r)
+    )
+    assert {found.node for found in report.divergences} == wrong
+
+
+def test_a_fault_of_a_fused_pair_is_told_as_a_region(net):
+    ir, weights, inputs = net
+    core = decompose(ir)
+    pairs = [
+        (node.name, core.users[node.outputs[0].name][0].name)
+        for node in core.nodes
+        if len(node.outputs) == 1 and len(core.users.get(node.outputs[0].name, ())) == 1
+    ]
+    for first, second in pairs:
+
+        def fault(names, at, result, first=first, second=second):
+            return result + 0.5 if at.name == second and first in names else result
+
+        report = compare(core, weights, inputs, run=Whole(fault))
+        assert report.first.region == (first, second)
+        assert report.first.node == second
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda a, b: [], "missing"),
+        (lambda a, b: [(a * b)[None]], "shape"),
+        (lambda a, b: [(a * b).double()], "dtype"),
+        (lambda a, b: [(a * b).log() * float("nan")], "nan"),
+        (lambda a, b: [a * b * 1.01], "numeric"),
+        (lambda a, b: a.no_such_thing, "error"),
+    ],
+)
+def test_kinds_are_told_apart(change, kind):
+    class Wrong(Off):
+        def compile(self, ir, payload):
+            return change
+
+    report = compare(PROGRAM, {}, INPUTS, run=Wrong())
+    assert (report.first.kind, report.first.node) == (kind, "b")
+
+
+def test_a_right_backend_agrees_and_nothing_is_left_out(net):
+    ir, weights, inputs = net
+    for run in (Whole(), "aten", "eager", "reference", compile_graph(PROGRAM)):
+        if run.__class__.__name__ == "ExecGraph":
+            report = compare(PROGRAM, {}, INPUTS, run=run)
+        else:
+            report = compare(ir, weights, inputs, run=run)
+        assert report.verdict == "agree", report
+        assert len(report.compared) + len(report.covered) == report.nodes
+    assert compare(ir, weights, inputs, run="aten", against="eager").verdict == "agree"
+
+
+def test_a_program_agrees_with_its_own_lowering_and_a_wrong_node_is_told_as_the_original(net):
+    ir, weights, inputs = net
+    core = decompose(ir)
+    report = compare(ir, weights, inputs, run=core)
+    assert report.verdict == "agree", report
+    wrong = {"aten.exp.default", "aten.mul.Tensor", "aten.mm.default", "aten.addmm.default"}
+    for position, node in enumerate(core.nodes):
+        scale = (
+            node.replace(op_type="aten.mul.Tensor") if node.op_type == "aten.add.Tensor" else None
+        )
+        if scale is None:
+            continue
+        nodes = [*core.nodes[:position], scale, *core.nodes[position + 1 :]]
+        found = compare(ir, weights, inputs, run=core.replace(nodes=nodes))
+        assert found.first.node == (node.origins or (node.name,))[-1]
+    del wrong
+
+
+def test_one_changed_value_of_a_golden_file_is_exactly_that_node(net, tmp_path):
+    ir, weights, inputs = net
+    golden = capture(IRExecutor(ir, weights).graph, inputs)
+    golden.save(tmp_path / "golden.safetensors")
+    assert compare(ir, weights, run=tmp_path / "golden.safetensors").verdict == "agree"
+    from dataclasses import replace
+
+    for node in ir.nodes:
+        (meta,) = node.outputs
+        values = {**golden.values, meta.name: golden.values[meta.name] + 0.1}
+        report = compare(ir, weights, run=replace(golden, values=values))
+        assert [found.node for found in report.divergences] == [node.name]
+        rest = {name: t for name, t in golden.values.items() if name != meta.name}
+        report = compare(ir, weights, run=replace(golden, values=rest))
+        assert report.verdict == "not compared"
+        assert list(report.not_compared) == [node.name]
+        assert report.divergences == ()
+
+
+def test_a_fault_that_only_a_later_sample_shows_is_found():
+    class Seventh(Off):
+        def compile(self, ir, payload):
+            return lambda a, b: [torch.where(b > 6, a, a * b)]
+
+    samples = [(torch.ones(3), torch.full((3,), float(i))) for i in range(1, 9)]
+    report = compare(PROGRAM, {}, INPUTS, run=Seventh(), samples=samples)
+    assert (report.first.sample, report.first.node) == (7, "b")
+
+
+def test_what_cannot_be_read_is_refused():
+    with pytest.raises(InvalidIRError, match="nothing can be read from a int"):
+        compare(PROGRAM, {}, INPUTS, run=3)
+    with pytest.raises(ExecutionError, match="there is no backend 'nope'"):
+        compare(PROGRAM, {}, INPUTS, run="nope")
+    with pytest.raises(InvalidIRError, match="inputs are missing: x, y"):
+        compare(PROGRAM, {}, run="aten")
+    with pytest.raises(InvalidIRError, match="there is no mode 'both ways'"):
+        compare(PROGRAM, {}, INPUTS, mode="both ways")
+    assert to_backend(PROGRAM, Partitioner(Off())).functions
