@@ -403,3 +403,23 @@ def dict_versions(mappings: Sequence[dict[Any, Any]]) -> list[int]:
 
 
 _dict_version: Callable[[dict[Any, Any]], int] = torch._C._dynamo.guards.dict_version  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+
+
+def overload_name(name: str) -> str:
+    """Return torch's full name of an operator as programs spell it.
+
+    Example:
+        >>> overload_name("aten::add.Tensor"), overload_name("aten::relu")
+        ('aten.add.Tensor', 'aten.relu.default')
+    """
+    dotted = name.replace("::", ".", 1)
+    return dotted if dotted.count(".") == 2 else f"{dotted}.default"
+
+
+@lru_cache(maxsize=1)
+def onnx_operators() -> frozenset[str]:
+    """Return the operators that torch's ONNX exporter translates; it needs onnxscript."""
+    from torch.onnx._internal.exporter import _registration  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+
+    registry: Any = _registration.ONNXRegistry.from_torchlib()
+    return frozenset(map(overload_name, map(str, registry.functions)))

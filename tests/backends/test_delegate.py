@@ -222,7 +222,9 @@ class TestRunning:
                 return lambda *tensors: []
 
         run = DelegatingExecutor(chain("a"), {}, Broken("aten.relu.default"))
-        with pytest.raises(ExecutionError, match=r"the backend 'interpreter' gave 0 results for"):
+        with pytest.raises(
+            ExecutionError, match=r"the backend 'interpreter' gave 0 results in place of 1"
+        ):
             run(torch.ones(4))
 
     def test_weights_that_are_not_given(self):

@@ -20,6 +20,7 @@ from torch_ir.errors import (
     InputError,
     OptionalDependencyError,
 )
+from torch_ir.ops import extensions
 from traced.comparing import agree
 
 X = torch.arange(1.0, 7.0).view(2, 3)
@@ -335,8 +336,7 @@ def test_names_are_checked_before_anything_is_traced():
         with pytest.raises(InputError) as caught:
             make_traced(function, executor=given)
         assert str(caught.value) == (
-            "there is no executor 'inductr'\n"
-            "There are aten, prims, inductor, reference. Did you mean inductor?"
+            f"there is no executor 'inductr'\nThere are {LISTED}. Did you mean inductor?"
         )
         with pytest.raises(InputError, match="there is no executor 'inductr'"):
             make_traced(function)(X, executor=given)
@@ -344,11 +344,14 @@ def test_names_are_checked_before_anything_is_traced():
             execute(make_fx(torch.neg)(X), X, executor=given)
 
 
+LISTED = "aten, prims, executorch, inductor, onnxruntime, openvino, reference"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (3, "an executor is a name or a DelegateBackend, got int"),
-        ((), "no executor is given\nThere are aten, prims, inductor, reference."),
+        ((), f"no executor is given\nThere are {LISTED}."),
         (("aten", "aten"), "the executor 'aten' is given twice"),
     ],
 )
@@ -372,7 +375,7 @@ def test_parameters_are_those_of_the_executor():
 
 def test_backends_of_other_packages_are_executors(monkeypatch: pytest.MonkeyPatch):
     points = [EntryPoint("theirs", "backends.graphs:Interpreter", backend_registry.GROUP)]
-    monkeypatch.setattr(backend_registry, "entry_points", lambda group: EntryPoints(points))
+    monkeypatch.setattr(extensions, "entry_points", lambda group: EntryPoints(points))
     traced = make_traced(gate, executor=("theirs", "aten"))
     assert traced(X, X.t()).equal(gate(X, X.t()))
 

@@ -19,17 +19,21 @@ from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_ir.backends.compilation import compile
+    from torch_ir.backends.native.native_backend import NativeBackend
+    from torch_ir.backends.native.verdict import Verdict
     from torch_ir.backends.torch.exported_program import body_program
 
 __all__ = [
     "SUPPORTED",
     "Backend",
     "DelegateBackend",
+    "NativeBackend",
     "Options",
     "Partition",
     "Partitioner",
     "Support",
     "SupportReport",
+    "Verdict",
     "body_program",
     "compile",
     "known_backends",
@@ -44,5 +48,7 @@ __getattr__ = lazy_names(
     {
         "compile": "torch_ir.backends.compilation",
         "body_program": "torch_ir.backends.torch.exported_program",
+        "NativeBackend": "torch_ir.backends.native.native_backend",
+        "Verdict": "torch_ir.backends.native.verdict",
     },
 )

@@ -6,12 +6,15 @@ of the backend and whose value is the function that :func:`register_backend` wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from inspect import Parameter, isabstract, signature
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
 from torch_ir.ops.extensions import points_of
@@ -28,9 +31,21 @@ class Options:
 
     Attributes:
         grad: That results can be differentiated by torch's autograd.
+        verify: Whether delegates of runtimes are verified before they are used; or tuples of
+            arguments to verify them on, in addition to a random set.
+        tolerance: The relative error that is allowed; None for what rounding in the recorded
+            element types explains.
+        settings: Options of the backend itself.
+        cache: The folder of compiled blobs; None for none.
+        seconds: How long may be looked for what a runtime refuses, and for the fastest backend.
     """
 
     grad: bool = False
+    verify: bool | Sequence[Sequence[Any]] = True
+    tolerance: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    cache: str | PathLike[str] | None = None
+    seconds: float = 60.0
 
 
 Runner: TypeAlias = Callable[..., Any]
@@ -53,7 +68,10 @@ class Backend(Protocol):
 
 _OWN = {
     "aten": ("torch_ir.backends.aten", "compile_aten"),
+    "executorch": ("torch_ir.backends.runtimes.executorch", "EXECUTORCH"),
     "inductor": ("torch_ir.backends.torch.inductor", "INDUCTOR"),
+    "onnxruntime": ("torch_ir.backends.runtimes.onnxruntime", "ONNXRUNTIME"),
+    "openvino": ("torch_ir.backends.runtimes.openvino", "OPENVINO"),
     "reference": ("torch_ir.backends.reference", "compile_reference"),
 }
 _REGISTERED: dict[str, Backend] = {}
@@ -70,7 +88,7 @@ def register_backend(name: str) -> Callable[[Backend], Backend]:
         ... def constant(ir, weights, options):
         ...     return lambda *args: 42
         >>> known_backends()
-        ('aten', 'constant', 'inductor', 'reference')
+        ('aten', 'constant', 'executorch', 'inductor', 'onnxruntime', 'openvino', 'reference')
         >>> unregister_backend("constant")
     """
 
@@ -107,13 +125,14 @@ def find_backend(name: str) -> Backend:
     """Look up the backend of a name.
 
     Raises:
-        ExecutionError: There is none, or the package that offers it cannot be imported.
+        ExecutionError: There is none, the package that offers it cannot be imported, or it is a
+            class that takes arguments.
     """
     if name in _OWN:
         module, function = _OWN[name]
         return getattr(import_module(module), function)
     if name in _REGISTERED:
-        return _REGISTERED[name]
+        return instance_of(_REGISTERED[name], f"the backend {name!r}")
     installed = _installed().get(name)
     if installed is None:
         known = known_backends()
@@ -127,7 +146,45 @@ def find_backend(name: str) -> Backend:
             f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
         )
     ):
-        return installed.load()
+        found = installed.load()
+    return instance_of(found, f"the backend {name!r}")
+
+
+def instance_of(found: Any, name: str) -> Any:
+    """Return a backend, made without arguments where a class of delegate backends stands for it.
+
+    Raises:
+        ExecutionError: The class takes arguments.
+    """
+    if not (isinstance(found, type) and issubclass(found, DelegateBackend)):
+        return found
+    needed = [
+        p
+        for p in signature(found).parameters.values()
+        if p.default is Parameter.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed or isabstract(found):
+        why = "is abstract" if not needed else f"takes {', '.join([p.name for p in needed])}"
+        raise ExecutionError(
+            f"{name} is the class {found.__name__}, which {why}",
+            remedy=f"Register an instance of {found.__name__}.",
+        )
+    return found()
+
+
+def require_options(name: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse options that a backend does not have.
+
+    Raises:
+        ExecutionError: There is one.
+    """
+    for option in settings:
+        if option not in known:
+            listed = f"It has {', '.join(sorted(known))}." if known else "It has none."
+            raise ExecutionError(
+                f"the backend {name!r} has no option {option!r:.60}",
+                remedy=did_you_mean(str(option), known) or listed,
+            )
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import torch
 
-from torch_ir.backends.backend_registry import Options, Runner, find_backend
+from torch_ir.backends.backend_registry import (
+    Backend,
+    Options,
+    Runner,
+    find_backend,
+    require_options,
+)
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.backends.support_report import delegate_backend, require_delegate
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
@@ -20,10 +29,15 @@ def compile(
     ir: IR | str | PathLike[str],
     weights: Mapping[str, torch.Tensor] | str | PathLike[str] | None = None,
     *,
-    backend: str = "aten",
+    backend: str | DelegateBackend | Sequence[str | DelegateBackend] = "aten",
     dynamic: bool | None = None,
     grad: bool = False,
     allow: Iterable[str] = (),
+    verify: bool | Sequence[Sequence[Any]] = True,
+    tolerance: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    cache: str | PathLike[str] | None = None,
+    seconds: float = 60.0,
 ) -> Runner:
     """Compile a program with its weights to a function, with the model's arguments and results.
 
@@ -33,11 +47,20 @@ def compile(
             gradients where ``grad`` asks for them.
         backend: What runs it: ``"aten"`` is torch's own kernels, bitwise as eager, and what it
             returns has the compiled graph as its ``graph``; ``"reference"`` is the denotation.
+            ``"onnxruntime"``, ``"openvino"``, ``"executorch"`` and ``"inductor"`` take what they
+            run and get right, torch the rest; what is returned has ``verdicts``, an
+            ``assignment`` and a ``report()``. Of several, each in turn takes what it can.
         dynamic: What is required of the sizes of inputs: True that some are symbolic, False that
             none are, None neither. How a program was extracted decides which are.
         grad: Let torch's autograd differentiate the results.
         allow: Operators to allow although the rules refuse them; see
             :func:`torch_ir.allow_operators`.
+        verify: Compare each delegate of a runtime with its meaning before it is used, on random
+            inputs; or tuples of arguments to compare on, too.
+        tolerance: The relative error that a delegate may have; None for that of rounding alone.
+        options: The backend's own.
+        cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.
+        seconds: How long to look for what a runtime refuses.
 
     Raises:
         ExecutionError: There is no such backend, it does not have what is asked for, or the
@@ -54,12 +77,45 @@ def compile(
         >>> torch.equal(run(torch.ones(1, 3)), model(torch.ones(1, 3)))
         True
     """
-    make = find_backend(backend)
+    settings = dict(options or {})
+    make = _maker(backend, settings)
     program = ir if isinstance(ir, IR) else _loaded(ir)
     _require_sizes(program, dynamic)
     given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)
     with allow_operators(*allow):
-        return make(program, given, Options(grad=grad))
+        folder = cache or os.environ.get("TORCH_IR_CACHE") or None
+        return make(program, given, Options(grad, verify, tolerance, settings, folder, seconds))
+
+
+def _maker(
+    backend: str | DelegateBackend | Sequence[str | DelegateBackend], settings: Mapping[str, Any]
+) -> Backend:
+    """What makes a program ready: one backend, or several that take parts of it."""
+    if isinstance(backend, str):
+        found: Any = find_backend(backend)
+        known = getattr(found, "known_options", tuple)()
+        require_options(backend, settings, known)
+        return found
+    if isinstance(backend, DelegateBackend):
+        require_options(backend.name, settings, backend.known_options())
+        return backend
+    parts = [_delegate(item) for item in backend if item != "aten"]
+    for part in parts:
+        require_options(part.name, settings, {o for p in parts for o in p.known_options()})
+
+    def several(ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options) -> Runner:
+        from torch_ir.backends.native.native_executor import NativeExecutor
+
+        for part in parts:
+            part.require_no_grad(options)
+        return NativeExecutor(ir, weights, parts, options)
+
+    return several
+
+
+def _delegate(item: str | DelegateBackend) -> DelegateBackend:
+    is_name = isinstance(item, str)
+    return delegate_backend(item) if is_name else require_delegate(item, f"{item!r:.60}")
 
 
 def _loaded(path: Any) -> IR:

@@ -18,6 +18,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.builder import Builder, Names, subgraph
+from torch_ir.ir.tree import leaves
 
 CALL = "higher_order.invoke_subgraph"
 """The operator of a node that calls a delegate."""
@@ -95,6 +96,13 @@ def function_of(
     results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
     signature = Signature(given, results)
     return body.replace(model_name=name, signature=signature, metadata={BACKEND: backend})
+
+
+def sizes_of(body: IR) -> list[SymExpr]:
+    """Return the sizes that a function takes beside tensors."""
+    given = () if body.signature is None else leaves(body.signature.inputs)
+    sizes = [leaf.value for leaf in given if isinstance(leaf, ValueLeaf)]
+    return [size for size in sizes if isinstance(size, SymExpr)]
 
 
 def _is_delegate(ir: IR, node: OpNode, backend: str | None) -> bool:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import torch
 
-from torch_ir.backends.assignment import assign
+from torch_ir.backends.assignment import Assignment, assign
 from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.protocol import DelegateBackend, Delegated
-from torch_ir.errors import ExecutionError, MissingWeightsError, counted
+from torch_ir.errors import (
+    BackendError,
+    ExecutionError,
+    MissingWeightsError,
+    OptionalDependencyError,
+    counted,
+    first_line,
+    raised_as,
+)
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir import IR, DType, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Names
+from torch_ir.ir.diagnostics import at
+from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
@@ -58,8 +68,10 @@ class DelegatingExecutor:
     Attributes:
         ir: The program, with the subgraphs of the backends as functions.
         delegates: What the backends run, by the name of the node that calls it.
+        assignment: Which backend takes which node, and why the others do not.
 
     Raises:
+        BackendError: A backend fails to compile a subgraph that it takes.
         MissingWeightsError: The program has weights and none were given.
         WeightLoadError: The weights are not those that it needs.
     """
@@ -71,14 +83,20 @@ class DelegatingExecutor:
         backend: DelegateBackend | Sequence[DelegateBackend],
         constants: Mapping[str, torch.Tensor] | None = None,
     ):
-        if ir.weights and weights is None:
-            raise MissingWeightsError(
-                f"the program has {counted(len(ir.weights), 'weight')} and none were given",
-                remedy="Give weights, such as model.state_dict().",
-            )
+        require_weights(ir, weights)
         program = ir if is_functional(ir) else without_writes(ir)
         backends = (backend,) if isinstance(backend, DelegateBackend) else tuple(backend)
-        self.ir = assign(program, backends).ir
+        self._bind(assign(program, backends), weights, backends, constants)
+
+    def _bind(
+        self,
+        assigned: Assignment,
+        weights: Mapping[str, torch.Tensor] | None,
+        backends: Sequence[DelegateBackend],
+        constants: Mapping[str, torch.Tensor] | None,
+    ) -> None:
+        """Compile what was assigned to backends, and the rest for torch."""
+        self.assignment, self.ir = assigned, assigned.ir
         payload = check_weights(self.ir, weights or {}, strict=False, constants=constants)
         self.weights, self.constants = weights, constants
         self.delegates: dict[str, Delegate] = {}
@@ -89,15 +107,16 @@ class DelegatingExecutor:
         for node in self.ir.nodes:
             if (taker := called.get(node.name)) is not None:
                 op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
-                made = self.delegates[node.name] = _compiled(self.ir, node, payload, taker)
+                made = self.delegates[node.name] = self._delegate(node, payload, taker)
                 kernels[op_type] = _kernel(taker.name, node, made.compiled)
                 inputs = [meta for meta in node.inputs if meta.name not in made.held]
                 numbers = [_number(names, size) for size in _sizes(node)]
                 taken = (*inputs, *[number.outputs[0] for number in numbers])
                 nodes.extend(numbers)
                 slots = {"inputs": tuple(range(len(taken)))}
-                call = OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
-                nodes.append(call.derived_from(node))
+                nodes.append(
+                    OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
+                )
             else:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
@@ -106,6 +125,16 @@ class DelegatingExecutor:
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
         weakref.finalize(self, _forget, tuple(kernels))
+
+    def _delegate(
+        self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
+    ) -> Delegate:
+        """The delegate that a node calls, compiled."""
+        body = body_of(self.ir, call)
+        held = held_tensors(self.ir, body, payload)
+        failed = raised_as(lambda error: _not_compiled(backend, body, error), passing=_TOLD)
+        with failed:
+            return Delegate(body, backend, held, backend.compile(body, held))
 
     def __repr__(self) -> str:
         return f"DelegatingExecutor({self.ir!r})"
@@ -135,12 +164,18 @@ def _forget(op_types: Sequence[str]) -> None:
         unregister_executor(op_type)
 
 
-def _compiled(
-    ir: IR, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
-) -> Delegate:
-    body = body_of(ir, call)
-    held = dict(_held(ir, body, payload))
-    return Delegate(body, backend, held, backend.compile(body, held))
+_TOLD = (OptionalDependencyError, BackendError)
+"""Errors of a backend that say all there is to say."""
+
+
+def _not_compiled(backend: DelegateBackend, body: IR, error: Exception) -> BackendError:
+    first = body.nodes[0]
+    return BackendError(
+        f"the backend {backend.name!r} fails to compile {body.model_name!r}, a delegate of "
+        f"{counted(len(body.nodes), 'node')}{at(first.location, ', the first {}')}: "
+        f"{type(error).__name__}: {first_line(error)}",
+        node=first.name,
+    )
 
 
 def listed(results: Any) -> list[Any]:
@@ -154,19 +189,34 @@ def _sizes(call: OpNode) -> list[Any]:
     return [item for item in operands if item is not None]
 
 
-def _held(
-    ir: IR, body: IR, payload: Mapping[str, torch.Tensor]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """The inputs of a body that are weights or constants which the program does not write."""
+def held_tensors(ir: IR, body: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the inputs of a body that are weights or constants which the program does not write.
+
+    Args:
+        ir: The program.
+        body: The function.
+        payload: The tensors of the program's weights.
+    """
     external = ir.external_values()
     written = {external[m.target][0] for m in ir.mutations if m.target in external}
     taken = [(m.name, *external[m.name]) for m in body.graph_inputs if m.name in external]
     fixed = [(name, key) for name, key, _ in taken if key not in written]
     known = {key for _, key in fixed if key in ir.constants}
     tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
-    for name, key in fixed:
-        if key in tensors:
-            yield name, tensors[key]
+    return {name: tensors[key] for name, key in fixed if key in tensors}
+
+
+def require_weights(ir: IR, weights: Mapping[str, torch.Tensor] | None) -> None:
+    """Refuse to go on without weights.
+
+    Raises:
+        MissingWeightsError: The program has weights and none were given.
+    """
+    if ir.weights and weights is None:
+        raise MissingWeightsError(
+            f"the program has {counted(len(ir.weights), 'weight')} and none were given",
+            remedy="Give weights, such as model.state_dict().",
+        )
 
 
 def _number(names: Names, size: Any) -> OpNode:
@@ -179,18 +229,38 @@ def _number(names: Names, size: Any) -> OpNode:
 
 
 def _kernel(backend: str, call: OpNode, compiled: Callable[..., Any]) -> Kernel:
-    sizes = _sizes(call)
+    count = len(_sizes(call))
 
     def run(inputs: list[torch.Tensor], attrs: Mapping[str, Any]) -> list[torch.Tensor]:
         del attrs
-        tensors = inputs[: len(inputs) - len(sizes)]
-        numbers = [int(tensor.item()) for tensor in inputs[len(tensors) :]]
-        made = listed(compiled(*tensors, *numbers))
-        if len(made) != len(call.outputs):
-            raise ExecutionError(
-                f"the backend {backend!r} gave {counted(len(made), 'result')} for {call.name!r}, "
-                f"which has {len(call.outputs)}"
-            )
+        if count:
+            numbers = [int(tensor.item()) for tensor in inputs[-count:]]
+            made = listed(compiled(*inputs[:-count], *numbers))
+        else:
+            made = listed(compiled(*inputs))
+        if fault := misfit(call.outputs, made):
+            raise ExecutionError(f"the backend {backend!r} gave {fault} for {call.name!r}")
         return made
 
     return run
+
+
+def misfit(outputs: Sequence[TensorMeta], made: Sequence[Any]) -> str:
+    """Return what is wrong with the number, types or ranks of results; empty if nothing is."""
+    if len(made) != len(outputs):
+        return f"{counted(len(made), 'result')} in place of {len(outputs)}"
+    for meta, result in zip(outputs, made, strict=True):
+        if not isinstance(result, torch.Tensor):
+            return f"a {type(result).__name__} in place of a tensor"
+        if result.dtype is not getattr(torch, meta.dtype) or not _fits(result.shape, meta.shape):
+            return f"{type_text(result)} in place of {type_text(meta)}"
+    return ""
+
+
+def _fits(shape: torch.Size, recorded: Sequence[Any]) -> bool:
+    if shape == recorded:
+        return True
+    pairs = zip(shape, recorded, strict=False)
+    return len(shape) == len(recorded) and all(
+        size == dim or isinstance(dim, SymExpr) for size, dim in pairs
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -104,11 +104,23 @@ class DelegateBackend(ABC):
         """
         from torch_ir.backends.delegating import DelegatingExecutor
 
+        self.require_no_grad(options)
+        return DelegatingExecutor(ir, weights, self)
+
+    def known_options(self) -> Collection[str]:
+        """Return the names of the options that :func:`torch_ir.compile` may pass on."""
+        return ()
+
+    def require_no_grad(self, options: Options) -> None:
+        """Refuse gradients, which no delegate has.
+
+        Raises:
+            ExecutionError: They are asked for.
+        """
         if options.grad:
             raise ExecutionError(
                 f"the backend {self.name!r} has no gradients", remedy="Use the backend 'aten'."
             )
-        return DelegatingExecutor(ir, weights, self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"

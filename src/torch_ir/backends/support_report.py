@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from torch_ir.backends.backend_registry import find_backend
+from torch_ir.backends.backend_registry import find_backend, instance_of
 from torch_ir.backends.partition import Partitioner, Supporting
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, counted, printable
@@ -185,8 +185,7 @@ def require_delegate(found: object, name: str) -> DelegateBackend:
     Raises:
         ExecutionError: It is none.
     """
-    if isinstance(found, type) and issubclass(found, DelegateBackend):
-        found = found()
+    found = instance_of(found, name)
     if not isinstance(found, DelegateBackend):
         raise ExecutionError(
             f"{name} takes whole programs: it does not say which operators it supports",

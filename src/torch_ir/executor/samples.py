@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from torch_ir.errors import InputError, first_line
-from torch_ir.executor.classes import rebuild
+from torch_ir.executor.inputs import structured
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.hints import samplings
-from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, ValueLeaf
-from torch_ir.ir.tree import unflatten
+from torch_ir.ir import IR, SymExpr
 
 
 def random_tensor(
@@ -70,17 +69,8 @@ def in_structure(
     """
     if ir.signature is None:
         return tuple(tensors), {}
-    known = dict(zip([meta.name for meta in ir.graph_inputs], tensors, strict=True))
-
-    def leaf(item: TensorLeaf | ValueLeaf) -> Any:
-        if isinstance(item, TensorLeaf):
-            return known[item.name]
-        value: Any = item.value
-        return value.evaluate(symbols) if isinstance(value, SymExpr) else value
-
-    inputs = ir.signature.inputs
-    assert isinstance(inputs, Container)  # noqa: S101  # ir.check() requires it
-    args, kwargs = [unflatten(child, leaf, rebuild) for child in inputs.children]
+    known = dict(zip(ir.input_names, tensors, strict=True))
+    args, kwargs = structured(ir.signature.inputs, known, symbols)
     return args, kwargs
 
 

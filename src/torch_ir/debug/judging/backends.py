@@ -14,11 +14,13 @@ from torch_ir.backends.backend_registry import (
     Options,
     Runner,
     find_backend,
+    instance_of,
     known_backends,
     registered_backends,
 )
 from torch_ir.backends.delegate import body_of, delegated, delegates
 from torch_ir.backends.delegating import Delegate, DelegatingExecutor, listed
+from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.partition import Partition
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.debug.copies import copied
@@ -115,7 +117,7 @@ def judged_executor(
     if not isinstance(judged, Iterable):
         raise _unknown("backend", judged)
     backends = [_backend(item) for item in cast(Sequence[Any], judged)]
-    return DelegatingExecutor(ir, weights, backends, constants)
+    return executor_of(ir, weights, backends, constants)
 
 
 def graph_of(graph: object) -> ExecGraph | None:
@@ -223,9 +225,7 @@ class OpaqueRunner(DelegateBackend):
 
 
 def _backend(item: Any) -> DelegateBackend:
-    found: Any = find_backend(item) if isinstance(item, str) else item
-    if isinstance(found, type) and issubclass(found, DelegateBackend):
-        found = found()
+    found = find_backend(item) if isinstance(item, str) else instance_of(item, "backend=")
     if isinstance(found, DelegateBackend):
         return found
     if isinstance(item, str):

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from torch_ir.backends.delegate import CALL, function_of
+from torch_ir.backends.delegate import CALL, function_of, sizes_of
 from torch_ir.backends.delegating import Delegate, listed
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
@@ -28,8 +28,7 @@ from torch_ir.debug.validation import Reader
 from torch_ir.errors import BackendError, OptionalDependencyError, counted, first_line
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
-from torch_ir.ir.tree import leaves
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_float
 from torch_ir.semantics.tolerance import spacing
@@ -190,7 +189,7 @@ class _Case:
         explained: list[Finding] = []
         for item in found:
             allowed = total[item.value]
-            error = within(allowed.expected, allowed.got, _with_one_unit(allowed))
+            error = within(allowed.expected, allowed.got, with_one_unit(allowed))
             explained.append(replace(item, error=item.error if error.reason else error))
         wrong = {item.value for item in explained if item.error.reason}
         for name, allowed in total.items():
@@ -207,7 +206,7 @@ class _Case:
         """
         copies = dict(zip(given, copied(list(given.values())), strict=True))
         inputs = [copies[meta.name] for meta in self.delegate.body.graph_inputs]
-        sizes = {str(size): size.evaluate(self.symbols) for size in _sizes(self.delegate.body)}
+        sizes = {str(size): size.evaluate(self.symbols) for size in sizes_of(self.delegate.body)}
         if alone is None:
             return {**given, **self.graph.values(inputs, names, sizes)}
         table = _Each(frozenset(names), self, alone)
@@ -280,7 +279,7 @@ class _Case:
         """What a compiled function gives on copies of its inputs, or how it fails."""
         names = [n for n in body.input_names if n not in self.delegate.held]
         tensors = copied([given[name] for name in names])
-        sizes = [int(size.evaluate(self.symbols)) for size in _sizes(body)]
+        sizes = [int(size.evaluate(self.symbols)) for size in sizes_of(body)]
         try:
             with torch.no_grad():
                 return listed(compiled(*tensors, *sizes))
@@ -309,7 +308,7 @@ class _Case:
         inputs = [given[meta.name] for meta in body.graph_inputs]
         for allowed in allowances(meaning, _call(body), inputs, self.symbols, results, {}):
             node = body.producers[allowed.value]
-            bound = _with_one_unit(allowed)
+            bound = with_one_unit(allowed)
             denoted = within(allowed.expected, allowed.got, bound)
             if "denotation" in self.against:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
@@ -381,18 +380,11 @@ def _malformed(body: IR, results: Sequence[object]) -> str:
     return f"the backend gave {others[0]}, and no tensor" if others else ""
 
 
-def _sizes(body: IR) -> list[SymExpr]:
-    """The sizes that a function takes beside tensors."""
-    given = leaves(body.signature.inputs) if body.signature is not None else ()
-    sizes = [leaf.value for leaf in given if isinstance(leaf, ValueLeaf)]
-    return [size for size in sizes if isinstance(size, SymExpr)]
-
-
 def _is_rounded(values: Array) -> bool:
     return is_float(values.dtype) or is_complex(values.dtype)
 
 
-def _with_one_unit(allowed: Allowance) -> Array:
+def with_one_unit(allowed: Allowance) -> Array:
     """A bound that leaves the last place of every number that is rounded to the backend."""
     if not _is_rounded(allowed.expected):
         return allowed.bound

@@ -17,7 +17,7 @@ from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.ops.rules import note_registered
 from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
-from torch_ir.torch_api import operator_schema, overload, pytree
+from torch_ir.torch_api import operator_schema, overload, overload_name, pytree
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])
 
@@ -104,12 +104,12 @@ def bind_pattern_to_op(
         tried = samples(schema, pattern, example_inputs)
         for arguments in tried:
             _require_results(schema, pattern(*pytree.tree_map(_copy, arguments)))
-        has_kernel = operator is not None and _has_kernel(operator)
-        if has_kernel:
+        is_whole = operator is not None and has_kernel(operator)
+        if is_whole:
             _require_equal(schema, cast(Any, operator), pattern, tried, tolerance)
         else:
             _register(library, schema, pattern, define=operator is None)
-        _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, has_kernel)
+        _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, is_whole)
         note_registered(schema.op_type)
         return function
 
@@ -155,12 +155,12 @@ def _closest(namespace: str, wanted: str) -> str:
     known: list[str] = []
     for name in names:
         if name.startswith(f"{namespace}::"):
-            dotted = name.replace("::", ".", 1)
-            known.append(dotted if dotted.count(".") == 2 else f"{dotted}.default")
+            known.append(overload_name(name))
     return did_you_mean(wanted, known)
 
 
-def _has_kernel(operator: Any) -> bool:
+def has_kernel(operator: Any) -> bool:
+    """Return whether an operator that is registered with torch has a kernel."""
     has: Any = torch._C._dispatch_has_kernel_for_dispatch_key  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]  # torch has no public name
     return any(has(operator.name(), key) for key in _KERNEL_KEYS)
 

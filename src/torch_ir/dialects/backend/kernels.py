@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
 
-from torch_ir.dialects.backend.binding import bind_pattern_to_op
+from torch_ir.dialects.backend.binding import bind_pattern_to_op, has_kernel
 from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.torch_api import overload, plain_tensors
@@ -22,18 +25,29 @@ _PRIMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _executorch_first() -> None:
+    """Let executorch, if it is installed, define what it defines: it fails if others have."""
+    if find_spec("executorch") is not None:
+        # an installation that is broken defines nothing, now or later
+        with suppress(Exception):
+            import_module("executorch.exir.passes._quant_patterns_and_replacements")
+
+
 def _register() -> None:
+    _executorch_first()
     for op_type, schema in BACKEND_SCHEMAS.items():
         namespace, packet, kind = op_type.split(".")
-        if overload(namespace, packet, kind) is not None:
-            continue  # executorch, whose operators these are, registered them
+        known = overload(namespace, packet, kind)
+        if known is not None and has_kernel(known):
+            continue
         text = schema.partition("::")[2]
         if namespace == "executorch_prims":
             PRIMS.define(text)
             PRIMS.impl(f"{packet}.{kind}", _PRIMS[packet], "CompositeExplicitAutograd")
         else:
             name = f"{packet}.{kind}"
-            bind_pattern_to_op(QUANTISED, text, example_inputs=example(name))(PATTERNS[name])
+            target = text if known is None else text.partition("(")[0]
+            bind_pattern_to_op(QUANTISED, target, example_inputs=example(name))(PATTERNS[name])
 
 
 with plain_tensors():  # the first use of an operator may be while something is traced

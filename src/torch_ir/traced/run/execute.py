@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from torch_ir.backends import Options
 from torch_ir.backends import compile as compile_ir
 from torch_ir.backends.assignment import assign, left_over
-from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import InputError
 from torch_ir.ir import IR
@@ -74,4 +74,4 @@ def _execute_ir(
     found = assign(program, parts)
     if found.left and (strict or until == len(executors)):
         raise left_over(found, [backend.name for backend in parts])
-    return DelegatingExecutor(program, {}, parts)(*args)
+    return executor_of(program, {}, parts)(*args)

@@ -102,8 +102,6 @@ def _executor(item: Any) -> Executor:
             remedy=f"There are {', '.join(known)}.{' ' if hint else ''}{hint}",
         )
     backend: Any = find_backend(item)
-    if isinstance(backend, type) and issubclass(backend, DelegateBackend):
-        backend = backend()
     if item == "reference":
         from torch_ir.backends.reference import ReferenceParts
 

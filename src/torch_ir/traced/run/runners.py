@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.backends import Options
 from torch_ir.backends.assignment import Assignment, assign, left_over, not_taken, refused_nodes
-from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
@@ -136,7 +136,7 @@ class _Search:
         if isinstance(executor.backend, DelegateBackend):
             found = assign(ir, [executor.backend])
             self._require_none_left(found, [executor])
-            compute = DelegatingExecutor(ir, {}, executor.backend)
+            compute = executor_of(ir, {}, (executor.backend,))
             return self._choice(functional, executor.name, compute, _rows(found), found)
         if executor.name == "reference" and self.program.needs_grad:
             _require_no_draws(functional)
@@ -188,7 +188,7 @@ class _Search:
         functional, found = self._assigned(self.parts)
         if host is None:
             self._require_none_left(found, self.parts)
-        compute = DelegatingExecutor(functional.ir, {}, _parts(self.parts))
+        compute = executor_of(functional.ir, {}, _parts(self.parts))
         name = self.parts[0].name
         nodes = _rows(found, "" if host is None else host.name)
         return self._choice(functional, name, compute, nodes, found)

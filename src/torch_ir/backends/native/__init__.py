@@ -1,0 +1,1 @@
+"""Native runtimes as backends: delegates that are verified before they are used."""

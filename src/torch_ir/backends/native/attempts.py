@@ -1,0 +1,222 @@
+"""Attempts at delegates: built, run on sample inputs, and judged."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_ir.backends.backend_registry import Options
+from torch_ir.backends.delegate import function_of, sizes_of
+from torch_ir.backends.delegating import held_tensors, misfit
+from torch_ir.backends.native.building import Safe, built
+from torch_ir.backends.native.samples import Samples
+from torch_ir.errors import OptionalDependencyError, first_line
+from torch_ir.infer.bindings import Symbols
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+
+if TYPE_CHECKING:
+    from torch_ir.backends.native.native_backend import NativeBackend
+
+Judge = Callable[
+    [Mapping[str, torch.Tensor], Sequence[torch.Tensor], Mapping[str, torch.Tensor], Symbols], Any
+]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A delegate that was tried.
+
+    Attributes:
+        body: The function that it stands for.
+        held: Those of its inputs that are the same in every call, by name.
+        call: What the runtime made of it; None if it refuses.
+        judge: Says how far results are off; None where nothing is verified.
+        part: The worst error as a part of the allowed one; nan if it did not run.
+        reason: Why it cannot be used; empty if it can.
+        runs: How many sets of inputs it was judged on.
+    """
+
+    body: IR
+    held: Mapping[str, torch.Tensor]
+    call: Any = None
+    judge: Judge | None = None
+    part: float = math.nan
+    reason: str = ""
+    runs: int = 0
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Tries delegates of one backend in one program; what was tried is remembered.
+
+    Attributes:
+        ir: The program, functional.
+        backend: The backend.
+        payload: The program's weights.
+        samples: Inputs to try on.
+        options: What was asked for.
+        deadline: When no more is tried, by the monotonic clock.
+    """
+
+    ir: IR
+    backend: NativeBackend
+    payload: Mapping[str, torch.Tensor]
+    samples: Samples
+    options: Options
+    deadline: float
+    _known: dict[tuple[str, ...], Attempt] = field(default_factory=dict[tuple[str, ...], Attempt])
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.deadline
+
+    def of(self, nodes: Sequence[OpNode]) -> Attempt:
+        """Return the attempt at some nodes as one delegate."""
+        key = tuple([node.name for node in nodes])
+        if key not in self._known:
+            self._known[key] = self._tried(nodes)
+        return self._known[key]
+
+    def _tried(self, nodes: Sequence[OpNode]) -> Attempt:
+        own = {node.name for node in nodes}
+        used = {m.name for node in self.ir.nodes if node.name not in own for m in node.inputs}
+        used.update(self.ir.output_names, [m.value.name for m in self.ir.mutations])
+        returned = [m for node in nodes for m in node.outputs if m.name in used]
+        body = function_of(self.ir, nodes, returned, "delegate", self.backend.name)
+        attempt = Attempt(body, held_tensors(self.ir, body, self.payload))
+        try:
+            attempt.call = built(
+                self.backend, body, attempt.held, self.options.settings, self.options.cache
+            )
+            if self.options.verify is not False:
+                attempt.judge = judge_for(body, self.options.tolerance)
+                _verify(attempt, self.samples)
+        except OptionalDependencyError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it refuses
+            attempt.reason = f"{type(error).__name__}: {first_line(error)}"
+        return attempt
+
+
+def _verify(attempt: Attempt, samples: Samples) -> None:
+    """Run a delegate on the samples, judge it, and see that results stay."""
+    body = attempt.body
+    names = {*body.input_names, *body.output_names} - attempt.held.keys()
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for values, symbols in samples.of(names):
+        known = {**attempt.held, **values}
+        sizes = numbers_for(body, known, symbols)
+        if sizes is None or any(n not in known for n in (*body.input_names, *body.output_names)):
+            continue
+        results = judged_call(attempt, known, sizes, {**symbols, **dims_of(body, known)})
+        if attempt.reason:
+            return
+        kept.extend((result, result.clone()) for result in results)
+        attempt.runs += 1
+    if not all(is_same(result, copy) for result, copy in kept):
+        attempt.part, attempt.reason = math.inf, "a later call changes the results of an earlier"
+
+
+def judged_call(
+    attempt: Attempt, known: Mapping[str, torch.Tensor], sizes: Sequence[int], symbols: Symbols
+) -> Sequence[torch.Tensor]:
+    """Call a delegate and judge what it gives; the attempt has the verdict afterwards.
+
+    Args:
+        attempt: The delegate.
+        known: Its inputs and torch's results, by name.
+        sizes: The sizes that it takes beside tensors.
+        symbols: The value of each symbol.
+    """
+    body = attempt.body
+    given = [known[name].contiguous() for name in body.input_names if name not in attempt.held]
+    copies = [tensor.clone() for tensor in given]
+    with torch.no_grad():
+        results = list(attempt.call(*copies, *sizes))
+    fault = misfit(body.graph_outputs, results) or _misshaped(body.graph_outputs, results, symbols)
+    if fault:
+        attempt.part, attempt.reason = math.inf, f"it gives {fault}"
+        return ()
+    if not all(map(is_same, given, copies)):
+        attempt.part, attempt.reason = math.inf, "it writes to its inputs"
+        return ()
+    if isinstance(attempt.call, Safe):
+        results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
+    assert attempt.judge is not None  # noqa: S101  # nothing is called here unverified
+    error = attempt.judge(known, results, known, symbols)
+    part = error.part if not error.reason else max(error.part, math.nextafter(1, 2))
+    attempt.part = part if math.isnan(attempt.part) else max(attempt.part, part)
+    attempt.reason = error.reason
+    return results
+
+
+def _owned(
+    call: Safe, others: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The results with memory of their own; from now on, each call copies those that lack it."""
+    taken = {tensor.untyped_storage().data_ptr() for tensor in others}
+    shared = set(call.shared)
+    for position, result in enumerate(results):
+        place = result.untyped_storage().data_ptr()
+        if place and place in taken:
+            shared.add(position)
+        taken.add(place)
+    call.shared = tuple(sorted(shared))
+    return [r.clone() if i in shared else r for i, r in enumerate(results)]
+
+
+def _misshaped(
+    outputs: Sequence[TensorMeta], results: Sequence[torch.Tensor], symbols: Symbols
+) -> str:
+    for meta, result in zip(outputs, results, strict=True):
+        sizes = [
+            dim.evaluate(symbols) if isinstance(dim, SymExpr) and _is_known(dim, symbols) else dim
+            for dim in meta.shape
+        ]
+        if any(type(s) is int and s != got for s, got in zip(sizes, result.shape, strict=True)):
+            return f"a tensor of shape {list(result.shape)} in place of {sizes}"
+    return ""
+
+
+def _is_known(dim: SymExpr, symbols: Symbols) -> bool:
+    return all(symbol in symbols for symbol in dim.symbols)
+
+
+def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors have the same values; NaN equals NaN."""
+    return torch.equal(first, second) or bool(
+        ((first == second) | ((first != first) & (second != second))).all()
+    )
+
+
+def dims_of(body: IR, known: Mapping[str, torch.Tensor]) -> Symbols:
+    """Return the symbols that the sizes of a body's inputs show."""
+    return {
+        dim.text: size
+        for meta in body.graph_inputs
+        if meta.name in known
+        for dim, size in zip(meta.shape, known[meta.name].shape, strict=True)
+        if isinstance(dim, SymExpr) and dim.is_symbol
+    }
+
+
+def numbers_for(body: IR, known: Mapping[str, torch.Tensor], symbols: Symbols) -> list[int] | None:
+    """Return the sizes that a body takes beside tensors; None where one is not known."""
+    all_known = {**symbols, **dims_of(body, known)}
+    sizes = sizes_of(body)
+    if not all(_is_known(size, all_known) for size in sizes):
+        return None
+    return [int(size.evaluate(all_known)) for size in sizes]
+
+
+def judge_for(body: IR, tolerance: float | None) -> Judge:
+    """Return what says how far results are off: by their meaning, or by a relative tolerance."""
+    from torch_ir.debug.judging.trial import judge_of, relative_judge
+
+    return judge_of(body) if tolerance is None else relative_judge(body, tolerance)

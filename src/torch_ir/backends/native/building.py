@@ -1,0 +1,84 @@
+"""Delegates of native runtimes: built or read from a cache, and called safely."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_ir.backends.native.blobs import Blobs
+from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.torch.exported_program import body_program
+from torch_ir.ir import IR
+
+if TYPE_CHECKING:
+    from torch_ir.backends.native.native_backend import NativeBackend
+
+
+def built(
+    backend: NativeBackend,
+    body: IR,
+    held: Mapping[str, torch.Tensor],
+    options: Mapping[str, Any],
+    cache: str | PathLike[str] | None,
+) -> Delegated:
+    """Build a body, or read what was built before.
+
+    Args:
+        backend: The runtime.
+        body: The body.
+        held: Those of its inputs that are the same in every call, by name.
+        options: The runtime's.
+        cache: The folder of blobs; None for none.
+    """
+    program = body_program(body, held)
+    if cache is None:
+        return Safe(backend.build(program, options), backend.is_thread_safe)
+    blobs = Blobs(cache)
+    key = blobs.key(backend, body, held, options)
+    blob = blobs.read(key)
+    if blob is not None:
+        try:
+            return Safe(backend.unpack(blob, program), backend.is_thread_safe)
+        except Exception:  # noqa: BLE001  # what a runtime does not read is built anew
+            blob = None
+    made = backend.build(program, options)
+    packed = backend.pack(made)
+    if packed is not None:
+        blobs.write(key, packed)
+    return Safe(made, backend.is_thread_safe)
+
+
+class Safe:
+    """A compiled delegate: calls take turns, inputs are contiguous, results are their own.
+
+    Attributes:
+        shared: Positions of results that have to be copied: they have the memory of something
+            else.
+    """
+
+    def __init__(self, call: Delegated, is_thread_safe: bool):
+        self._call = call
+        self._turn = None if is_thread_safe else threading.Lock()
+        self.shared: tuple[int, ...] = ()
+
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        """Run it."""
+        """Run it."""
+        tensors = [
+            item if type(item) is int or item.is_contiguous() else item.contiguous()
+            for item in given
+        ]
+        if self._turn is None:
+            made = self._call(*tensors)
+        else:
+            with self._turn:
+                made = self._call(*tensors)
+        if self.shared:
+            made = list(made)
+            for position in self.shared:
+                made[position] = made[position].clone()
+        return made

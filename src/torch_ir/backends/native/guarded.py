@@ -1,0 +1,79 @@
+"""Delegates as they run: on their runtime as long as it is right, else on torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call
+from torch_ir.backends.native.samples import SETS
+from torch_ir.errors import first_line
+from torch_ir.executor import IRExecutor
+
+
+class Guarded:
+    """A delegate that runs on torch where its runtime fails, from then on.
+
+    One that could not be judged on samples is judged in its first real calls, which give torch's
+    results.
+
+    Args:
+        attempt: What was made of it.
+
+    Attributes:
+        is_used: Whether the runtime runs it.
+    """
+
+    def __init__(self, attempt: Attempt):
+        self.attempt = attempt
+        self.is_used = True
+        self._call = attempt.call
+        body = attempt.body
+        self._names = [name for name in body.input_names if name not in attempt.held]
+        self._torch = IRExecutor(body, {}, check_types=False)
+        self._left = 0 if attempt.runs or attempt.judge is None else SETS
+
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        """Run it."""
+        """Run it."""
+        if self._left or not self.is_used:
+            return self._with_torch(given)
+        try:
+            return self._call(*given)
+        except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
+            self._refuse(f"{type(error).__name__}: {first_line(error)}")
+            return self._with_torch(given)
+
+    def on_torch(self, given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """Return what torch gives."""
+        tensors, numbers = given[: len(self._names)], given[len(self._names) :]
+        known = {**self.attempt.held, **dict(zip(self._names, tensors, strict=True))}
+        return self._torch(*[known[name] for name in self.attempt.body.input_names], *numbers)
+
+    def _with_torch(self, given: Sequence[Any]) -> Sequence[torch.Tensor]:
+        results = self.on_torch(given)
+        if self.is_used and self._left:
+            self._judge(given, results)
+        return results
+
+    def _judge(self, given: Sequence[Any], results: Sequence[torch.Tensor]) -> None:
+        """Judge the runtime by a real call."""
+        body = self.attempt.body
+        known = {**self.attempt.held, **dict(zip(self._names, given, strict=False))}
+        known |= dict(zip(body.output_names, results, strict=True))
+        symbols = dims_of(body, known)
+        numbers = given[len(self._names) :]
+        try:
+            judged_call(self.attempt, known, numbers, symbols)
+        except Exception as error:  # noqa: BLE001  # whatever it raises, the runtime refuses
+            self.attempt.reason = f"{type(error).__name__}: {first_line(error)}"
+        if self.attempt.reason:
+            self._refuse(self.attempt.reason)
+        else:
+            self._left -= 1
+
+    def _refuse(self, reason: str) -> None:
+        self.is_used = False
+        self.attempt.reason = reason

@@ -1,0 +1,142 @@
+"""The base of backends that are runtimes of their own: they take programs of torch.export."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
+from torch_ir.ir import IR, OpNode
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from torch_ir.backends.backend_registry import Options, Runner
+
+
+class NativeBackend(DelegateBackend):
+    """A runtime that compiles programs of ``torch.export``, and is believed nothing.
+
+    A subclass says what it supports, and builds. The rest is done here: the program is decomposed
+    as far as the runtime needs it, and partitioned; each delegate is compared with its meaning
+    before it is used; what the runtime refuses or gets wrong is found by halving and runs on
+    torch. Buffers that the program writes are inputs and outputs of delegates, never the
+    runtime's. Calls of one delegate take turns unless ``is_thread_safe``.
+
+    Attributes:
+        name: The name under which it is registered, and by which its delegates are named.
+        version: The version of the runtime; part of the key of the cache.
+        takes: Operators to keep whole that a decomposition would split up.
+        is_thread_safe: Whether what ``build`` returns may be called from several threads at once.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> from torch_ir.backends import compile
+        >>> class Torch(NativeBackend):
+        ...     name = "torch_again"
+        ...     version = "1"
+        ...     def build(self, program, options):
+        ...         return program.module()
+        >>> run = compile(parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[2] = aten.relu.default(%x)
+        ...   return %a
+        ... }'''), backend=Torch())
+        >>> [(verdict.nodes, verdict.used, verdict.part) for verdict in run.verdicts]
+        [(('a',), True, 0.0)]
+    """
+
+    version: str = ""
+    takes: frozenset[str] = frozenset()
+    is_thread_safe: bool = False
+
+    @abstractmethod
+    def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
+        """Convert and compile a program to a function.
+
+        Args:
+            program: Functional, without state; its weights are its own.
+            options: Those that were given to :func:`torch_ir.compile`.
+
+        Returns:
+            A function that takes the program's inputs (a size is an ``int``), contiguous, and
+            gives its outputs. They must not share memory with those of other calls.
+
+        Raises:
+            Exception: Any: the runtime refuses the program, which is then halved.
+        """
+
+    def pack(self, built: Delegated) -> bytes | None:
+        """Return what ``build`` made as bytes for the cache; None where it cannot be kept."""
+        del built
+
+    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+        """Return what ``pack`` was given.
+
+        Args:
+            blob: What it returned, in a process of the same versions.
+            program: The program that it was built from.
+        """
+        raise NotImplementedError
+
+    def operators(self) -> Collection[str] | None:
+        """Return the operators that the runtime has, by overload; None where no table says."""
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Return whether the runtime runs a node: by operator, element types and the deny list."""
+        facts = facts_of(self.name)
+        if reason := facts.denied.get(node.op_type):
+            return Support.refused(reason)
+        known = self.operators()
+        if known is not None and node.op_type not in known:
+            return Support.refused(f"{self.name} has no {node.op_type}")
+        for meta in (*node.inputs, *node.outputs):
+            if reason := facts.dtypes.get(meta.dtype):
+                return Support.refused(reason)
+        return SUPPORTED
+
+    def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
+        """Build a subgraph, unverified; see :meth:`DelegateBackend.compile`."""
+        from torch_ir.backends.native.building import built
+
+        return built(self, ir, payload, {}, None)
+
+    def __call__(
+        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
+    ) -> Runner:
+        """The program with what is verified on this runtime, and the rest on torch.
+
+        Raises:
+            ExecutionError: Gradients are asked for: a delegate has none.
+            MissingWeightsError: The program has weights and none were given.
+            WeightLoadError: The weights are not those that it needs.
+        """
+        from torch_ir.backends.native.native_executor import NativeExecutor
+
+        self.require_no_grad(options)
+        return NativeExecutor(ir, weights, (self,), options)
+
+
+class Facts:
+    """What is known of a runtime, from its file in ``backends/runtimes/data``.
+
+    Attributes:
+        denied: Why it is not given an operator, by overload.
+        dtypes: Why it is not given tensors of an element type.
+    """
+
+    def __init__(self, document: Mapping[str, Any]):
+        self.denied: Mapping[str, str] = document.get("denied", {})
+        self.dtypes: Mapping[str, str] = document.get("dtypes", {})
+
+
+@lru_cache
+def facts_of(runtime: str) -> Facts:
+    """Read what is known of a runtime; nothing where there is no file of it."""
+    file = files("torch_ir.backends.runtimes") / "data" / f"{runtime}.json"
+    return Facts(json.loads(file.read_text()) if file.is_file() else {})

@@ -1,0 +1,165 @@
+"""Executors of programs on native runtimes: partition, proof, and the report of both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from torch_ir.backends.assignment import Assignment
+from torch_ir.backends.backend_registry import Options
+from torch_ir.backends.delegate import body_of, delegated
+from torch_ir.backends.delegating import Delegate, DelegatingExecutor, require_weights
+from torch_ir.backends.native.attempts import Attempt, Attempts
+from torch_ir.backends.native.guarded import Guarded
+from torch_ir.backends.native.native_backend import NativeBackend
+from torch_ir.backends.native.preparation import prepared
+from torch_ir.backends.native.samples import Samples
+from torch_ir.backends.native.search import Search, Searched
+from torch_ir.backends.native.verdict import Verdict, report
+from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.ir import IR, OpNode
+from torch_ir.weights import check_weights
+
+
+def executor_of(
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None,
+    backends: Sequence[DelegateBackend],
+    constants: Mapping[str, torch.Tensor] | None = None,
+) -> DelegatingExecutor:
+    """Return an executor of a program with backends, verified where a runtime is among them.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key.
+        backends: The backends, the preferred first.
+        constants: Values that are in no state dict.
+    """
+    if any(isinstance(backend, NativeBackend) for backend in backends):
+        return NativeExecutor(ir, weights, backends, Options(), constants)
+    return DelegatingExecutor(ir, weights, backends, constants)
+
+
+UNVERIFIED = "unverified: verify=False"
+LATER = "not judged yet: its first calls give torch's results"
+
+
+class NativeExecutor(DelegatingExecutor):
+    """Runs a program with what runtimes take and get right, and torch for the rest.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key; never changed.
+        backends: The backends, the preferred first.
+        options: What was asked for.
+        constants: Values that are in no state dict; see :class:`~torch_ir.IRExecutor`.
+
+    Attributes:
+        ir: The program, with the delegates as functions.
+        assignment: Which backend takes which node, and why the others do not.
+
+    Raises:
+        MissingWeightsError: The program has weights and none were given.
+        WeightLoadError: The weights are not those that it needs.
+        OptionalDependencyError: A runtime is not installed.
+    """
+
+    def __init__(
+        self,
+        ir: IR,
+        weights: Mapping[str, torch.Tensor] | None,
+        backends: Sequence[DelegateBackend],
+        options: Options,
+        constants: Mapping[str, torch.Tensor] | None = None,
+    ):
+        require_weights(ir, weights)
+        self._options = options
+        self._backends = tuple(backends)
+        program = prepared(ir, self._backends)
+        payload = check_weights(program, weights or {}, strict=False, constants=constants)
+        verify = options.verify
+        given = () if isinstance(verify, bool) else verify
+        self._samples = Samples(program, weights or {}, constants, given)
+        self._nodes = {node.name: node for node in program.nodes}
+        self._found: dict[str, Searched] = {}
+        assigned = self._assigned(program, payload)
+        self._bind(assigned, weights, self._backends, constants)
+        del self._samples
+
+    def _assigned(self, program: IR, payload: Mapping[str, torch.Tensor]) -> Assignment:
+        """Let each backend in turn take what it can of what is left."""
+        takers: dict[str, str] = {}
+        reasons: dict[str, dict[str, str]] = {}
+        nodes = program.nodes
+        for backend in self._backends:
+            if isinstance(backend, NativeBackend):
+                deadline = time.monotonic() + self._options.seconds
+                attempts = Attempts(
+                    program, backend, payload, self._samples, self._options, deadline
+                )
+                found = self._found[backend.name] = Search(attempts).run()
+                partition = found.partition
+            else:
+                partition = Partitioner(backend)(program)
+            takers |= {n.name: backend.name for group in partition.subgraphs for n in group}
+            for name, reason in partition.reasons.items():
+                if name in self._nodes:
+                    reasons.setdefault(name, {})[backend.name] = reason
+            program = delegated(partition)
+        return Assignment(program, tuple(nodes), takers, reasons)
+
+    def _delegate(
+        self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
+    ) -> Delegate:
+        if not isinstance(backend, NativeBackend):
+            return super()._delegate(call, payload, backend)
+        body = body_of(self.ir, call)
+        attempt = self._found[backend.name].attempts[body.nodes[0].name]
+        return Delegate(body, backend, attempt.held, Guarded(attempt))
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdict on each delegate, and on each node that a runtime refused, as of now."""
+        return tuple(self._verdicts())
+
+    def report(self) -> str:
+        """Return a table of the verdicts, below how much runs on each runtime."""
+        names = [backend.name for backend in self._backends]
+        return report(self.verdicts, len(self._nodes), names)
+
+    def _verdicts(self) -> Iterator[Verdict]:
+        for name, delegate in self.delegates.items():
+            compiled: Any = delegate.compiled
+            nodes = tuple([node.name for node in delegate.body.nodes])
+            runtime = delegate.backend.name
+            verdict = Verdict(
+                name, runtime, nodes, True, reason="", location=delegate.body.nodes[0].location
+            )
+            if isinstance(compiled, Guarded):
+                verdict = self._judged(verdict, compiled)
+            yield verdict
+        for runtime, found in self._found.items():
+            for name, attempt in found.refused.items():
+                yield Verdict(
+                    name,
+                    runtime,
+                    (name,),
+                    False,
+                    attempt.part,
+                    reason=attempt.reason,
+                    location=self._nodes[name].location,
+                )
+
+    def _judged(self, verdict: Verdict, compiled: Guarded) -> Verdict:
+        attempt: Attempt = compiled.attempt
+        reason = attempt.reason
+        if not reason and self._options.verify is False:
+            reason = UNVERIFIED
+        elif not reason and not attempt.runs:
+            reason = LATER
+        return replace(verdict, used=compiled.is_used, part=attempt.part, reason=reason)

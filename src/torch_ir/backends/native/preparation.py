@@ -1,0 +1,59 @@
+"""Programs made ready for runtimes: what they lack is split up where that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.errors import PassError
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.builder import subgraph
+from torch_ir.passes.decomposition import decompose
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.no_ops import remove_no_ops
+from torch_ir.passes.requirements import is_functional
+
+_DROPOUTS = frozenset(f"aten.{n}dropout.default" for n in ("", "feature_", "alpha_"))
+"""Operators that a judge takes for random ones, although they may do nothing."""
+
+
+def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
+    """Return a functional program in which a node stays whole unless its parts are taken instead.
+
+    Args:
+        ir: The program.
+        backends: Those that take nodes, the preferred first.
+    """
+    program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
+    for backend in backends:
+        kinds = {node.op_type: node for node in program.nodes}
+        whole = Partitioner(backend)(program).reasons
+        lacking = {
+            node.op_type
+            for node in program.nodes
+            if node.name in whole and not backend.supports(node, program)
+        }
+        split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
+        if split:
+            kept = {kind for kind in _operators(program) if kind not in split}
+            program = decompose(program, preserve=kept)
+    return program
+
+
+def _operators(ir: IR) -> set[str]:
+    known = {node.op_type for _, _, node in ir.walk()}
+    return {kind for kind in known if ir.schema_of(kind) is not None}
+
+
+def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
+    """Whether a backend takes all that an operator is made of."""
+    if node.op_type.startswith("higher_order.") or node.functions or node.binds:
+        return False
+    alone = subgraph(ir, [node], node.outputs)
+    try:
+        parts = decompose(alone)
+    except PassError:
+        return False
+    is_split = [part.op_type for part in parts.nodes] != [node.op_type]
+    return is_split and all(backend.supports(part, parts) for part in parts.nodes)

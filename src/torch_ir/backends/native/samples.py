@@ -1,0 +1,101 @@
+"""Inputs of delegates, as runs of the whole program on torch give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torch_ir.executor import IRExecutor
+from torch_ir.executor.inputs import flatten_arguments
+from torch_ir.executor.listeners import Table
+from torch_ir.executor.samples import sample_tensors
+from torch_ir.infer.bindings import Symbols
+from torch_ir.infer.hints import samplings
+from torch_ir.ir import IR, SymExpr, ValueLeaf
+from torch_ir.ir.tree import leaves
+
+SETS = 2
+"""Random sets of arguments, where none are given; one is drawn in addition to given ones."""
+
+Call = tuple[tuple[torch.Tensor, ...], Symbols]
+
+
+class Samples:
+    """Values of a program in some calls on torch, one after the other.
+
+    Args:
+        ir: The program, functional.
+        weights: Its weights.
+        constants: Values that are in no state dict.
+        given: Arguments to run with; random ones are added.
+    """
+
+    def __init__(
+        self,
+        ir: IR,
+        weights: Mapping[str, torch.Tensor],
+        constants: Mapping[str, torch.Tensor] | None,
+        given: Sequence[Sequence[Any]] = (),
+    ):
+        self._ir = ir
+        self._executor = IRExecutor(ir, weights, constants)
+        calls: list[Call] = [flatten_arguments(ir, tuple(args), {}) for args in given]
+        self._calls = [*calls, *_drawn(ir, SETS if not calls else 1)]
+        self._names: frozenset[str] = frozenset()
+        self._runs: list[tuple[dict[str, torch.Tensor], Symbols]] | None = None
+
+    def of(self, names: Iterable[str]) -> list[tuple[dict[str, torch.Tensor], Symbols]]:
+        """Return these values and the symbols of each call that torch runs through."""
+        wanted = frozenset(names)
+        if self._runs is None or not wanted <= self._names:
+            self._names |= wanted
+            self._runs = list(self._run())
+        return self._runs
+
+    def _run(self) -> Iterable[tuple[dict[str, torch.Tensor], Symbols]]:
+        graph = self._executor.graph
+        graph.reset()
+        made = self._names & self._ir.producers.keys()
+        external = self._ir.external_values()
+        inputs = [meta.name for meta in self._ir.graph_inputs]
+        for tensors, given in self._calls:
+            state = graph.buffers
+            values = {n: t for n, t in zip(inputs, tensors, strict=True) if n in self._names}
+            values |= {
+                name: state[key]
+                for name, (key, _) in external.items()
+                if key in state and name in self._names
+            }
+            table = Table(made, None, copy=True)
+            try:
+                copies = [tensor.clone() for tensor in tensors]
+                _, symbols = graph.run(copies, given, table, reuse=False)
+            except Exception:  # noqa: BLE001  # torch refuses made-up arguments as it likes
+                graph.reset()
+                continue
+            yield {**values, **table.values}, {**given, **symbols}
+
+
+def _drawn(ir: IR, count: int) -> Iterable[Call]:
+    """Random arguments: at the first size and at another one where sizes vary."""
+    found = samplings(ir)
+    numbers = () if ir.signature is None else leaves(ir.signature.inputs)
+    named = [leaf.value for leaf in numbers if isinstance(leaf, ValueLeaf)]
+    for index in range(count if found else 0):
+        symbols = found[-1 - index % len(found)] if count > 1 else found[0]
+        tensors = sample_tensors(ir, symbols, index + 1, integers=True)
+        if index == 1:
+            tensors = [_with_special(tensor) for tensor in tensors]
+        given = {v.text: symbols[v.text] for v in named if isinstance(v, SymExpr) and v.is_symbol}
+        yield tuple(tensors), given
+
+
+def _with_special(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers with some among them at which kernels branch."""
+    if not tensor.is_floating_point() or tensor.numel() < 8:
+        return tensor
+    flat = tensor.flatten()
+    flat[:6] = torch.tensor([0.0, -0.0, 1.0, -1.0, 8.0, -8.0]).to(tensor.dtype)
+    return flat.view_as(tensor)

@@ -1,0 +1,104 @@
+"""ExecuTorch as a backend: XNNPACK takes what it can of a delegate, portable kernels the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torch_ir.backends.native.native_backend import NativeBackend
+from torch_ir.backends.protocol import Delegated, Support
+from torch_ir.backends.runtimes.onnx_model import quietly
+from torch_ir.ir import IR, OpNode
+from torch_ir.lazy import optional_module
+
+_NEEDED = "the backend 'executorch'"
+_WHOLE = frozenset(("linear", "conv1d", "conv2d", "max_pool2d", "hardtanh", "hardswish", "relu6"))
+"""Operators that its own passes look for before they decompose."""
+
+
+class ExecuTorch(NativeBackend):
+    """Runs delegates on ExecuTorch. A delegate has one method, and its calls take turns.
+
+    Options: ``xnnpack`` (True); without it all kernels are the portable ones.
+    """
+
+    name = "executorch"
+
+    @cached_property
+    def version(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
+        """The version of the installed package."""
+        from importlib.metadata import version
+
+        optional_module("executorch.exir", _NEEDED, "executorch")
+        return version("executorch")
+
+    @cached_property
+    def _kernels(self) -> frozenset[str]:
+        module = "executorch.extension.pybindings.portable_lib"
+        with quietly():
+            library = optional_module(module, _NEEDED, "executorch")
+        found = [name.partition("::") for name in library._get_operator_names()]
+        return _WHOLE | {rest.split(".")[0] for space, _, rest in found if space == "aten"}
+
+    def known_options(self) -> Collection[str]:
+        """Return the names of the options."""
+        return ("xnnpack",)
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Return whether some overload of the operator has a kernel, and what denies it."""
+        namespace, packet, _ = node.op_type.split(".")
+        has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
+        if namespace != "aten" or not has_kernel:
+            return Support.refused(f"executorch has no kernel for {node.op_type}")
+        if any(bounds.upper is None for bounds in _symbols_of(node, ir)):
+            return Support.refused("executorch plans memory, and a size has no upper bound")
+        return super().supports(node, ir)
+
+    def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
+        """Lower a program and load it."""
+        exir = optional_module("executorch.exir", _NEEDED, "executorch")
+        partitioners: list[Any] = []
+        with quietly():
+            if options.get("xnnpack", True):
+                place = "executorch.backends.xnnpack.partition.xnnpack_partitioner"
+                xnnpack = optional_module(place, _NEEDED, "executorch")
+                partitioners.append(xnnpack.XnnpackPartitioner())
+            config = exir.EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
+            edge = exir.to_edge_transform_and_lower(
+                program, partitioner=partitioners, compile_config=config
+            )
+            return _Method(bytes(edge.to_executorch().buffer))
+
+    def pack(self, built: Delegated) -> bytes | None:
+        """Return the program's file."""
+        return built.program if isinstance(built, _Method) else None
+
+    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+        """Load a program's file."""
+        return _Method(blob)
+
+
+def _symbols_of(node: OpNode, ir: IR) -> list[Any]:
+    return [ir.symbols[symbol] for symbol in node.symbols if symbol in ir.symbols]
+
+
+class _Method:
+    """A loaded method: takes tensors and sizes, gives tensors of their own."""
+
+    def __init__(self, program: bytes):
+        runtime = optional_module("executorch.runtime", _NEEDED, "executorch").Runtime.get()
+        self.program = program
+        with quietly():
+            self._method = runtime.load_program(program).load_method("forward")
+
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        inputs = [item if type(item) is int else item.detach() for item in given]
+        return [torch.as_tensor(made).clone() for made in self._method.execute(inputs)]
+
+
+EXECUTORCH = ExecuTorch()
+"""The backend."""

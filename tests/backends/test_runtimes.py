@@ -1,0 +1,99 @@
+"""The runtimes as backends: right, verified, and most of a net on them; skipped where missing."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import torch_ir
+from torch_ir import extract_ir
+from torch_ir.errors import OptionalDependencyError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RUNTIMES = ("onnxruntime", "openvino", "executorch")
+
+
+@pytest.fixture(params=RUNTIMES)
+def runtime(request):
+    if find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
+        self.register_buffer("seen", torch.full((3,), 0.5))
+
+    def forward(self, x):
+        y = self.fc(self.norm(self.conv(x)).relu().mean((2, 3)))
+        self.seen.mul_(0.5).add_(y.sum(0))
+        return {"y": y.softmax(-1), "seen": self.seen + 0, "best": y.argmax(-1)}
+
+
+def test_a_net_with_state_and_a_varying_batch(runtime, tmp_path):
+    torch.manual_seed(0)
+    model = Counting().eval()
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    shapes = ({0: Dim("b", min=2, max=16)},)
+    ir = extract_ir(model, (torch.randn(3, 2, 6, 6),), dynamic_shapes=shapes)
+    for _ in range(2):  # built, then read from the cache
+        run = torch_ir.compile(ir, weights, backend=runtime, cache=tmp_path)
+        eager = Counting().eval()
+        eager.load_state_dict(weights)
+        pairs = [(run(x), eager(x)) for x in (torch.randn(n, 2, 6, 6) for n in (3, 5, 3))]
+        for got, expected in pairs:
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+        used = [verdict for verdict in run.verdicts if verdict.used]
+        assert all(verdict.part <= 1 for verdict in used)
+        taken = sum(len(verdict.nodes) for verdict in used)
+        assert taken >= 0.7 * len(run.assignment.nodes)
+    (file, *_) = sorted(tmp_path.iterdir())
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    again = torch_ir.compile(ir, weights, backend=runtime, cache=tmp_path)
+    x = torch.randn(4, 2, 6, 6)
+    eager = Counting().eval()
+    eager.load_state_dict(weights)
+    torch.testing.assert_close(again(x), eager(x), rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_in_training_mode_is_right(runtime):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    run = torch_ir.compile(extract_ir(model, (torch.randn(5, 3),)), weights, backend=runtime)
+    for _ in range(2):
+        x = torch.randn(5, 3)
+        torch.testing.assert_close(run(x), model(x).detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(run.buffers["1.running_mean"], model[1].running_mean)
+
+
+def test_lower_precision_needs_a_tolerance():
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+    ir, hint = extract_ir(model, (torch.randn(4, 16),)), {"INFERENCE_PRECISION_HINT": "bf16"}
+    exact = torch_ir.compile(ir, model.state_dict(), backend="openvino", options=hint)
+    lower = torch_ir.compile(
+        ir, model.state_dict(), backend="openvino", options=hint, tolerance=0.05
+    )
+    x = torch.randn(4, 16)
+    torch.testing.assert_close(exact(x), model(x), rtol=1e-4, atol=1e-5)
+    assert all(verdict.used for verdict in lower.verdicts)
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
+    import sys
+
+    from torch_ir.backends.backend_registry import find_backend
+
+    fresh = type(find_backend(name))()
+    for module in (name, "executorch.exir", "executorch.extension.pybindings.portable_lib"):
+        monkeypatch.setitem(sys.modules, module, None)
+    ir = extract_ir(nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(OptionalDependencyError) as error:
+        torch_ir.compile(ir, {}, backend=fresh)
+    assert str(error.value).endswith(f'Install it with: pip install "torch-ir[{name}]"')
