@@ -40,6 +40,8 @@ PYTORCH_IR_NAMES = [
     "register_executor",
     "ir_to_mermaid",
     "generate_op_distribution_pie",
+    "plot",
+    "view",
     "view_html",
 ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 from unicodedata import east_asian_width
 
-from torch_ir.errors import printable
+from torch_ir.errors import printable, printable_lines
 
 
 def table(
@@ -93,6 +93,37 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
 
     body = [line(row, "td" if index else "th") for index, row in enumerate(rows)]
     return f"<b>{html.escape(printable(title))}</b><table>{''.join(body)}</table>"
+
+
+MAX_LINES = 2000
+"""Lines of a text that a notebook shows."""
+
+
+def text_html(text: str) -> str:
+    """Return a text as HTML for notebooks: as it prints, in a box that scrolls where it is long.
+
+    Example:
+        >>> print(text_html("a < b"))
+        <pre style="max-height:32em;overflow:auto;white-space:pre-wrap">a &lt; b</pre>
+    """
+    lines = printable_lines(text).split("\n")
+    more = [f"and {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
+    style = "max-height:32em;overflow:auto;white-space:pre-wrap"
+    body = html.escape("\n".join([*lines[:MAX_LINES], *more]))
+    return f'<pre style="{style}">{body}</pre>'
+
+
+class Shown:
+    """A value that a notebook shows as it prints, with its picture above it if it has one."""
+
+    __slots__ = ()
+
+    def _picture(self) -> str:
+        """Return a picture as SVG, or the empty string."""
+        return ""
+
+    def _repr_html_(self) -> str:
+        return self._picture() + text_html(str(self))
 
 
 def module_paths(path: str) -> list[str]:

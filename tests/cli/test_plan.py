@@ -83,3 +83,15 @@ def test_wrong_usage(run, ir, value):
     result = run("plan", "m.json", "--alignment", value)
     assert result.code == 2
     assert "Invalid value for '--alignment'" in result.err
+
+
+def test_a_plan_as_a_picture(run, place, ir):
+    report = run("plan", "m.json", "--json").out
+    page = run("plot", "-", stdin=report.encode()).out
+    assert page.startswith("<!doctype html>")
+    for name, start in (("a.html", "<!doctype"), ("a.svg", "<svg"), ("a.json", "{")):
+        assert run("plot", "-", "-o", name, stdin=report.encode()).code == 0
+        assert (place / name).read_text().startswith(start)
+    refused = run("plot", "-", "-o", "a.png", stdin=report.encode())
+    assert "a plot is .html, .svg or .json, not .png" in refused.err
+    assert run("plot", "m.json").err.startswith("error: this has not what a plot needs")

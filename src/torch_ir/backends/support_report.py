@@ -13,6 +13,7 @@ from torch_ir.errors import ExecutionError, counted, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ops.flops import flops
+from torch_ir.tables import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class OperatorSupport:
 
 
 @dataclass(frozen=True, slots=True)
-class SupportReport:
+class SupportReport(Shown):
     """What a backend runs of a program.
 
     Attributes:

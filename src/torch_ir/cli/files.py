@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import zipfile
@@ -183,6 +184,19 @@ def write(data: bytes, output: str | None) -> None:
     from torch_ir.serde import write_atomically
 
     write_atomically(str(output), data)
+
+
+def read_report(path: str) -> object:
+    """Read what a command printed with ``--json``, or ``-`` for stdin.
+
+    Raises:
+        InputError: It cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(sys.stdin.buffer.read() if path == STDIO else Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        remedy = "Give what profile, plan, cost, validate or support prints with --json."
+        raise unreadable(Path(path), error, remedy, " as JSON") from None
 
 
 def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> InputError:

@@ -23,11 +23,12 @@ from torch_ir.errors import printable
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import at
+from torch_ir.tables import Shown
 from torch_ir.torch_api import pytree
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDifference:
+class NodeDifference(Shown):
     """A node whose value eager makes otherwise, or never.
 
     Attributes:

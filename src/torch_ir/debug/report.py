@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable
-from torch_ir.tables import bytes_text, module_paths, number_text, table, time_text
+from torch_ir.tables import Shown, bytes_text, module_paths, number_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Shown):
     """Where the time of a program goes.
 
     Attributes:
@@ -189,6 +189,11 @@ class Profile:
             "operators": [asdict(group) for group in self.by_operator()],
             "modules": [asdict(group) for group in self.by_module()],
         }
+
+    def _picture(self) -> str:
+        from torch_ir.viz.plots import plot
+
+        return plot(self, "treemap").svg
 
     def to_chrome_trace(self) -> dict[str, Any]:
         """Convert the profile to the trace event format of chrome://tracing and Perfetto.

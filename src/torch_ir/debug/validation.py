@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import at
-from torch_ir.tables import table
+from torch_ir.tables import Shown, table
 
 Reader = Literal["memory", "denotation", "eager"]
 FaultKind = Literal["place", "view", "copy", "shared", "changed", "spill", "state"]
@@ -54,7 +54,7 @@ class NodeError:
 
 
 @dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(Shown):
     """A node on which two readers of the IR disagree.
 
     Attributes:
@@ -90,7 +90,7 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationReport:
+class ValidationReport(Shown):
     """Every node of a run, compared.
 
     Attributes:
@@ -200,6 +200,11 @@ class ValidationReport:
     def _undenoted(self) -> str:
         reasons = Counter(self.undenoted.values())
         return "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+
+    def _picture(self) -> str:
+        from torch_ir.viz.plots import plot
+
+        return plot(self).svg if self.errors else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; numbers that are not finite become text."""

@@ -24,12 +24,13 @@ from torch_ir.debug.validation import Verdict
 from torch_ir.errors import TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR
+from torch_ir.tables import Shown
 from torch_ir.torch_api import pytree
 from torch_ir.weights import load_weights
 
 
 @dataclass(frozen=True, slots=True)
-class VerificationReport:
+class VerificationReport(Shown):
     """What came out of a comparison with eager PyTorch.
 
     Attributes:

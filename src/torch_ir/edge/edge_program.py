@@ -11,6 +11,7 @@ from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir import IR
 from torch_ir.passes import PassResult
+from torch_ir.tables import Shown
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +51,7 @@ class EdgeOptions:
 
 
 @dataclass(frozen=True)
-class EdgeProgram:
+class EdgeProgram(Shown):
     """One or more methods in the Edge dialect.
 
     Attributes:

@@ -17,13 +17,14 @@ from torch_ir.executor.plan import Plan
 from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.tables import Shown
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
 """The tensors that a run returns, and the symbols from which its other results are computed."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunStats:
+class RunStats(Shown):
     """What one run of a graph does.
 
     Attributes:
@@ -64,7 +65,7 @@ class RunStats:
         )
 
 
-class ExecGraph:
+class ExecGraph(Shown):
     """A graph compiled with its weights; :func:`compile_graph` makes one.
 
     It may be run from several threads. If it holds state (buffers that the program writes), they

@@ -19,6 +19,7 @@ from torch_ir.errors import (
     printable,
 )
 from torch_ir.ir.node import Location, OpNode
+from torch_ir.tables import Shown
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
@@ -30,7 +31,7 @@ _Error = TypeVar("_Error", bound=TorchIRError)
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Shown):
     """One thing that is wrong with a program.
 
     Attributes:

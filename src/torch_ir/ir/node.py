@@ -12,6 +12,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
 from torch_ir.ops.schema import Slots, bind_in_order, lookup
+from torch_ir.tables import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
-class OpNode:
+class OpNode(Shown):
     """One call of one exact operator overload.
 
     Attributes:

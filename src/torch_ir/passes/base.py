@@ -11,6 +11,7 @@ from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
 from torch_ir.ops.rules import allow_operators
+from torch_ir.tables import Shown
 
 Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
 """Finds what is wrong with a program beyond :meth:`IR.check`, such as the rules of its dialect."""
@@ -19,7 +20,7 @@ Level: TypeAlias = Literal["off", "stage", "each"]
 
 
 @dataclass(frozen=True, slots=True)
-class PassResult:
+class PassResult(Shown):
     """What a pass made of a program.
 
     Attributes:

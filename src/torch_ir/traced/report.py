@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ir.errors import counted, printable_lines
 from torch_ir.ir import IR, Location, OpNode
-from torch_ir.tables import table
+from torch_ir.tables import Shown, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorReport:
+class ExecutorReport(Shown):
     """What runs the program of a call.
 
     Attributes:

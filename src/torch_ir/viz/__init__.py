@@ -2,6 +2,16 @@
 
 from torch_ir.viz.html import ir_html
 from torch_ir.viz.mermaid import generate_op_distribution_pie, ir_to_mermaid
-from torch_ir.viz.page import view_html
+from torch_ir.viz.page import Page, view, view_html
+from torch_ir.viz.plots import Plot, plot
 
-__all__ = ["generate_op_distribution_pie", "ir_html", "ir_to_mermaid", "view_html"]
+__all__ = [
+    "generate_op_distribution_pie",
+    "ir_html",
+    "ir_to_mermaid",
+    "view",
+    "view_html",
+    "plot",
+    "Page",
+    "Plot",
+]

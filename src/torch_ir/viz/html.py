@@ -8,8 +8,11 @@ from itertools import groupby
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.tables import text_html
 from torch_ir.viz.fold import module_path
+from torch_ir.viz.outline_text import outline_text
 
+MAX_TABLE = 200
 DEEPEST_LEVEL = 16  # deeper modules are shown together, so that no input can exhaust the stack
 STYLE = "text-align:left;font-family:monospace;white-space:nowrap"
 HEADINGS = ("result", "operator", "inputs", "attributes", "source")
@@ -28,7 +31,8 @@ def escape(text: str) -> str:
 def ir_html(ir: IR) -> str:
     """Render a table of the nodes in program order; sections open and close by module.
 
-    Every text from the IR is escaped; there are no scripts and nothing is fetched.
+    A program of more than 200 nodes is an outline of its modules, with equal layers once. Every
+    text from the IR is escaped; there are no scripts and nothing is fetched.
 
     Example:
         >>> ir_html(IR([], [], [], [], model_name="<b>")).splitlines()[0]
@@ -38,6 +42,8 @@ def ir_html(ir: IR) -> str:
         f"{counted(len(ir.nodes), 'node')}, {counted(len(ir.graph_inputs), 'input')}, "
         f"{counted(len(ir.graph_outputs), 'output')}, {counted(len(ir.weights), 'weight')}"
     )
+    if len(ir.nodes) > MAX_TABLE:
+        return text_html(outline_text(ir, lines=60, width=100))
     parts = [
         f"<div><b>IR {escape(repr(ir.model_name))}</b>: {counts}",
         _values("inputs", ir.graph_inputs),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from torch_ir.errors import InvalidIRError, did_you_mean, printable
+from torch_ir.errors import InvalidIRError, did_you_mean, first_line, printable, raised_as
 from torch_ir.ir import IR
 from torch_ir.ir.diff import node_pairs
 from torch_ir.ir.queries import graphs
@@ -70,14 +70,22 @@ def overlays_of(report: object) -> tuple[Overlay, ...]:
     found: list[Overlay] = []
     if isinstance(data, dict):
         entries = cast(dict[str, Any], data)
-        found += _given(entries)
-        for name in ("nodes", "errors", "allocations"):
-            found += _columns(entries.get(name))
-        found += _support(entries)
-        found += _verdicts(entries)
+        with raised_as(malformed, passing=(InvalidIRError,)):
+            found += _given(entries)
+            for name in ("nodes", "errors", "allocations"):
+                found += _columns(entries.get(name))
+            found += _support(entries)
+            found += _verdicts(entries)
     if not found:
         raise InvalidIRError(f"this says nothing of nodes; an overlay is {_FORMS}")
     return tuple(found)
+
+
+def malformed(error: Exception) -> InvalidIRError:
+    """Return the error for a report that has other fields than a command writes."""
+    return InvalidIRError(
+        f"the report is not as a command writes it: {type(error).__name__}: {first_line(error)}"
+    )
 
 
 def _given(data: Mapping[str, Any]) -> Iterator[Overlay]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import printable
@@ -21,6 +25,36 @@ from torch_ir.viz.overlays import Overlay, marks, numbered, overlays_of
 
 SCRIPTS = ("data", "layout", "scene", "draw", "overlay", "side", "search", "main")
 """The scripts of the viewer, in the order in which they build on each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of HTML in one file; a notebook shows it in a frame that may run only its script.
+
+    Attributes:
+        html: The page.
+    """
+
+    html: str = field(repr=False)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page to a file."""
+        Path(path).write_text(self.html, "utf-8")
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:640px;border:1px solid #8884;border-radius:6px"
+        source = html.escape(self.html)
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
+
+
+def view(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> Page:
+    """Return the page of :func:`view_html`, which a notebook shows.
+
+    Example:
+        >>> view(IR([], [], [], [], model_name="Net"))._repr_html_()[:31]
+        '<iframe sandbox="allow-scripts"'
+    """
+    return Page(view_html(ir, overlays=overlays, against=against))
 
 
 def view_html(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> str:

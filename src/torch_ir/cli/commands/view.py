@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from pathlib import Path
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import STDIO, read_ir, unreadable, write
+from torch_ir.cli.files import STDIO, read_ir, read_report, write
 
 
 @click.command
@@ -45,21 +44,13 @@ def command(
 
     target = _own_name(file) if output is None else output
     other = None if against is None else read_ir(against)
-    page = view_html(read_ir(file), overlays=[*map(_report, overlays)], against=other)
+    page = view_html(read_ir(file), overlays=[*map(read_report, overlays)], against=other)
     write(page.encode(), target)
     if target == STDIO:
         return
     console.message(f"wrote {target}")
     if show:
         webbrowser.open(Path(target).absolute().as_uri())
-
-
-def _report(path: str) -> object:
-    try:
-        return json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        remedy = "Give what profile, plan, validate or support prints with --json."
-        raise unreadable(Path(path), error, remedy, " as JSON") from None
 
 
 def _own_name(file: str) -> str:

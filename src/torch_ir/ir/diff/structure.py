@@ -22,12 +22,13 @@ from torch_ir.ir.text.values import spell_type, spell_value
 from torch_ir.ir.tree import map_names
 from torch_ir.ir.values import FunctionRef
 from torch_ir.ops.schema import Slots
+from torch_ir.tables import Shown
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Shown):
     """One difference.
 
     Attributes:
@@ -79,7 +80,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Shown):
     """Every difference between two IRs; false if there is none. ``print`` shows the report."""
 
     changes: tuple[Change, ...] = ()

@@ -17,6 +17,7 @@ from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
 from torch_ir.passes.memory_plan.offsets import Offsets, Piece, arena_size, overlapping, place
 from torch_ir.passes.requirements import require_functional
+from torch_ir.tables import Shown
 
 _NEVER_IN_PLACE = frozenset({"aten.clone.default"})
 
@@ -57,7 +58,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class MemoryPlan(Shown):
     """One arena for all that a program computes.
 
     Weights, constants and buffers are outside of it: they overlap nothing.
@@ -109,6 +110,11 @@ class MemoryPlan:
             ],
             "allocations": [allocation.to_dict() for allocation in self.allocations],
         }
+
+    def _picture(self) -> str:
+        from torch_ir.viz.plots import plot
+
+        return plot(self).svg
 
     def table(self) -> str:
         """Format the plan, a line for each node: live bytes, and what it makes where."""

@@ -116,6 +116,7 @@ class Pane {
   // -- moving -------------------------------------------------------------------------------------
 
   apply() {
+    this.moved = true;
     const { x, y, k } = this.view;
     this.world.setAttribute("transform", `translate(${x},${y}) scale(${k})`);
   }
@@ -135,6 +136,7 @@ class Pane {
     const k = Math.min(1, all > 0.35 ? all : Math.max(Math.min(across, 1), 0.35));
     this.view = { x: (w - this.shown.w * k) / 2, y: all >= k ? (h - this.shown.h * k) / 2 : 12, k };
     this.apply();
+    this.moved = false; // it is fitted again when the window changes
   }
 
   /** Bring a box to the middle, its upper end if it is larger than the view. */

@@ -203,6 +203,7 @@ class Page {
     if (pane.selected && !/ /.test(pane.selected)) parts.push(this.address(pane, pane.selected));
     if (this.panes.indexOf(pane) > 0) parts.push("pane=1");
     if (this.find("colors").value) parts.push(`colors=${encodeURIComponent(this.find("colors").value)}`);
+    if (location.protocol === "about:") return; // in a notebook's frame there is no address
     history.replaceState(null, "", parts.length ? `#${parts.join("&")}` : location.pathname + location.search);
   }
 
@@ -246,6 +247,7 @@ class Page {
     for (const [id, act] of [["fit", () => this.active.fit()], ["in", () => this.active.zoom(1.3)], ["out", () => this.active.zoom(1 / 1.3)], ["theme", () => this.theme()], ["help", () => this.help()]]) {
       this.find(id).addEventListener("click", act);
     }
+    new ResizeObserver(() => this.panes.forEach((pane) => { if (!pane.moved) pane.fit(); })).observe(this.find("panes"));
     addEventListener("hashchange", () => this.readHash());
     addEventListener("beforeprint", () => this.panes.forEach((pane) => { pane.element.setAttribute("viewBox", `0 0 ${pane.shown.w} ${pane.shown.h}`); pane.world.removeAttribute("transform"); }));
     addEventListener("afterprint", () => this.panes.forEach((pane) => { pane.element.removeAttribute("viewBox"); pane.apply(); }));

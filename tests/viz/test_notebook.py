@@ -1,0 +1,50 @@
+"""What a notebook shows of the values that a user holds."""
+
+import html
+
+import pytest
+
+from torch_ir.ir.diagnostics import Diagnostic
+from torch_ir.passes import run_passes
+from torch_ir.passes.memory_plan import plan_memory
+from torch_ir.tables import MAX_LINES, text_html
+from torch_ir.viz import plot, view
+from viz.programs import HOSTILE, branches, hostile, layers
+
+VALUES = {
+    "program": branches,
+    "long program": lambda: layers(80),
+    "node": lambda: branches().nodes[0],
+    "hostile node": lambda: hostile().nodes[0],
+    "diff": lambda: layers(2).diff(layers(3)),
+    "change": lambda: layers(2).diff(layers(3)).changes[0],
+    "finding": lambda: Diagnostic("code", HOSTILE, HOSTILE),
+    "plan": lambda: plan_memory(layers(2)),
+    "passes": lambda: run_passes(layers(2), []),
+    "plot": lambda: plot(plan_memory(layers(2))),
+    "page": lambda: view(hostile()),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_it_is_shown_and_its_texts_stay_texts(name):
+    shown = VALUES[name]()._repr_html_()
+    assert shown.startswith("<")
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "\u202e" not in shown
+
+
+def test_a_value_is_shown_as_it_prints():
+    node = branches().nodes[0]
+    assert html.escape(str(node)) in node._repr_html_()
+    assert plan_memory(layers(2))._repr_html_().startswith("<svg")
+
+
+def test_a_long_program_is_an_outline():
+    assert len(layers(400)._repr_html_()) < 3000
+
+
+def test_a_long_text_ends():
+    text = text_html("\n".join(map(str, range(MAX_LINES + 5))))
+    assert text.endswith(f"{MAX_LINES - 1}\nand 5 more lines</pre>")
