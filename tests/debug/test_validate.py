@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from torch_ir import compile_graph, extract_ir, parse, register_executor, validate
+from torch_ir import compile_graph, denote, extract_ir, parse, register_executor, validate
 from torch_ir.debug.reference.tolerance_check import same_bits, within
-from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 from torch_ir.executor import unregister_executor
 from torch_ir.semantics import Denotation, denotation, registry
 
@@ -371,3 +371,12 @@ class TestRepro:
 
         text = self.script(tmp_path, Flow(), (torch.tensor(True), torch.ones(20)))
         assert "higher_order.cond" in text
+
+
+def test_a_functional_tensor_is_refused_before_anything_runs():
+    ir = parse("ir {\n input %x: f32[2]\n %y: f32[2] = aten.relu.default(%x)\n return %y\n}")
+    given = torch._to_functional_tensor(torch.ones(2))
+    with pytest.raises(InputError, match="input 0 is a functional tensor"):
+        validate(ir, None, (given,))
+    with pytest.raises(InputError, match="a functional tensor has no plain values"):
+        denote(ir, {}, (given,))

@@ -13,10 +13,11 @@ from torch import nn
 
 import torch_ir
 from small_models import CASES
-from torch_ir.errors import WeightLoadError
+from torch_ir.errors import ConversionError, WeightLoadError
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import Container, Device, DType, MemoryFormat, TensorLeaf, ValueLeaf
 from torch_ir.torch_api import pytree
+from whole_way import runs_as_eager
 
 
 def extract(name, meta=False):
@@ -278,3 +279,87 @@ def test_one_tensor_given_twice_is_two_arguments(device):
     ours, eager = a.clone(), a.clone()
     assert torch.equal(executor(ours, ours), model(eager, eager))
     assert torch.equal(ours, eager)
+
+
+class Held(nn.Module):
+    """Does something with what it is made with, which is neither parameter nor buffer."""
+
+    def __init__(self, held, function):
+        super().__init__()
+        self.held, self.function = held, function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def written(model, x):
+    model.held.add_(1)
+    return x + model.held
+
+
+def written_in_a_list(model, x):
+    model.held[0].mul_(2)
+    return x + model.held[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "function"),
+    [
+        (lambda: torch.ones(3, 3), written),
+        (lambda: torch.tensor([float("nan"), 1, 2]), written),
+        (lambda: [torch.ones(3)], written_in_a_list),
+    ],
+)
+def test_a_tensor_that_the_model_writes_is_as_it_was_after_extraction(make, function):
+    model, x = Held(make(), function), torch.ones(3, 3)
+    ir = torch_ir.extract_ir(model.eval(), (x,))
+    expected = make()[0] if isinstance(model.held, list) else make()
+    held = model.held[0] if isinstance(model.held, list) else model.held
+    assert torch.equal(held.nan_to_num(), expected.nan_to_num())
+    executor = torch_ir.IRExecutor(ir, {})
+    for _ in range(3):
+        assert torch.equal(executor(x).nan_to_num(), model(x).nan_to_num())
+
+
+@pytest.mark.parametrize(
+    ("make", "function", "message"),
+    [
+        (
+            lambda: torch.Generator(),
+            lambda model, x: x + torch.rand(3, 3, generator=model.held),
+            "the model draws from a torch.Generator that it holds, whose state no program has; "
+            "draw from the default generator, without generator=",
+        ),
+        (
+            lambda: torch.eye(3).to_sparse(),
+            lambda model, x: torch.sparse.mm(model.held, x),
+            "'held' is a torch.sparse_coo tensor, which has no plain values to keep as a "
+            "constant; a buffer may be sparse: register it as one",
+        ),
+        (
+            lambda: None,
+            lambda model, x: (x * 2).data + 1,
+            "it reads a tensor that no node makes and that is no weight, as .data of a value "
+            "gives while a model is traced; write .detach()",
+        ),
+    ],
+    ids=["generator", "sparse constant", "data of an intermediate"],
+)
+def test_what_a_model_holds_and_no_program_can_is_said(make, function, message):
+    with pytest.raises(ConversionError) as caught:
+        torch_ir.extract_ir(Held(make(), function).eval(), (torch.ones(3, 3),))
+    assert str(caught.value).endswith(f": {message}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float64])
+def test_a_buffer_that_the_model_counts_in(dtype):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros((), dtype=dtype))
+
+        def forward(self, x):
+            self.n += 1
+            return x * self.n
+
+    runs_as_eager(Counts, (torch.ones(3),), (torch.ones(3),))

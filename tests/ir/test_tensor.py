@@ -117,6 +117,7 @@ def test_the_payload_of_a_nan_survives():
         (lambda: torch.ones(2).to_sparse(), "torch.sparse_coo"),
         (lambda: torch.ones(2, 2).to_sparse_csr(), "torch.sparse_csr"),
         (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "quantized"),
+        (lambda: torch._to_functional_tensor(torch.ones(2)), "functional"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -137,6 +138,13 @@ def test_constants_are_values(constant):
     if constant.tobytes():
         flipped = bytes([constant.tobytes()[0] ^ 1]) + constant.tobytes()[1:]
         assert Constant(constant.dtype, constant.shape, flipped) != constant
+
+
+def test_a_list_that_holds_itself_is_refused():
+    values = [1]
+    values.append(values)
+    with pytest.raises(InvalidIRError, match="at most 64 dimensions"):
+        Constant.from_list(values, "int64")
 
 
 def test_numpy_reads_the_values_and_cannot_change_them():

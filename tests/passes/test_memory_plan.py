@@ -396,3 +396,18 @@ class TestUpperBounds:
         }  # fmt: skip
         with pytest.raises(PassError, match="has no upper bound"):
             upper_bound(SymExpr(text), ranges)
+
+
+def test_a_cycle_of_nodes_has_no_plan():
+    x, a, b = (TensorMeta(name, (2,), "float32", name) for name in "xab")
+    x = x.replace(producer_node=None)
+    nodes = [
+        OpNode("a", "aten.add.Tensor", [x, b], [a]),
+        OpNode("b", "aten.relu.default", [a], [b]),
+    ]
+    with pytest.raises(PassError) as caught:
+        plan_memory(IR(nodes, [x], [b], []))
+    assert caught.value.message == (
+        "a memory plan needs a program in order, and node 'a' uses %b, which no node before it "
+        "makes"
+    )

@@ -40,13 +40,14 @@ from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
-from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes
+from torch_ir.ir.tensor import kind_without_values
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import write_atomically
 from torch_ir.torch_api import constant_tensors, overload
@@ -127,6 +128,11 @@ def _watched(
 ) -> _Watch:
     """A run on copies of the inputs, and what was seen of it."""
     require_values(graph.ir, inputs)
+    for position, tensor in enumerate(inputs):
+        if kind_without_values(tensor) == "functional":  # which programs run on all the same
+            raise InputError(
+                f"input {position} is a functional tensor, which has no values to hash"
+            )
     given = cast(tuple[torch.Tensor, ...], fresh(inputs))
     known = check_inputs(graph.ir, given, graph.device, dict(symbols))
     watch = _Watch(graph, given, readers, known, judge)

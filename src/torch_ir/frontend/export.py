@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,39 @@ def _export(
 
     If it takes none, the error of the first way is raised.
     """
+    with _unwritten(model):
+        return _traced(model, args, kwargs, dynamic_shapes)
+
+
+@contextmanager
+def _unwritten(model: nn.Module) -> Generator[None]:
+    """Give tensors that are attributes of a model their values again.
+
+    torch.export traces parameters and buffers as fake tensors, and other tensors as they are: a
+    model that writes one is then written by the trace.
+    """
+    attributes = [vars(module).values() for module in model.modules()]
+    leaves = pytree.tree_leaves([[*values] for values in attributes])
+    tensors = [leaf for leaf in leaves if _is_plain(leaf)]
+    copies = [tensor.detach().clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                if not torch.equal(tensor, copy):
+                    tensor.copy_(copy)
+
+
+def _is_plain(leaf: object) -> bool:
+    if not isinstance(leaf, torch.Tensor) or type(leaf) is not torch.Tensor:
+        return False
+    return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_meta
+
+
+def _traced(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
     first: Exception | None = None
     for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
         try:

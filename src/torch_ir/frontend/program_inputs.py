@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,20 @@ from torch_ir.frontend.graphs import Context
 from torch_ir.frontend.trees import tree_from_member
 from torch_ir.ir import Constant, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.torch_api import FakeTensor
+
+_NO_ATTRIBUTE = re.compile(r"(.*\.)?lifted_tensor_\d+")
+"""What torch.export calls a tensor that is no attribute of the model."""
+
+
+def _untranslated(held: object) -> str:
+    """Say why a program cannot have an object that is no tensor."""
+    if isinstance(held, torch.Generator):
+        return (
+            "the model draws from a torch.Generator that it holds, whose state no program has; "
+            "draw from the default generator, without generator="
+        )
+    kind = type(held)
+    return f"the model holds a {kind.__module__}.{kind.__qualname__}, which no program can hold"
 
 
 class ProgramInputs:
@@ -63,6 +78,8 @@ class ProgramInputs:
                 return self._external(node, spec, known)
             case InputKind.CONSTANT_TENSOR:
                 return self._external(node, spec, self._exported.constants.get(str(spec.target)))
+            case InputKind.CUSTOM_OBJ:
+                raise InvalidIRError(_untranslated(self._exported.constants.get(str(spec.target))))
             case kind:
                 raise InvalidIRError(f"an input of kind {kind.name} is not translated yet")
 
@@ -103,10 +120,20 @@ class ProgramInputs:
             and not known.is_meta
             and not isinstance(known, FakeTensor)
         ):
+            if known.is_sparse:
+                raise InvalidIRError(
+                    f"{key!r} is a {known.layout} tensor, which has no plain values to keep as a "
+                    "constant; a buffer may be sparse: register it as one"
+                )
             if known.layout is not torch.strided or known.is_quantized:
                 Constant.from_torch(known)  # says why it cannot be one
             self.known[key] = known
             self.weights[key] = meta.replace(name=key)
+        elif isinstance(known, FakeTensor) and _NO_ATTRIBUTE.fullmatch(key):
+            raise InvalidIRError(
+                "it reads a tensor that no node makes and that is no weight, as .data of a value "
+                "gives while a model is traced; write .detach()"
+            )
         else:
             stored = self._exported.state_dict.get(key)
             if stored is not None:  # a tied weight is one weight, under the key that comes first

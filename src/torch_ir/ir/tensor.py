@@ -505,19 +505,26 @@ def _check_data(constant: Constant) -> None:
         raise InvalidIRError(f"a constant {type_text(constant)} has {expected} bytes, got {got}")
 
 
-def _bytes_of(tensor: Any) -> bytes:
-    """Return the values of a dense ``torch.Tensor`` in row-major order."""
-    torch = sys.modules["torch"]  # the caller has it: it made the tensor
+def kind_without_values(tensor: Any) -> str:
+    """Return what kind of ``torch.Tensor`` one is whose memory is not its values; else empty."""
+    torch = sys.modules["torch"]
     kinds = {
         "nested": tensor.is_nested,
         "meta": tensor.is_meta,
         "quantized": tensor.is_quantized,
         "fake": type(tensor).__name__ == "FakeTensor",
-        tensor.layout: tensor.layout is not torch.strided,
+        "functional": torch._is_functional_tensor(tensor),
+        str(tensor.layout): tensor.layout is not torch.strided,
     }
-    for kind, has_none in kinds.items():
-        if has_none:
-            raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
+    return next((kind for kind, has_none in kinds.items() if has_none), "")
+
+
+def _bytes_of(tensor: Any) -> bytes:
+    """Return the values of a dense ``torch.Tensor`` in row-major order."""
+    torch = sys.modules["torch"]  # the caller has it: it made the tensor
+    kind = kind_without_values(tensor)
+    if kind:
+        raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
     return flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
@@ -537,13 +544,19 @@ def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:
         raise InvalidIRError(f"no tensor has the shape {list(shape)} with {view}")
 
 
+_MAX_DIMENSIONS = 64
+"""Of a NumPy array, and of a torch tensor."""
+
+
 def _require_numbers(values: object, dtype: str, kind: str) -> None:
     """Refuse what NumPy would convert in silence: text, None, a fraction to int, 2 to bool."""
-    stack = [values]
+    stack = [(values, 0)]
     while stack:
-        item = stack.pop()
+        item, depth = stack.pop()
+        if depth > _MAX_DIMENSIONS:
+            raise InvalidIRError(f"a constant has at most {_MAX_DIMENSIONS} dimensions")
         if isinstance(item, list | tuple):
-            stack.extend(cast(list[object], item))
+            stack.extend([(inner, depth + 1) for inner in cast(list[object], item)])
         elif (
             not isinstance(item, int | float | complex)
             or (kind in "iu" and isinstance(item, float) and not item.is_integer())

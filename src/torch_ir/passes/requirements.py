@@ -11,16 +11,19 @@ from torch_ir.ir.diagnostics import Diagnostic, about, at, listed
 SHOWN = 10
 
 
-def require_functional(ir: IR, task: str) -> None:
+def require_functional(ir: IR, task: str, *, ordered: bool = False) -> None:
     """Refuse a program in which a node writes to what it takes, in functions too.
 
     Args:
         ir: The program.
         task: What cannot be done with such a program, as the subject of the message.
+        ordered: Refuse uses of values before they are made too; see :func:`require_definitions`.
 
     Raises:
         PassError: There are such nodes; the message lists them.
     """
+    if ordered:
+        require_definitions(ir, task)
     writing = list(_writing(ir, ""))
     if writing:
         lines = [f"{w.node}: {w.op_type}{at(w.location, ' {}')}" for w in writing]
@@ -33,6 +36,29 @@ def require_functional(ir: IR, task: str) -> None:
             "--to aten.",
             diagnostics=tuple(writing),
         )
+
+
+def require_definitions(ir: IR, task: str) -> None:
+    """Refuse a program in which a node uses a value before it is made, as a cycle of nodes does.
+
+    Args:
+        ir: The program; its functions are not looked at.
+        task: What cannot be done with such a program, as the subject of the message.
+
+    Raises:
+        PassError: There is such a node; the message names the first.
+    """
+    defined = {*ir.input_names, *ir.external_values()}
+    for node in ir.nodes:
+        for meta in node.inputs:
+            if meta.name not in defined:
+                raise PassError(
+                    f"{task} needs a program in order, and node {node.name!r} uses %{meta.name}, "
+                    "which no node before it makes",
+                    picture=str(node),
+                    node=node.name,
+                )
+        defined.update([meta.name for meta in node.outputs])
 
 
 def is_functional(ir: IR) -> bool:

@@ -11,7 +11,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ir.tensor import as_constant
+from torch_ir.ir.tensor import as_constant, kind_without_values
 from torch_ir.ir.values import (
     Attribute,
     Device,
@@ -132,7 +132,7 @@ def as_array(value: object) -> Array:
     if isinstance(value, bool | int | float | complex | np.generic):
         return np.asarray(value)
     tensor: Any = value
-    if hasattr(value, "is_meta") and not tensor.is_meta:
+    if hasattr(value, "is_meta") and not kind_without_values(tensor):
         try:
             return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
         except TypeError:  # NumPy has no bfloat16 of its own

@@ -177,8 +177,8 @@ def plan_memory(
         in_place: Whether results may take the place of operands.
 
     Raises:
-        PassError: A node writes to memory, a size has no upper bound, or the alignment is not
-            positive.
+        PassError: A node writes to memory or uses what nothing made, a size has no upper bound,
+            or the alignment is not positive.
 
     Example:
         >>> from torch_ir import parse
@@ -195,7 +195,7 @@ def plan_memory(
     """
     if alignment < 1:
         raise PassError(f"the alignment of a memory plan is positive, got {alignment}")
-    require_functional(ir, "a memory plan")
+    require_functional(ir, "a memory plan", ordered=True)
     options = {"alignment": alignment, "in_place": in_place}
     storages = _Storages(ir, options, inputs=inputs, outputs=outputs).found()
     pieces = [Piece(s.name, s.size, s.birth, s.death) for s in storages]
