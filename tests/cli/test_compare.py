@@ -59,3 +59,52 @@ def test_parts_are_cut_and_their_inputs_recorded(run, place):
     assert run("fingerprint", "p.ir").out.split()[1] == "p.ir"
     assert run("cost", "p.ir", "--json").code == 0
     assert run("diff", "p.ir", "q.tir", "--stat").code == 1
+
+
+def test_a_failing_program_is_reduced_to_a_script_that_fails_alone(run, place):
+    import subprocess
+    import sys
+
+    (place / "p.ir").write_text(PROGRAM)
+    (place / "device.py").write_text(DEVICE)
+    found = run("reduce", "p.ir", "--random", "--run", "device.py:Device", "-o", "small")
+    assert found.code == 0, found.err
+    assert found.out.splitlines()[1] == "  numeric of aten.neg.default"
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    script = [sys.executable, str(place / "small" / "repro.py")]
+    assert (
+        subprocess.run(script, env=environment, check=False, capture_output=True).returncode == 1
+    )
+    (place / "t.py").write_text(
+        "import sys\nfrom torch_ir import IR\nir = IR.load(sys.argv[1])\n"
+        "sys.exit(3 * any('neg' in n.op_type for n in ir.nodes))\n"
+    )
+    test = f"{sys.executable} {place / 't.py'}"
+    found = run("reduce", "p.ir", "--random", "--test", test, "-o", "less", "--json")
+    assert json.loads(found.out)["failure"] == "exit status 3"
+    assert json.loads(found.out)["nodes"] == 1
+    assert run("reduce", "p.ir", "--random", "-o", "x").code == 2
+    assert run("reduce", "p.ir", "--random", "--test", "true", "-o", "x").code == 1
+
+
+def test_a_pass_of_a_file_is_watched_and_searched_for(run, place):
+    (place / "p.ir").write_text(PROGRAM)
+    (place / "mine.py").write_text(
+        "from torch_ir.passes import Pass, PassResult\n"
+        "class Mine(Pass):\n"
+        "    name = 'mine'\n"
+        "    def call(self, ir):\n"
+        "        n = ir.nodes[0].replace(op_type='aten.log.default')\n"
+        "        return PassResult(ir.replace(nodes=(n, *ir.nodes[1:])), True)\n"
+    )
+    passes = "cse,mine.py:Mine,dce"
+    found = run("bisect", "p.ir", "-p", passes, "--random")
+    assert found.code == 1
+    assert found.out.startswith("pass 2 of 3, mine, breaks the program\n")
+    assert run("bisect", "p.ir", "-p", "cse,dce", "--random", "--json").code == 0
+    watched = run("opt", "p.ir", "-p", passes, "--validate", "each", "--random", "-o", "out.tir")
+    assert watched.code == 1
+    assert "mine made a program that computes something else" in watched.err
+    assert not (place / "out.tir").exists()
+    changed = run("opt", "p.ir", "-p", passes, "--print-changed", "-o", "out.ir")
+    assert "# mine\n1 replaced\n- %a: f32[3] = aten.exp.default(%x)" in changed.out

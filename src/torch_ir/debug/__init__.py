@@ -6,6 +6,9 @@ from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
 from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
+from torch_ir.debug.shrinking.bisection import Bisection, bisect
+from torch_ir.debug.shrinking.reduced import Oracle, Reduced
+from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.tensor_comparison import Difference, compare_tensors
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence, NodeError, ValidationReport
@@ -18,6 +21,7 @@ from torch_ir.debug.verify import (
 from torch_ir.lazy import lazy_names
 
 __all__ = [
+    "Bisection",
     "Captured",
     "Comparison",
     "Difference",
@@ -28,13 +32,17 @@ __all__ = [
     "NodeDivergence",
     "NodeError",
     "NodeProfile",
+    "Oracle",
     "Profile",
+    "Reduced",
     "ValidationReport",
     "VerificationReport",
+    "bisect",
     "capture",
     "compare",
     "compare_tensors",
     "profile",
+    "reduce",
     "validate",
     "verify",
     "verify_ir",

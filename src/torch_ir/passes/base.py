@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.ir import IR, OpNode
@@ -89,6 +89,9 @@ def run_passes(
     verify: Level = "each",
     verifier: Verifier | None = None,
     allow: Iterable[str] = (),
+    validate: Level = "off",
+    weights: Mapping[str, Any] | None = None,
+    inputs: Sequence[Any] | None = None,
 ) -> PassResult:
     """Run passes one after the other.
 
@@ -100,10 +103,15 @@ def run_passes(
         verifier: Finds what is wrong beyond :meth:`IR.check`.
         allow: Operators that passes take although the rules refuse them; see
             :func:`torch_ir.allow_operators`. Nothing of it is computed ahead.
+        validate: Run the program before and after ``"each"`` pass that changes it, or all
+            (``"stage"``), and compare the values of the nodes that both have.
+        weights: Tensors to validate with, by ``state_dict`` key.
+        inputs: A tensor for each graph input, to validate with.
 
     Raises:
-        PassError: A pass refuses the program, or made one that is not well-formed or that does
-            not say where a node is from; the message names the pass and the nodes.
+        PassError: A pass refuses the program, or made one that is not well-formed, that does not
+            say where a node is from, or that computes something else; the message names the pass
+            and the nodes.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -113,11 +121,12 @@ def run_passes(
         >>> run_passes(ir, [EliminateDeadCode()])
         PassResult(ir=IR(model_name='', nodes=0, inputs=1, outputs=1, weights=0), modified=True)
     """
-    if verify not in ("off", "stage", "each"):
-        raise PassError(
-            f"verify cannot be {verify!r:.40}", remedy='It is "off", "stage" or "each".'
-        )
-    modified = False
+    for name, level in (("verify", verify), ("validate", validate)):
+        if level not in ("off", "stage", "each"):
+            raise PassError(
+                f"{name} cannot be {level!r:.40}", remedy='It is "off", "stage" or "each".'
+            )
+    modified, start = False, ir
     for position, step in enumerate(passes):
         with allow_operators(*allow):
             result = step(ir)
@@ -128,7 +137,31 @@ def run_passes(
             _require_well_formed(ir, str(step) if verify == "each" else "the passes", verifier)
         if verify == "each" and ir is not before:
             _require_origins(before, ir, step)
+        if validate == "each" and result.modified:
+            require_same_values(before, ir, str(step), weights, inputs)
+    if validate == "stage" and modified:
+        require_same_values(start, ir, "the passes", weights, inputs)
     return PassResult(ir, modified)
+
+
+def require_same_values(
+    before: IR, after: IR, maker: str, weights: Mapping[str, Any] | None, inputs: Any
+) -> None:
+    """Check that a program computes what the one computes that it is made of.
+
+    Raises:
+        PassError: It does not; the message names the node and its source line.
+    """
+    from torch_ir.debug import compare  # above this folder: it runs programs
+
+    given: Sequence[Any] = () if inputs is None else inputs
+    found = compare(before, weights, given, run=after, against="aten", mode="isolated").first
+    if found is not None:
+        raise PassError(
+            f"{maker} made a program that computes something else",
+            picture=str(found),
+            remedy="The program before it is unchanged.",
+        )
 
 
 def _require_origins(before: IR, after: IR, step: Pass) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
-from torch_ir.cli.options import allow_option
+from torch_ir.cli.passes import steps_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 from torch_ir.tables import table
@@ -55,7 +56,15 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     callback=_list,
 )
 @click.option("--explain", is_flag=True, help="Say why patterns that nearly fit were left alone.")
-@allow_option
+@click.option(
+    "--validate",
+    type=click.Choice(("off", "stage", "each")),
+    default="off",
+    show_default=True,
+    help="Run the program before and after, and compare: each pass, all, or not.",
+)
+@click.option("--print-changed", is_flag=True, help="Print what each pass changed.")
+@call_options
 def command(
     file: str,
     output: str | None,
@@ -63,27 +72,50 @@ def command(
     print_after_each: bool,
     verify: Any,
     explain: bool,
-    allow: tuple[str, ...],
+    validate: Any,
+    print_changed: bool,
+    **options: Any,
 ) -> None:
-    """Run passes over the IR in FILE; torch-ir's own passes keep every bit."""
-    from torch_ir.passes import passes_named, run_passes
+    """Run passes over the IR in FILE; torch-ir's own passes keep every bit.
 
-    steps = passes_named(passes)
+    A pass may be FILE.py:NAME. --validate needs inputs to run with, and nothing is written where
+    a pass breaks the program.
+    """
+    from torch_ir.passes import run_passes
+    from torch_ir.passes.base import require_same_values
+
+    steps = steps_of(passes)
     kind = format_of(output, None, "text")
-    ir = before = read_ir(file)
+    call = Invocation(**options)
+    call.check_usage()
+    ir = before = read_ir(file) if validate == "off" else call.read(file)
+    run_on: dict[str, Any] = {}
+    if validate != "off":
+        run_on = {"weights": call.executor(ir, file).weights, "inputs": call.tensors(ir)}
     known = _findings(ir, verify)
     for position, step in enumerate(steps):
         is_last = position == len(steps) - 1
         level = "each" if verify == "each" or (verify == "stage" and is_last) else "off"
         result = run_passes(
-            ir, [step], verify=level, verifier=lambda made: _new(made, known), allow=allow
+            ir,
+            [step],
+            verify=level,
+            verifier=lambda made: _new(made, known),
+            allow=call.allow,
+            validate="each" if validate == "each" else "off",
+            **run_on,
         )
+        if print_changed and result.modified:
+            told = f"# {step}\n{ir.diff(result.ir)}\n"
+            (console.message if output is None else console.result)(told)
         ir = result.ir
         console.note(f"{step}: {_change(result.modified, ir)}")
         for line in step.explain(ir) if explain else ():
             console.message(f"  {line}")
         if print_after_each:
             (console.message if output is None else console.result)(f"# after {step}\n{ir}\n")
+    if validate == "stage" and ir is not before:
+        require_same_values(before, ir, "the passes", **run_on)
     console.note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
     if has_weights(file):
         console.note(f"the weights in {file} are left out; they fit the result")

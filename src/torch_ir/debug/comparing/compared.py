@@ -143,7 +143,7 @@ class _Case:
     ):
         self.ir = ir
         plain = ir.replace(nodes=[node.replace(origins=()) for node in ir.nodes])
-        self.program = plain if is_functional(ir) else without_writes(plain)
+        self.program = ir if is_functional(ir) else without_writes(plain)
         self.judged = judged
         self.other = other
         self.mode: CompareMode = "accumulated" if isinstance(judged, GoldenSource) else mode
@@ -273,6 +273,8 @@ class _Case:
 
     def _own(self, node: OpNode) -> list[OpNode]:
         """The nodes of the compared program of which one of the functional program is made."""
+        if self.program is self.ir:
+            return [self.ir.by_name.get(node.name, node)]
         found = [self.ir.by_name[name] for name in node.made_of if name in self.ir.by_name]
         return found or [node]
 
@@ -320,7 +322,7 @@ class _Case:
     def _by_own(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for node in self.program.nodes:
-            for name in node.made_of:
+            for name in [own.name for own in self._own(node)]:
                 found.setdefault(name, []).append(node.name)
         return found
 

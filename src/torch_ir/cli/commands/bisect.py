@@ -1,0 +1,46 @@
+"""``torch-ir bisect``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from torch_ir.cli import console
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.commands.compare import reader_of
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.passes import steps_of
+from torch_ir.cli.progress import progress
+
+
+@click.command
+@click.argument("file")
+@click.option(
+    "-p", "--passes", required=True, metavar="NAMES", help="The passes in order: cse,file.py:Mine."
+)
+@click.option("--against", default="aten", show_default=True, metavar="READER")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@call_options
+def command(file: str, passes: str, against: str, as_json: bool, **options: Any) -> None:
+    """Find the pass that breaks the program in FILE, and the node; exit status 1 if one does.
+
+    \b
+    torch-ir bisect m.tir -p no-ops,file.py:MyPass,cse,dce --random
+    """  # noqa: D301  # \b is a character that click reads
+    call = Invocation(**options)
+    call.check_usage()
+    require_torch()
+    ir = call.read(file)
+    from torch_ir.debug.shrinking.bisection import bisect
+
+    executor, inputs = call.executor(ir, file), call.tensors(ir)
+    steps = steps_of(passes)
+    with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
+        found = bisect(ir, steps, executor.weights, inputs, against=reader_of(against))
+    if as_json:
+        console.write_json(found.to_dict())
+    else:
+        console.result(str(found))
+    if found.index is not None:
+        raise click.exceptions.Exit(1)

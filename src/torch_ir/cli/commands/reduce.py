@@ -1,0 +1,147 @@
+"""``torch-ir reduce``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torch_ir.cli import console
+from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.commands.compare import reader_of
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from torch_ir.debug import Oracle
+    from torch_ir.ir import IR
+
+SCRIPT = """\
+import shlex
+import subprocess
+
+raise SystemExit(subprocess.call([*shlex.split({command!r}), str(program)]))"""
+
+
+@click.command
+@click.argument("file")
+@click.option("--run", metavar="READER", help="The failure: what compare says of this reader.")
+@click.option("--against", default="reference", show_default=True, metavar="READER")
+@click.option(
+    "--test", "test", metavar="CMD", help="The failure: the exit status of CMD PROGRAM.tir."
+)
+@click.option("--match", metavar="REGEX", help="With --test: what its output has to match.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, help="How long to try.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Of one CMD.")
+@click.option("--no-shapes", is_flag=True, help="Leave sizes as they are.")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write what is left.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@call_options
+def command(
+    file: str,
+    run: str | None,
+    against: str,
+    test: str | None,
+    match: str | None,
+    seconds: float,
+    timeout: float,
+    no_shapes: bool,
+    output: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Make the program in FILE small, as long as it fails in the same way.
+
+    --test gets the path of a program with weights as its last argument; inputs.safetensors lies
+    beside it. A signal and a time limit are failures of their own.
+
+    \b
+    torch-ir reduce m.tir --random --run my_device.py:MyDevice -o small/
+    torch-ir reduce m.tir --random --test 'my_test --flag' --match 'illegal memory' -o small/
+    """  # noqa: D301  # \b is a character that click reads
+    if (run is None) == (test is None):
+        raise click.UsageError("give --run or --test")
+    if match is not None and test is None:
+        raise click.UsageError("--match needs --test")
+    call = Invocation(**options)
+    call.check_usage()
+    require_torch()
+    ir = call.read(file)
+    from torch_ir.debug.shrinking.reduced import COMPARE
+    from torch_ir.debug.shrinking.reduction import reduce
+
+    if run is not None:
+        oracle = _compared(reader_of(run), reader_of(against))
+        script = COMPARE.format(run=_absolute(run), against=_absolute(against))
+    else:
+        oracle = _tested(test or "", match, timeout)
+        script = SCRIPT.format(command=test)
+    executor, inputs = call.executor(ir, file), call.tensors(ir)
+    with weights_wanted(), progress(f"reducing {len(ir.nodes)} nodes"):
+        found = reduce(ir, executor.weights, inputs, oracle, seconds=seconds, shapes=not no_shapes)
+    from dataclasses import replace
+
+    found = replace(found, script=script)
+    found.save(output)
+    if as_json:
+        console.write_json(found.to_dict())
+    else:
+        console.result(str(found))
+
+
+def _absolute(reader: str) -> str:
+    """A reader as a script in another folder finds it."""
+    place, mark, name = reader.partition(":")
+    return f"{Path(place).resolve()}{mark}{name}" if place.endswith(".py") else reader
+
+
+def _compared(run: Any, against: Any) -> Oracle:
+    """The failure that a comparison finds: its kind and operator."""
+    from torch_ir.debug import compare
+
+    def oracle(
+        ir: IR, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> str | None:
+        first = compare(ir, weights, inputs, run=run, against=against, mode="isolated").first
+        return None if first is None else f"{first.kind} of {first.operator}"
+
+    return oracle
+
+
+def _tested(test: str, match: str | None, timeout: float) -> Oracle:
+    """The failure that a command finds in a program."""
+    import shlex
+
+    from torch_ir.debug.shrinking.reduced import write_program
+
+    pattern = None if match is None else re.compile(match)
+
+    def oracle(
+        ir: IR, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> str | None:
+        with tempfile.TemporaryDirectory() as folder:
+            write_program(Path(folder), ir, weights, inputs)
+            try:
+                done = subprocess.run(  # noqa: S603  # it is the user's own command
+                    [*shlex.split(test), str(Path(folder) / "program.tir")],
+                    capture_output=True,
+                    text=True,
+                    timeout=timeout,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return f"no end within {timeout:g} s"
+        if done.returncode < 0:
+            return f"signal {-done.returncode}"
+        if pattern is not None:
+            return f"match of {match}" if pattern.search(done.stdout + done.stderr) else None
+        return f"exit status {done.returncode}" if done.returncode else None
+
+    return oracle

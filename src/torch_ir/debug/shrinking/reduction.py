@@ -1,0 +1,247 @@
+"""Delta debugging of programs: nodes, then weights, sizes, dtypes, values and attributes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
+from torch_ir.debug.reference.eager_call import bind
+from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
+from torch_ir.debug.shrinking.simplification import Case, simpler
+from torch_ir.errors import InvalidIRError, TorchIRError
+from torch_ir.executor.inputs import check_inputs
+from torch_ir.ir import IR
+from torch_ir.passes.cutting import cut
+from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.inline import inline_functions
+from torch_ir.passes.requirements import is_functional
+
+T = TypeVar("T")
+
+
+def reduce(
+    ir: IR,
+    weights: Mapping[str, torch.Tensor] | None,
+    inputs: Sequence[torch.Tensor],
+    oracle: Oracle,
+    *,
+    seconds: float = 60.0,
+    shapes: bool = True,
+) -> Reduced:
+    """Make a failing program small: it keeps failing in the same way.
+
+    Delta debugging in rounds: halves, quarters, … of the nodes, whose missing operands become
+    inputs with the values that they had; outputs; weights into inputs; sizes, dtypes, values and
+    attributes. A candidate counts only if the oracle's answer equals that for the whole program,
+    and only well-formed programs are shown to it.
+
+    Args:
+        ir: The program.
+        weights: Tensors by ``state_dict`` key.
+        inputs: A tensor for each graph input.
+        oracle: Says whether a program fails, and how.
+        seconds: How long to try; the smallest found so far is returned then.
+        shapes: Whether to make tensors smaller too.
+
+    Raises:
+        InvalidIRError: The whole program does not fail.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[8, 4]
+        ...   %a: f32[8, 4] = aten.exp.default(%x)
+        ...   %b: f32[8, 4] = aten.neg.default(%a)
+        ...   %c: f32[8, 4] = aten.relu.default(%b)
+        ...   return %c
+        ... }''')
+        >>> def has_neg(ir, weights, inputs):
+        ...     return any(node.op_type == "aten.neg.default" for node in ir.nodes)
+        >>> print(reduce(ir, {}, (torch.ones(8, 4),), has_neg).ir)
+        ir {
+          input %a: f32[1, 1]
+          %b: f32[1, 1] = aten.neg.default(%a)
+          return %b
+        }
+    """
+    search = _Search(oracle, seconds)
+    start = Case(ir, dict(weights or {}), tuple(inputs))
+    failure = search.first(start)
+    best = search.small(start, shapes=shapes)
+    used = {key: best.weights[key] for key in [meta.name for meta in best.ir.weights]}
+    return Reduced(
+        *(best.ir, used, best.inputs, failure, search.calls, len(ir.nodes)),
+        count_elements({m.name: start.weights[m.name] for m in ir.weights}, start.inputs),
+        not search.is_over,
+    )
+
+
+class _Search:
+    """Asks the oracle, as long as there is time."""
+
+    def __init__(self, oracle: Oracle, seconds: float):
+        self.calls = 0
+        self.failure = ""
+        self._oracle = oracle
+        self._end = time.monotonic() + seconds
+        self._asked: dict[str, bool] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether time has run out."""
+        return time.monotonic() > self._end
+
+    def first(self, case: Case) -> str:
+        """Return how the whole program fails.
+
+        Raises:
+            InvalidIRError: It does not.
+        """
+        told = self._told(case)
+        if told is None:
+            raise InvalidIRError(
+                "the whole program does not fail",
+                remedy="Give an oracle that says that it does, with these inputs.",
+            )
+        self.failure = told
+        return told
+
+    def _told(self, case: Case) -> str | None:
+        self.calls += 1
+        told = self._oracle(case.ir, case.weights, case.inputs)
+        return "it fails" if told is True else (told or None)
+
+    def fails(self, case: Case | None) -> bool:
+        """Return whether a candidate fails in the same way."""
+        if case is None or self.is_over or not case.ir.nodes:
+            return False
+        return self._told(case) == self.failure
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    def small(self, case: Case, *, shapes: bool) -> Case:
+        """Return the smallest case found."""
+        for change in (without_writes, inline_functions):
+            if change is without_writes and is_functional(case.ir):
+                continue
+            with_change = _changed(case, change)
+            if with_change is not None and self.fails(with_change):
+                case = with_change
+        while not self.is_over:
+            before = case
+            case = self._fewer_nodes(case)
+            case = self._fewer_outputs(case)
+            for smaller in simpler(shapes=shapes):
+                case = self._simplified(case, smaller)
+            if case is before or len(case.ir.nodes) == len(before.ir.nodes) == 1:
+                break
+            if len(case.ir.nodes) == len(before.ir.nodes):
+                break
+        return case
+
+    def _fewer_nodes(self, case: Case) -> Case:
+        """Delta debugging over the nodes."""
+        if not is_functional(case.ir) or len(case.ir.nodes) < 2:
+            return case
+        recorded = _Recorded(case)
+        names = [node.name for node in case.ir.nodes]
+        kept = _minimal(names, lambda part: self.fails(recorded.part(part)))
+        return case if len(kept) == len(names) else recorded.part(kept) or case
+
+    def _fewer_outputs(self, case: Case) -> Case:
+        outputs = list(case.ir.graph_outputs)
+        if len(outputs) < 2:
+            return case
+
+        def part(kept: Sequence[int]) -> Case:
+            ir = case.ir.replace(graph_outputs=[outputs[i] for i in kept], signature=None)
+            return replace(case, ir=ir)
+
+        kept = _minimal(list(range(len(outputs))), lambda some: self.fails(part(some)))
+        return case if len(kept) == len(outputs) else part(kept)
+
+    def _simplified(self, case: Case, smaller: Callable[[Case], Iterable[Case | None]]) -> Case:
+        """Take each simpler case that fails, until none does."""
+        found = True
+        while found and not self.is_over:
+            found = False
+            for candidate in smaller(case):
+                if candidate is not None and self.fails(candidate):
+                    case, found = candidate, True
+                    break
+        return case
+
+
+def _minimal(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
+    """Return a part of a list that fails, none of whose elements can be left out (ddmin)."""
+    pieces = 2
+    while len(items) > 1:
+        size = -(-len(items) // pieces)
+        chunks = [items[i : i + size] for i in range(0, len(items), size)]
+        found = next((chunk for chunk in chunks if fails(chunk)), None)
+        if found is not None:
+            items, pieces = found, 2
+            continue
+        rests = (
+            [item for other in chunks if other is not chunk for item in other] for chunk in chunks
+        )
+        rest = next((rest for rest in rests if len(chunks) > 2 and fails(rest)), None)
+        if rest is not None:
+            items, pieces = rest, max(pieces - 1, 2)
+        elif size == 1:
+            break
+        else:
+            pieces = min(len(items), pieces * 2)
+    return items
+
+
+@dataclass
+class _Recorded:
+    """A program with every value of one run, of which parts can be cut."""
+
+    case: Case
+
+    def __post_init__(self) -> None:
+        self._values = dict(_values_of(self.case))
+
+    def part(self, names: Sequence[str]) -> Case | None:
+        """Return some nodes as a case of their own; None where that is no program."""
+        try:
+            ir = cut(self.case.ir, nodes=names).replace(signature=None)
+            given = tuple([self._values[name] for name in ir.input_names])
+        except (TorchIRError, KeyError):
+            return None
+        weights = {meta.name: self.case.weights[meta.name] for meta in ir.weights}
+        return Case(ir, weights, given)
+
+
+def _values_of(case: Case) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every value of a run with torch, as far as it gets."""
+    ir = case.ir
+    symbols = check_inputs(ir, case.inputs, torch.device("cpu"), {})
+    values = external_tensors(ir, case.weights, None)
+    values |= dict(zip(ir.input_names, case.inputs, strict=True))
+    yield from values.items()
+    for node in ir.nodes:
+        body = part_of(ir, [node], node.outputs)
+        try:
+            made = TorchSource().call(body, values, symbols)
+        except Exception:  # noqa: BLE001  # the program may be one that torch refuses
+            return
+        known = {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
+        bind(node, [known[meta.name] for meta in node.outputs], symbols)
+        values |= known
+        yield from known.items()
+
+
+def _changed(case: Case, change: Callable[[IR], IR]) -> Case | None:
+    try:
+        ir = change(case.ir)
+    except TorchIRError:
+        return None
+    return None if ir is case.ir else replace(case, ir=ir)

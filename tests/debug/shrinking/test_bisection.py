@@ -1,0 +1,86 @@
+"""Planted passes that break a program: the pass is found, and the node."""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import IR, bisect, extract_ir
+from torch_ir.errors import PassError
+from torch_ir.passes import Pass, PassResult, passes_named, run_passes
+
+OTHERS = {"aten.add.Tensor": "aten.sub.Tensor", "aten.relu.default": "aten.sigmoid.default"}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = torch.relu(self.a(x)) + x
+        return torch.relu(self.b(h) + h).view(2, 4) + 1
+
+
+@dataclass(frozen=True)
+class Break(Pass):
+    """Puts another operator in the place of one node."""
+
+    name: ClassVar[str] = "break"
+    node: str = ""
+
+    def call(self, ir: IR) -> PassResult:
+        nodes = [
+            node.replace(op_type=OTHERS[node.op_type]) if node.name == self.node else node
+            for node in ir.nodes
+        ]
+        return PassResult(ir.replace(nodes=nodes), True)
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    model, inputs = Net().eval(), (torch.randn(2, 4),)
+    return extract_ir(model, inputs), dict(model.state_dict()), inputs
+
+
+def test_a_planted_pass_and_its_node_are_found_wherever_it_stands(net):
+    ir, weights, inputs = net
+    right = passes_named("no-ops,cse,decompose,clean-casts,dce")
+    rng = random.Random(0)
+    nodes = [node.name for node in ir.nodes if node.op_type in OTHERS]
+    for _ in range(8):
+        wrong, place = Break(rng.choice(nodes)), rng.randint(0, len(right))
+        steps = [*right[:place], wrong, *right[place:]]
+        found = bisect(ir, steps, weights, inputs)
+        assert (found.index, found.step) == (place, wrong)
+        assert found.report.first.node == wrong.node
+        assert str(found).startswith(f"pass {place + 1} of 6, break{{node={wrong.node}}}, breaks")
+    assert bisect(ir, right, weights, inputs).index is None
+    told = bisect(
+        ir,
+        [*right, wrong],
+        weights,
+        inputs,
+        oracle=lambda ir, *_: any(node.op_type in OTHERS.values() for node in ir.nodes),
+    )
+    assert (told.index, told.failure) == (5, "it fails")
+
+
+def test_passes_are_validated_as_they_run(net):
+    ir, weights, inputs = net
+    steps = [*passes_named("no-ops,decompose"), Break("add_1"), *passes_named("dce")]
+    given = {"weights": weights, "inputs": inputs}
+    for level, maker in (("each", "break{node=add_1}"), ("stage", "the passes")):
+        with pytest.raises(PassError) as caught:
+            run_passes(ir, steps, validate=level, **given)
+        message = f"{maker} made a program that computes something else\n    node 'add_1'"
+        assert str(caught.value).startswith(message)
+    assert run_passes(ir, steps, **given).modified
+    right = passes_named("no-ops,decompose,cse,dce")
+    assert run_passes(ir, right, validate="each", **given).ir == run_passes(ir, right).ir
+    with pytest.raises(PassError, match="validate cannot be 'never'"):
+        run_passes(ir, right, validate="never")
