@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
+.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ generate: $(VENV)/dev.stamp  ## write every generated file anew
 
 bench: $(VENV)/demo.stamp  ## print how this compares with torch.export and eager
 	$(OFFLINE) $(BIN)/python benchmarks/run.py
+
+gallery: $(VENV)/dev.stamp  ## write the pictures in docs; needs Chromium and playwright
+	$(OFFLINE) $(BIN)/python -W ignore tools/gallery_pictures.py
 
 conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself with; writes docs/conformance.md
 	$(OFFLINE) $(BIN)/python -W ignore tools/conformance.py --jobs $(WORKERS)

@@ -1,5 +1,7 @@
 """show, info, check, diff, convert, completion, and the group itself."""
 
+import json
+
 import pytest
 
 from torch_ir import IR, parse, serde
@@ -199,6 +201,12 @@ class TestConvert:
         assert run("convert", "m.json", "out.html").code == 0
         assert "Content-Security-Policy" in (place / "out.html").read_text()
 
+    def test_other_viewers(self, run, ir, place):
+        assert run("convert", "m.json", "out.dot").code == 0
+        assert (place / "out.dot").read_text().startswith("digraph {")
+        assert run("convert", "m.json", "out.me.json").code == 0
+        assert json.loads((place / "out.me.json").read_text())["label"] == "Net"
+
     def test_a_page_to_look_at(self, run, ir, place):
         assert run("view", "m.json").err == "wrote m.html\n"
         assert run("convert", "m.json", "--to", "html").out == (place / "m.html").read_text()
@@ -215,7 +223,8 @@ class TestConvert:
             (
                 ["out.xyz"],
                 "the name 'out.xyz' does not say which format to write; give --to, or a "
-                "name that ends in one of .json, .tir, .ir, .txt, .mmd, .html",
+                "name that ends in one of .json, .tir, .ir, .txt, .mmd, .html, "
+                ".me.json, .dot",
             ),
             ([], "give a file to write, or --to and it goes to stdout"),
             (["a.json", "-o", "b.json"], "the output is given twice"),

@@ -46,6 +46,8 @@ COMMANDS = (
     "convert FILE --to text",
     "convert FILE --to mermaid",
     "convert FILE --to html",
+    "convert FILE --to graphviz",
+    "convert FILE --to model-explorer",
     "view FILE -o -",
     "lower FILE --to aten",
     "lower FILE",

@@ -245,3 +245,18 @@ def test_the_trace_nests_nodes_in_modules():
         "bytes_written": 512,
         "flops": None,
     }
+
+
+def test_arrows_in_the_trace_go_from_a_node_to_those_that_take_its_results(report):
+    assert [node.sources for node in report.nodes[:3]] == [(), ("embedding",), ("linear",)]
+    events = report.to_chrome_trace()["traceEvents"]
+    slices = {e["args"]["node"]: e for e in events if e.get("cat") == "node"}
+    flows = {}
+    for event in events:
+        if event.get("cat") == "value":
+            flows.setdefault(event["id"], {})[event["ph"]] = event["ts"]
+    ends = [(flow["s"], flow["f"]) for flow in flows.values()]
+    assert len(ends) == sum(len(node.sources) for node in report.nodes)
+    first, second = slices["embedding"], slices["linear"]
+    assert first["ts"] <= ends[0][0] < first["ts"] + first["dur"] or first["dur"] == 0
+    assert ends[0][1] == second["ts"]

@@ -16,7 +16,7 @@ from torch_ir.cli import console
 from torch_ir.errors import InputError, ParseError, SerializationError, first_line
 from torch_ir.ir import IR
 
-FORMATS = ("json", "tir", "text", "mermaid", "html")
+FORMATS = ("json", "tir", "text", "mermaid", "html", "model-explorer", "graphviz")
 FORMAT_BY_SUFFIX = {
     ".json": "json",
     ".tir": "tir",
@@ -24,6 +24,8 @@ FORMAT_BY_SUFFIX = {
     ".txt": "text",
     ".mmd": "mermaid",
     ".html": "html",
+    ".me.json": "model-explorer",
+    ".dot": "graphviz",
 }
 STDIO = "-"
 
@@ -101,7 +103,8 @@ def format_of(output: str | None, to: str | None, default: str) -> str:
         return to
     if output in (None, STDIO):
         return default
-    suffix = Path(str(output)).suffix.lower()
+    name = Path(str(output)).name.lower()
+    suffix = ".me.json" if name.endswith(".me.json") else Path(name).suffix
     if suffix not in FORMAT_BY_SUFFIX:
         raise click.UsageError(
             f"the name {output!r} does not say which format to write; give --to, or a name that "
@@ -164,11 +167,25 @@ def _html(ir: IR) -> bytes:
     return view_html(ir).encode()
 
 
+def _model_explorer(ir: IR) -> bytes:
+    from torch_ir.viz.bridges import model_explorer
+
+    return json.dumps(model_explorer(ir)).encode()
+
+
+def _graphviz(ir: IR) -> bytes:
+    from torch_ir.viz.bridges import graphviz
+
+    return f"{graphviz(ir)}\n".encode()
+
+
 _RENDER: dict[str, Callable[[IR], bytes]] = {
     "json": _json,
     "text": _text,
     "mermaid": _mermaid,
     "html": _html,
+    "model-explorer": _model_explorer,
+    "graphviz": _graphviz,
 }
 
 

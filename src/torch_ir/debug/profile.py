@@ -209,4 +209,5 @@ def _node_profile(node: OpNode, found: _Found, seconds: float) -> NodeProfile:
         bytes_read=found.bytes_read,
         bytes_written=found.bytes_written,
         flops=found.flops,
+        sources=tuple(dict.fromkeys(i.producer_node for i in node.inputs if i.producer_node)),
     )

@@ -26,6 +26,7 @@ class NodeProfile:
         bytes_read: Bytes of the elements that it reads.
         bytes_written: Bytes of the elements that it writes; a view reads and writes none.
         flops: Arithmetic operations, or None if nobody knows.
+        sources: The nodes whose results it takes, each once.
     """
 
     node: str
@@ -38,6 +39,7 @@ class NodeProfile:
     bytes_read: int
     bytes_written: int
     flops: int | None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +185,11 @@ class Profile(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the profile to plain data, with the groups."""
+        data = asdict(self)
+        for node in data["nodes"]:
+            del node["sources"]  # the program says it
         return {
-            **asdict(self),
+            **data,
             "seconds": self.seconds,
             "operators": [asdict(group) for group in self.by_operator()],
             "modules": [asdict(group) for group in self.by_module()],

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
-    """Lay nodes end to end, inside slices for their modules.
+    """Lay nodes end to end, inside slices for their modules, with arrows along the values.
 
     Times are in microseconds, to the nanosecond.
     """
@@ -19,6 +19,8 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
     ]
     is_open: list[tuple[str, int]] = []  # modules around the present node, with their starts
     now = 0
+    ends: dict[str, int] = {}
+    arrows = 0
     for node in nodes:
         parts = node.module.split(".") if node.module else []
         shared = _shared(parts, [part for part, _ in is_open])
@@ -26,6 +28,11 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
         is_open += [(part, now) for part in parts[shared:]]
         duration = round(node.seconds * 1e9)
         events.append(_slice(node.operator, "node", now, duration, _arguments(node)))
+        for source in node.sources:
+            if source in ends:
+                arrows += 1
+                events += [_arrow("s", arrows, ends[source]), _arrow("f", arrows, now)]
+        ends[node.node] = now + max(duration - 1, 0)  # an arrow starts inside its slice
         now += duration
     events += _closed(is_open, 0, now)
     return {"traceEvents": events, "displayTimeUnit": "ns"}
@@ -55,6 +62,12 @@ def _slice(
     return {
         "name": name, "cat": category, "ph": "X", **times, "pid": 0, "tid": 0, "args": arguments
     }  # fmt: skip
+
+
+def _arrow(phase: str, number: int, at: int) -> dict[str, Any]:
+    """One end of a flow event: the start in the node that makes a value, the end in its user."""
+    flow = {"name": "value", "cat": "value", "ph": phase, "id": number, "ts": at / 1000}
+    return {**flow, "pid": 0, "tid": 0, **({"bp": "e"} if phase == "f" else {})}
 
 
 def _arguments(node: NodeProfile) -> dict[str, Any]:

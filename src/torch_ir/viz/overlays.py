@@ -110,10 +110,10 @@ def _given(data: Mapping[str, Any]) -> Iterator[Overlay]:
 
 def _columns(rows: object) -> Iterator[Overlay]:
     """Every number in a list of records of nodes."""
-    if not isinstance(rows, list):
+    if not isinstance(rows, list | tuple):
         return
     columns: dict[str, dict[str, float]] = {}
-    for row in cast(list[object], rows):
+    for row in cast(Sequence[object], rows):
         record = cast(dict[str, Any], row) if isinstance(row, dict) else {}
         if not isinstance(record.get("node"), str):
             continue

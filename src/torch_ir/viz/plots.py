@@ -98,8 +98,8 @@ def _has(data: Mapping[str, Any], key: str) -> bool:
     rows = data.get(name)
     if not inner:
         return rows is not None
-    return isinstance(rows, list) and any(
-        isinstance(row, dict) and inner in row for row in cast(list[object], rows)
+    return isinstance(rows, list | tuple) and any(
+        isinstance(row, dict) and inner in row for row in cast(Sequence[object], rows)
     )
 
 

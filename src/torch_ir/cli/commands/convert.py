@@ -31,7 +31,8 @@ def command(
     """Write the IR in FILE to OUTPUT in another format.
 
     JSON (.json) and archives (.tir) hold everything. Text (.ir, .txt) names large constants by
-    their hash only. Diagrams (.mmd, .html) are for looking at. Other tools read an exported
+    their hash only. Pages and diagrams (.html, .mmd, .dot, and .me.json for
+    Model Explorer) are for looking at. Other tools read an exported
     program of torch (.pt2) and ONNX (.onnx), with the weights of FILE or of --weights; without
     any, the program takes its weights as arguments.
     """

@@ -155,6 +155,10 @@ function columns({ vertices, rows }) {
       spread(each, wanted, weights, gap, center);
     }
   }
+  for (const each of [...rows, ...rows]) { // chains and lanes hang straight where there is room
+    const hangs = (v) => vertices[v].up.length === 1 && (alone(v, vertices[v].up[0]) || (vertices[v].box < 0 && vertices[vertices[v].up[0]].box < 0));
+    spread(each, each.map((v) => center[hangs(v) ? vertices[v].up[0] : v]), each.map((v) => (hangs(v) ? 30 : 1)), gap, center);
+  }
   return center;
 }
 

@@ -132,7 +132,7 @@ class Panel {
     }
     for (const [name, at] of graph.document.attributes[graph.nodes.attributes[n]]) facts.add(name, line("mono", graph.text(at)));
     for (const [slot, [name, target]] of (graph.calls.get(n) ?? []).entries()) {
-      facts.add("calls", this.link(pane, `${prefix}${n}.${slot}/g0`, `&${name}`), ` ${pane.program.graphs[target].size} nodes`);
+      facts.add("calls", this.link(pane, `${prefix}${n}.${slot}/g0`, `&${name}`), ` ${plural(pane.program.graphs[target].size, "node")}`);
     }
     facts.add("used by", ...this.users(pane, prefix, graph, n));
     this.measured(facts, overlays, (overlay) => overlay.node(graph, n));
@@ -203,6 +203,8 @@ class Panel {
     return [heading(program.name || "program", "program"), facts.element, html("p", { class: "dim" }, "Double-click or + opens a box. / searches, ? shows the keys.")];
   }
 }
+
+function plural(count, name) { return `${count} ${name}${count === 1 ? "" : "s"}`; }
 
 function heading(title, kind) {
   return html("h2", {}, line("", title), line("dim", kind));

@@ -1,0 +1,76 @@
+"""Write the pictures in docs: pages of the gallery in Chromium, without a window.
+
+Usage: ``python tools/gallery_pictures.py [FOLDER]``
+
+Needs Chromium (``$CHROMIUM`` or on the path) and ``pip install playwright``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+OPEN_LAYER = """() => {
+  const pane = page.active, graph = pane.program.graphs[0];
+  const repeat = [...pane.boxes.values()].find(({ box }) => box.times).box;
+  page.toggle(pane, repeat.key);
+  page.toggle(pane, `g${graph.members(repeat.number)[1].group}`);
+  pane.center(pane.selected);
+}"""
+OPEN_CALLS = """() => {
+  const pane = page.active;
+  for (const [key, { box }] of pane.boxes) if (box.calls) page.toggle(pane, key);
+  pane.fit();
+}"""
+PICTURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("layers", OPEN_LAYER, {}),
+    ("flow", OPEN_CALLS, {"color_scheme": "dark"}),
+    ("lowered", "() => page.go('n20')", {}),
+    ("memory", "", {"viewport": {"width": 920, "height": 480}}),
+    ("treemap", "", {"viewport": {"width": 920, "height": 480}}),
+)
+"""The page, what to do in it first, and how the window is."""
+
+
+def pages(folder: Path) -> None:
+    """Write the pages of the gallery."""
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "examples" / "gallery.py")
+    if spec is None or spec.loader is None:
+        raise SystemExit("examples/gallery.py cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.gallery(folder)
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        raise SystemExit("no Chromium: install one, or set CHROMIUM to its path")
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        pages(Path(name))
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for picture, script, options in PICTURES:
+            page = browser.new_page(**{"viewport": {"width": 1280, "height": 760}, **options})
+            page.goto((Path(name) / f"{picture}.html").as_uri())
+            if script:
+                page.wait_for_function("document.documentElement.dataset.ready")
+                page.evaluate(script)
+            page.screenshot(path=target / f"{picture}.png")
+            print(target / f"{picture}.png")
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
