@@ -252,7 +252,7 @@ def test_the_reason_is_the_runtimes_own(net):
     model, ir = net
     run = torch_ir.compile(ir, model.state_dict(), backend=Torch(raises_in_build))
     (refused,) = [verdict for verdict in run.verdicts if not verdict.used]
-    assert refused.reason == "ValueError: Unsupported: tanh"
+    assert refused.reason == "ValueError: Unsupported: tanh with a second line"
     assert math.isnan(refused.part)
 
 
@@ -290,7 +290,8 @@ def test_without_time_a_refused_delegate_goes_to_torch_whole(net):
     right(run, model)
     assert backend.builds == 1
     assert {verdict.reason for verdict in run.verdicts} == {
-        "the time is up for finding the node that is at fault: ValueError: Unsupported: tanh"
+        "the time is up for finding the node that is at fault: "
+        "ValueError: Unsupported: tanh with a second line"
     }
 
 

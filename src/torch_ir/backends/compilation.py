@@ -19,6 +19,7 @@ from torch_ir.backends.backend_registry import (
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.support_report import delegate_backend, require_delegate
 from torch_ir.errors import ExecutionError
+from torch_ir.executor.allocator import keep_memory
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import load_ir
@@ -58,7 +59,8 @@ def compile(
         verify: Compare each delegate of a runtime with its meaning before it is used, on random
             inputs; or tuples of arguments to compare on, too.
         tolerance: The relative error that a delegate may have; None for that of rounding alone.
-        options: The backend's own.
+        options: The backend's own, and ``keep_memory``, which every backend has; see
+            :func:`torch_ir.executor.allocator.keep_memory`.
         cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.
         seconds: How long to look for what a runtime refuses.
 
@@ -78,7 +80,10 @@ def compile(
         True
     """
     settings = dict(options or {})
+    keeps = settings.pop("keep_memory", False)
     make = _maker(backend, settings)
+    if keeps:
+        keep_memory()
     program = ir if isinstance(ir, IR) else _loaded(ir)
     _require_sizes(program, dynamic)
     given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)

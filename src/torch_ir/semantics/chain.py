@@ -154,7 +154,7 @@ def _weighed(call: BoundedCall, name: str, error: Any) -> list[Array]:
     """Σ |weights| · error: the operator at the moduli of its arguments, with errors for one."""
     others = {
         key: np.zeros(call[key].shape)
-        if key in _ADDED.get(call.op_type, ()) and key != name
+        if key in _ADDED.get(call.op_type, ()) and key != name and call[key] is not None
         else _moduli(call[key])
         for key in call.arguments
     }

@@ -100,8 +100,14 @@ class Attempts:
         except OptionalDependencyError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it refuses
-            attempt.reason = f"{type(error).__name__}: {first_line(error)}"
+            attempt.reason = said(error)
         return attempt
+
+
+def said(error: BaseException) -> str:
+    """Return what a runtime says: the first lines, as the very first often names a file."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:3]) or first_line(error)}"
 
 
 def _verify(attempt: Attempt, samples: Samples) -> None:

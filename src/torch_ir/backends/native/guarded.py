@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call
+from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call, said
 from torch_ir.backends.native.samples import SETS
-from torch_ir.errors import first_line
 from torch_ir.executor import IRExecutor
 
 
@@ -43,7 +42,7 @@ class Guarded:
         try:
             return self._call(*given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
-            self._refuse(f"{type(error).__name__}: {first_line(error)}")
+            self._refuse(said(error))
             return self._with_torch(given)
 
     def on_torch(self, given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
@@ -68,7 +67,7 @@ class Guarded:
         try:
             judged_call(self.attempt, known, numbers, symbols)
         except Exception as error:  # noqa: BLE001  # whatever it raises, the runtime refuses
-            self.attempt.reason = f"{type(error).__name__}: {first_line(error)}"
+            self.attempt.reason = said(error)
         if self.attempt.reason:
             self._refuse(self.attempt.reason)
         else:

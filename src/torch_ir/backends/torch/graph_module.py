@@ -67,12 +67,17 @@ def graph_module(ir: IR, payload: Mapping[str, torch.Tensor] | None = None) -> G
     return GraphModule(root, graph)
 
 
-def unsuitable(node: OpNode) -> str | None:
-    """Return why a node does not go into a graph module, or None if it does."""
+def uncallable(node: OpNode) -> str | None:
+    """Return why a node is no plain call from tensors to tensors, or None if it is."""
     if node.op_type.startswith("higher_order.") or node.functions:
         return "it calls a function of the program"
-    if node.binds:
-        return "it reads a number from a tensor"
+    return "it reads a number from a tensor" if node.binds else None
+
+
+def unsuitable(node: OpNode) -> str | None:
+    """Return why a node does not go into a graph module, or None if it does."""
+    if (reason := uncallable(node)) is not None:
+        return reason
     dims = [dim for meta in (*node.inputs, *node.outputs) for dim in meta.shape]
     values = pytree.tree_leaves([*node.attrs.values(), *dims])
     if any(isinstance(value, SymExpr) for value in values):

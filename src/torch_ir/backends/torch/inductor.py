@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 from torch_ir.backends.assignment import assign, left_over
 from torch_ir.backends.backend_registry import Options, Runner
-from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.backends.torch.graph_module import graph_module, unsuitable
+from torch_ir.backends.native.native_backend import NativeBackend
+from torch_ir.backends.protocol import Delegated, Support
+from torch_ir.backends.torch.graph_module import uncallable
 from torch_ir.errors import (
     BackendError,
-    ExecutionError,
     InputError,
     OptionalDependencyError,
     did_you_mean,
@@ -32,7 +32,7 @@ _NAMESPACES = ("aten", "prims")
 
 
 @dataclass(frozen=True)
-class Inductor(DelegateBackend):
+class Inductor(NativeBackend):
     """Compiles subgraphs with inductor.
 
     It fuses and reorders arithmetic, so that results differ from eager's in their last bits. It
@@ -48,6 +48,8 @@ class Inductor(DelegateBackend):
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     name = "inductor"  # pyright: ignore[reportUnannotatedClassAttribute]  # no field: it is of the class
+    version = torch.__version__  # pyright: ignore[reportUnannotatedClassAttribute]  # likewise
+    is_thread_safe = True  # pyright: ignore[reportUnannotatedClassAttribute]  # likewise
 
     def __post_init__(self) -> None:
         if not self.options:
@@ -63,67 +65,78 @@ class Inductor(DelegateBackend):
                     or "torch._inductor.list_options() lists them.",
                 )
 
+    def known_options(self) -> Collection[str]:
+        """Return the names of inductor's options, and ``fallback``: let torch run the rest."""
+        from torch._inductor import list_options
+
+        return ("fallback", *list_options())
+
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Return whether the node is an operator of torch's own, of static shapes."""
-        if (reason := unsuitable(node)) is not None:
+        """Return whether the node is an operator of torch's own, of real numbers."""
+        if (reason := uncallable(node)) is not None:
             return Support.refused(reason)
         if node.op_type.partition(".")[0] not in _NAMESPACES:
             return Support.refused("it is an operator of a library")
-        return SUPPORTED
+        return super().supports(node, ir)
 
-    def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
-        """Compile the subgraph by inductor when it is first called.
+    def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
+        """Compile a program by inductor when it is first called.
 
         Raises:
             OptionalDependencyError: There is no C++ compiler.
         """
-        if all(tensor.device.type == "cpu" for tensor in payload.values()):
+        if all(tensor.device.type == "cpu" for tensor in program.state_dict.values()):
             _require_compiler()
-        return _Lazy(graph_module(ir, payload), self.options)
+        chosen = {key: value for key, value in options.items() if key != "fallback"}
+        return _Lazy(program, {**self.options, **chosen})
 
     def __call__(
         self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
     ) -> Runner:
-        """The whole program on inductor.
+        """The program with what inductor takes and gets right, and the rest on torch.
 
         Raises:
-            CompileError: It has nodes that inductor does not take, or that a program may not
-                call; all are listed.
+            CompileError: It has nodes that a program may not call; or, without fallback, that
+                inductor does not take. All are listed.
             ExecutionError: Gradients are asked for.
         """
         require_allowed(ir)
-        if options.grad:
-            raise ExecutionError(
-                "the backend 'inductor' has no gradients", remedy="Use the backend 'aten'."
-            )
-        program = ir if is_functional(ir) else without_writes(ir)
-        found = assign(program, [self])
-        if found.left:
-            raise left_over(found, [self.name], "Use the backend 'aten'.")
-        return DelegatingExecutor(program, weights, self)
+        if options.settings.get("fallback", True) is False:
+            self.require_no_grad(options)
+            found = assign(ir if is_functional(ir) else without_writes(ir), [self])
+            if found.left:
+                raise left_over(found, [self.name], "Use the backend 'aten'.")
+        return super().__call__(ir, weights, options)
 
 
 class _Lazy:
-    """A graph that is compiled for the tensors of its first call, and for each other device."""
+    """A program that is compiled for the tensors of its first call, and for each other device."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]):
-        self._module = module
+    def __init__(self, program: ExportedProgram, options: Mapping[str, Any]):
+        self._program = program
         self._options = dict(options)
         self._compiled: dict[torch.device | None, Callable[..., Any]] = {}
         self._turn = threading.Lock()
 
-    def __call__(self, *given: torch.Tensor) -> Sequence[torch.Tensor]:
-        tensors = [tensor.detach().contiguous() for tensor in given]
-        device = tensors[0].device if tensors else None
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        tensors: list[Any] = [item if type(item) is int else item.detach() for item in given]
+        device = next((item.device for item in tensors if type(item) is not int), None)
         run = self._compiled.get(device)
         if run is None:
             with self._turn:
                 run = self._compiled[device] = self._compile(tensors)
         return run(*tensors)
 
-    def _compile(self, tensors: list[torch.Tensor]) -> Callable[..., Any]:
+    def _compile(self, given: list[Any]) -> Callable[..., Any]:
         from torch._inductor import compile as compile_module
 
+        module: Any = self._program.module(check_guards=False)
+        nodes = module.graph.find_nodes(op="placeholder")
+        values = [node.meta["val"] for node in nodes]
+        sizes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+        is_static = all(type(size) is int for shape in sizes for size in shape)
+        if is_static and len(sizes) == len(values):
+            values = given  # which have a device
         failed = raised_as(
             lambda error: BackendError(
                 f"inductor fails to compile a subgraph: {first_line(error):.200}",
@@ -131,8 +144,7 @@ class _Lazy:
             )
         )
         with failed, torch.no_grad():
-            given: list[Any] = list(tensors)
-            made: Any = compile_module(self._module, given, options=self._options)
+            made: Any = compile_module(module, values, options=self._options)
             return made
 
 
