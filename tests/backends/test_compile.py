@@ -130,8 +130,8 @@ def test_an_unknown_backend_has_a_hint():
     with pytest.raises(ExecutionError) as caught:
         torch_ir.compile(ir, backend="atne")
     assert str(caught.value) == (
-        "there is no backend 'atne'\nKnown backends: aten, executorch, inductor, onnxruntime, "
-        "openvino, reference. Did you mean aten?"
+        "there is no backend 'atne'\nKnown backends: aten, auto, executorch, inductor, "
+        "onnxruntime, openvino, reference. Did you mean aten?"
     )
 
 

@@ -22,7 +22,7 @@ options = {"keep_memory": True} if sys.argv[1] == "kept" else {}
 run = torch_ir.compile(torch_ir.extract_ir(model, (x,)), model.state_dict(), options=options)
 first = run(x)
 kept = first.clone()
-for _ in range(3):
+for _ in range(10):
     run(x)
 faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):
@@ -42,7 +42,7 @@ def test_runs_cost_few_page_faults():
         int(subprocess.check_output([sys.executable, "-W", "ignore", "-c", SCRIPT, how]))
         for how in ("default", "kept")
     ]
-    assert faults[1] <= max(0.05 * faults[0], 50)
+    assert faults[1] <= max(0.1 * faults[0], 100)
 
 
 def test_another_allocator_is_refused(monkeypatch):

@@ -344,7 +344,7 @@ def test_names_are_checked_before_anything_is_traced():
             execute(make_fx(torch.neg)(X), X, executor=given)
 
 
-LISTED = "aten, prims, executorch, inductor, onnxruntime, openvino, reference"
+LISTED = "aten, prims, auto, executorch, inductor, onnxruntime, openvino, reference"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ class Backend(Protocol):
 
 _OWN = {
     "aten": ("torch_ir.backends.aten", "compile_aten"),
+    "auto": ("torch_ir.backends.native.auto", "AUTO"),
     "executorch": ("torch_ir.backends.runtimes.executorch", "EXECUTORCH"),
     "inductor": ("torch_ir.backends.torch.inductor", "INDUCTOR"),
     "onnxruntime": ("torch_ir.backends.runtimes.onnxruntime", "ONNXRUNTIME"),
@@ -88,7 +89,8 @@ def register_backend(name: str) -> Callable[[Backend], Backend]:
         ... def constant(ir, weights, options):
         ...     return lambda *args: 42
         >>> known_backends()
-        ('aten', 'constant', 'executorch', 'inductor', 'onnxruntime', 'openvino', 'reference')
+        ('aten', 'auto', 'constant', 'executorch', 'inductor', 'onnxruntime', 'openvino', \
+'reference')
         >>> unregister_backend("constant")
     """
 

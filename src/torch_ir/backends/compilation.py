@@ -48,9 +48,9 @@ def compile(
             gradients where ``grad`` asks for them.
         backend: What runs it: ``"aten"`` is torch's own kernels, bitwise as eager, and what it
             returns has the compiled graph as its ``graph``; ``"reference"`` is the denotation.
-            ``"onnxruntime"``, ``"openvino"``, ``"executorch"`` and ``"inductor"`` take what they
-            run and get right, torch the rest; what is returned has ``verdicts``, an
-            ``assignment`` and a ``report()``. Of several, each in turn takes what it can.
+            Runtimes such as ``"onnxruntime"`` run what they get right, torch the rest; the result
+            has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest of all. Of several, each
+            in turn takes what it can.
         dynamic: What is required of the sizes of inputs: True that some are symbolic, False that
             none are, None neither. How a program was extracted decides which are.
         grad: Let torch's autograd differentiate the results.
@@ -59,8 +59,7 @@ def compile(
         verify: Compare each delegate of a runtime with its meaning before it is used, on random
             inputs; or tuples of arguments to compare on, too.
         tolerance: The relative error that a delegate may have; None for that of rounding alone.
-        options: The backend's own, and ``keep_memory``, which every backend has; see
-            :func:`torch_ir.executor.allocator.keep_memory`.
+        options: The backend's own, and ``keep_memory`` (:mod:`torch_ir.executor.allocator`).
         cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.
         seconds: How long to look for what a runtime refuses.
 
@@ -79,17 +78,22 @@ def compile(
         >>> torch.equal(run(torch.ones(1, 3)), model(torch.ones(1, 3)))
         True
     """
-    settings = dict(options or {})
-    keeps = settings.pop("keep_memory", False)
+    settings = _without_keep_memory(options or {})
     make = _maker(backend, settings)
-    if keeps:
-        keep_memory()
     program = ir if isinstance(ir, IR) else _loaded(ir)
     _require_sizes(program, dynamic)
     given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)
     with allow_operators(*allow):
         folder = cache or os.environ.get("TORCH_IR_CACHE") or None
         return make(program, given, Options(grad, verify, tolerance, settings, folder, seconds))
+
+
+def _without_keep_memory(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the backend alone; that of all is in force."""
+    settings = dict(options)
+    if settings.pop("keep_memory", False):
+        keep_memory()
+    return settings
 
 
 def _maker(

@@ -39,6 +39,7 @@ class Attempt:
         part: The worst error as a part of the allowed one; nan if it did not run.
         reason: Why it cannot be used; empty if it can.
         runs: How many sets of inputs it was judged on.
+        sample: The arguments of one call, where it is to be timed.
     """
 
     body: IR
@@ -48,6 +49,7 @@ class Attempt:
     part: float = math.nan
     reason: str = ""
     runs: int = 0
+    sample: tuple[Any, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -124,6 +126,9 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
         if attempt.reason:
             return
         kept.extend((result, result.clone()) for result in results)
+        if attempt.sample is None:
+            given = [known[name] for name in body.input_names if name not in attempt.held]
+            attempt.sample = (*given, *sizes)
         attempt.runs += 1
     if not all(is_same(result, copy) for result, copy in kept):
         attempt.part, attempt.reason = math.inf, "a later call changes the results of an earlier"

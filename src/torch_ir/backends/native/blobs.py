@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -57,6 +57,20 @@ class Blobs:
             digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
             digest.update(cast(Any, tensor.reshape(-1).view(torch.uint8).numpy()))
         return digest.hexdigest()
+
+    def choice_key(self, ir: IR, options: Mapping[str, Any], runtimes: Sequence[str]) -> str:
+        """Return the name under which the fastest way to run a program is kept.
+
+        Args:
+            ir: The program; its weights do not decide.
+            options: What the runtimes are given.
+            runtimes: The names of those that are installed.
+        """
+        own: Any = import_module(__name__.partition(".")[0])
+        facts = (own.__version__, torch.__version__, _processor(), str(torch.get_num_threads()))
+        asked = json.dumps(options, sort_keys=True, default=repr)
+        text = "\n".join(("choice", *facts, *runtimes, asked)).encode()
+        return hashlib.sha256(text + b"\0" + dumps(ir)).hexdigest()
 
     def read(self, key: str) -> bytes | None:
         """Return a blob; None where there is none, or it is damaged."""

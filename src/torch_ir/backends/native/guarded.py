@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,14 @@ class Guarded:
 
     Attributes:
         is_used: Whether the runtime runs it.
+        us: Microseconds of a call; nan if it was not timed.
+        other_us: Those of a call on torch.
     """
 
     def __init__(self, attempt: Attempt):
         self.attempt = attempt
         self.is_used = True
+        self.us = self.other_us = math.nan
         self._call = attempt.call
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]

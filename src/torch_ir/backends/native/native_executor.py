@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +58,7 @@ class NativeExecutor(DelegatingExecutor):
         backends: The backends, the preferred first.
         options: What was asked for.
         constants: Values that are in no state dict; see :class:`~torch_ir.IRExecutor`.
+        timed: Keep the arguments of a call of each delegate, to time it with.
 
     Attributes:
         ir: The program, with the delegates as functions.
@@ -76,6 +77,8 @@ class NativeExecutor(DelegatingExecutor):
         backends: Sequence[DelegateBackend],
         options: Options,
         constants: Mapping[str, torch.Tensor] | None = None,
+        *,
+        timed: bool = False,
     ):
         require_weights(ir, weights)
         self._options = options
@@ -87,9 +90,13 @@ class NativeExecutor(DelegatingExecutor):
         self._samples = Samples(program, weights or {}, constants, given)
         self._nodes = {node.name: node for node in program.nodes}
         self._found: dict[str, Searched] = {}
+        self._slow: list[Verdict] = []
         assigned = self._assigned(program, payload)
         self._bind(assigned, weights, self._backends, constants)
         del self._samples
+        for delegate in self.delegates.values() if not timed else ():
+            if isinstance(delegate.compiled, Guarded):
+                delegate.compiled.attempt.sample = None
 
     def _assigned(self, program: IR, payload: Mapping[str, torch.Tensor]) -> Assignment:
         """Let each backend in turn take what it can of what is left."""
@@ -122,6 +129,31 @@ class NativeExecutor(DelegatingExecutor):
         attempt = self._found[backend.name].attempts[body.nodes[0].name]
         return Delegate(body, backend, attempt.held, Guarded(attempt))
 
+    def reset(self) -> None:
+        """Give the buffers that the program writes their first values again."""
+        self._host.reset()
+
+    def leave_to_torch(self, names: Collection[str], reason: str) -> None:
+        """Let torch run some delegates, of an executor of one backend.
+
+        Args:
+            names: The names of the delegates.
+            reason: Why, for their verdicts.
+        """
+        (backend,) = self._backends
+        left = [v for v in self.verdicts if v.used and v.delegate in names]
+        if not left:
+            return
+        self._slow += [replace(verdict, used=False, reason=reason) for verdict in left]
+        gone = {name for verdict in left for name in verdict.nodes}
+        partition = self._found[backend.name].partition
+        kept = [nodes for nodes in partition.subgraphs if nodes[0].name not in gone]
+        takers = {n: b for n, b in self.assignment.takers.items() if n not in gone}
+        reasons = {**self.assignment.reasons, **{n: {backend.name: reason} for n in gone}}
+        program = delegated(replace(partition, subgraphs=tuple(kept)))
+        assigned = Assignment(program, self.assignment.nodes, takers, reasons)
+        self._bind(assigned, self.weights, self._backends, self.constants)
+
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdict on each delegate, and on each node that a runtime refused, as of now."""
@@ -143,6 +175,7 @@ class NativeExecutor(DelegatingExecutor):
             if isinstance(compiled, Guarded):
                 verdict = self._judged(verdict, compiled)
             yield verdict
+        yield from self._slow
         for runtime, found in self._found.items():
             for name, attempt in found.refused.items():
                 yield Verdict(
@@ -162,4 +195,5 @@ class NativeExecutor(DelegatingExecutor):
             reason = UNVERIFIED
         elif not reason and not attempt.runs:
             reason = LATER
-        return replace(verdict, used=compiled.is_used, part=attempt.part, reason=reason)
+        times = {"us": compiled.us, "other_us": compiled.other_us}
+        return replace(verdict, used=compiled.is_used, part=attempt.part, reason=reason, **times)

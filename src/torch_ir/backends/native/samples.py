@@ -42,7 +42,7 @@ class Samples:
         self._ir = ir
         self._executor = IRExecutor(ir, weights, constants)
         calls: list[Call] = [flatten_arguments(ir, tuple(args), {}) for args in given]
-        self._calls = [*calls, *_drawn(ir, SETS if not calls else 1)]
+        self._calls = [*calls, *drawn(ir, SETS if not calls else 1)]
         self._names: frozenset[str] = frozenset()
         self._runs: list[tuple[dict[str, torch.Tensor], Symbols]] | None = None
 
@@ -78,8 +78,8 @@ class Samples:
             yield {**values, **table.values}, {**given, **symbols}
 
 
-def _drawn(ir: IR, count: int) -> Iterable[Call]:
-    """Random arguments: at the first size and at another one where sizes vary."""
+def drawn(ir: IR, count: int) -> Iterable[Call]:
+    """Yield random arguments: at the first size and at another one where sizes vary."""
     found = samplings(ir)
     numbers = () if ir.signature is None else leaves(ir.signature.inputs)
     named = [leaf.value for leaf in numbers if isinstance(leaf, ValueLeaf)]

@@ -1,0 +1,271 @@
+"""The backend ``auto``: the fastest of what is installed, each delegate verified and timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from torch_ir.backends.assignment import Assignment
+from torch_ir.backends.aten import compile_aten
+from torch_ir.backends.backend_registry import Options, Runner, find_backend
+from torch_ir.backends.native.blobs import Blobs
+from torch_ir.backends.native.guarded import Guarded
+from torch_ir.backends.native.native_executor import NativeExecutor
+from torch_ir.backends.native.samples import drawn
+from torch_ir.backends.native.verdict import Verdict
+from torch_ir.errors import ExecutionError, TorchIRError, first_line
+from torch_ir.executor.samples import in_structure
+from torch_ir.ir import IR
+from torch_ir.tables import table
+
+CANDIDATES = {
+    "openvino": "openvino",
+    "onnxruntime": "onnxruntime",
+    "executorch": "executorch",
+    "inductor": "torch",
+}
+"""Runtimes in the order in which they are tried, with the package that each needs."""
+
+GAIN = 0.95
+"""A delegate is used if it takes at most this part of torch's time."""
+
+BORDER_US = 8.0
+"""What a call of a delegate costs beside the runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to run the whole program.
+
+    Attributes:
+        name: The backend.
+        us: Microseconds of a call; nan if it was not timed.
+        torch_us: Those of torch's kernels beside it.
+        reason: Why it is not used; empty for the one that is.
+    """
+
+    name: str
+    us: float = math.nan
+    torch_us: float = math.nan
+    reason: str = ""
+
+
+class Chosen:
+    """The fastest way that was found to run a program.
+
+    Attributes:
+        candidates: What was tried.
+        backend: The name of the backend that runs it.
+    """
+
+    def __init__(self, runner: Any, candidates: Sequence[Candidate], backend: str):
+        self._runner = runner
+        self.candidates = tuple(candidates)
+        self.backend = backend
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run with the model's own arguments; the result has the model's own structure."""
+        return self._runner(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    @property
+    def assignment(self) -> Assignment:
+        """Which nodes the chosen backend takes; none where torch runs all."""
+        found = getattr(self._runner, "assignment", None)
+        return found or Assignment(self.ir, tuple(self.ir.nodes), {}, {})
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts on the delegates of the chosen backend; none where torch runs all."""
+        return getattr(self._runner, "verdicts", ())
+
+    def report(self) -> str:
+        """Return a table of the candidates, and the report of the chosen one."""
+        rows = [("candidate", "us", "torch us", "")]
+        for candidate in self.candidates:
+            times = [
+                "" if math.isnan(us) else f"{us:.1f}" for us in (candidate.us, candidate.torch_us)
+            ]
+            rows.append((candidate.name, times[0], times[1], candidate.reason or "chosen"))
+        found = getattr(self._runner, "report", None)
+        own = "torch runs all nodes" if found is None else found()
+        return f"{table(rows)}\n\n{own}"
+
+    def __repr__(self) -> str:
+        return f"Chosen({self.backend!r}, {self._runner!r})"
+
+
+class Auto:
+    """Chooses the fastest of torch's kernels and every installed runtime, within a budget.
+
+    Each candidate is partitioned, built and verified. Delegates that are not faster than the same
+    nodes on torch go back to torch; then whole programs are timed beside torch's, in turns.
+    """
+
+    def known_options(self) -> Collection[str]:
+        """Return the names of the options."""
+        return ()
+
+    def __call__(
+        self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
+    ) -> Runner:
+        """Return the fastest way to run a program.
+
+        Raises:
+            ExecutionError: Gradients are asked for.
+            MissingWeightsError: The program has weights and none were given.
+        """
+        if options.grad:
+            raise ExecutionError(
+                "the backend 'auto' has no gradients", remedy="Use the backend 'aten'."
+            )
+        return _Choice(ir, weights, options).run()
+
+
+class _Choice:
+    def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options):
+        self.ir, self.weights, self.options = ir, weights, options
+        self.deadline = time.monotonic() + options.seconds
+        self.aten = compile_aten(ir, weights, options)
+        self.call = self._arguments()
+
+    def run(self) -> Chosen:
+        blobs = None if self.options.cache is None else Blobs(self.options.cache)
+        key = ""
+        if blobs is not None:
+            key = blobs.choice_key(self.ir, self.options.settings, tuple(_installed()))
+            known = blobs.read(key)
+            if known is not None:
+                return self._again(known.decode())
+        chosen = self._timed()
+        if blobs is not None:
+            names = [verdict.delegate for verdict in chosen.verdicts if verdict.reason == SLOWER]
+            blobs.write(key, "\n".join([chosen.backend, *names]).encode())
+        return chosen
+
+    def _again(self, known: str) -> Chosen:
+        """What was chosen before: verified anew, not timed."""
+        name, *slower = known.split("\n")
+        if name != "aten":
+            made = self._made(name)
+            if not isinstance(made, str):
+                made.leave_to_torch(slower, SLOWER)
+                return Chosen(made, [Candidate(name, reason="")], name)
+        return Chosen(self.aten, [Candidate("aten")], "aten")
+
+    def _timed(self) -> Chosen:
+        candidates: list[Candidate] = []
+        best: tuple[float, str, Any] = (1.0, "aten", self.aten)
+        for name in _installed():
+            if time.monotonic() > self.deadline:
+                candidates.append(Candidate(name, reason="there was no time to try it"))
+                continue
+            made = self._made(name)
+            if isinstance(made, str):
+                candidates.append(Candidate(name, reason=made))
+                continue
+            if self.call is None:
+                candidates.append(Candidate(name, reason="no arguments could be made to time it"))
+                continue
+            _leave_slow_ones(made)
+            if not made.delegates:
+                candidates.append(Candidate(name, reason="nothing is faster on it"))
+                continue
+            us, other = self._pair(made)
+            candidates.append(Candidate(name, us, other, "another is faster"))
+            if us / other < min(best[0], GAIN):
+                best = us / other, name, made
+        rows = [replace(c, reason="") if c.name == best[1] else c for c in candidates]
+        rows.append(Candidate("aten", reason="" if best[1] == "aten" else "another is faster"))
+        return Chosen(best[2], rows, best[1])
+
+    def _made(self, name: str) -> NativeExecutor | str:
+        """A candidate that is built and verified, or why there is none."""
+        left = max(self.deadline - time.monotonic(), 0.0)
+        backend: Any = find_backend(name)
+        try:
+            made = NativeExecutor(
+                self.ir, self.weights, (backend,), replace(self.options, seconds=left), timed=True
+            )
+        except TorchIRError as error:
+            return error.message
+        except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it is not chosen
+            return f"{type(error).__name__}: {first_line(error)}"
+        return made if made.delegates else "nothing runs on it"
+
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments to time with: the first that were given, or random ones."""
+        verify = self.options.verify
+        if not isinstance(verify, bool) and verify:
+            return tuple(verify[0]), {}
+        for tensors, symbols in drawn(self.ir, 1):
+            return in_structure(self.ir, tensors, symbols)
+        return None
+
+    def _pair(self, made: NativeExecutor) -> tuple[float, float]:
+        """Microseconds of a call of a candidate and of torch's kernels, in turns."""
+        assert self.call is not None  # noqa: S101  # who calls has looked
+        args, kwargs = self.call
+
+        found = least(lambda: made(*args, **kwargs), lambda: self.aten(*args, **kwargs))
+        made.reset()
+        self.aten.reset()
+        return found
+
+
+SLOWER = "torch is faster"
+
+
+def _leave_slow_ones(made: NativeExecutor) -> None:
+    """Give those delegates back to torch that do not gain by their runtime."""
+    slow: list[str] = []
+    for name, delegate in made.delegates.items():
+        guarded: Any = delegate.compiled
+        if not isinstance(guarded, Guarded) or guarded.attempt.sample is None:
+            continue
+        given: tuple[Any, ...] = guarded.attempt.sample
+        us, other = least(partial(guarded, *given), partial(guarded.on_torch, given))
+        guarded.us, guarded.other_us = us, other
+        if us + BORDER_US > GAIN * other:
+            slow.append(name)
+    made.leave_to_torch(slow, SLOWER)
+
+
+def least(
+    first: Callable[[], Any], second: Callable[[], Any], seconds: float = 0.4
+) -> tuple[float, float]:
+    """Time two functions in turns; return the least microseconds of each.
+
+    Args:
+        first: One function.
+        second: The other.
+        seconds: How long to go on, after three turns.
+    """
+    best = [math.inf, math.inf]
+    first()
+    second()
+    end, turns = time.perf_counter() + seconds, 0
+    while turns < 3 or (time.perf_counter() < end and turns < 200):
+        for index, function in enumerate((first, second)):
+            start = time.perf_counter()
+            function()
+            best[index] = min(best[index], time.perf_counter() - start)
+        turns += 1
+    return best[0] * 1e6, best[1] * 1e6
+
+
+def _installed() -> list[str]:
+    return [name for name, package in CANDIDATES.items() if find_spec(package) is not None]
+
+
+AUTO = Auto()
+"""The backend."""

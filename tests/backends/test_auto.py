@@ -1,0 +1,105 @@
+"""The fastest way that there is: never wrong, never slower than torch on purpose."""
+
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from torch_ir import extract_ir
+from torch_ir.backends import SUPPORTED, NativeBackend
+from torch_ir.backends.native import auto
+from torch_ir.backends.native.auto import least
+from torch_ir.errors import ExecutionError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Slow(NativeBackend):
+    name, version = "slow", "1"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def build(self, program, options):
+        run = program.module()
+
+        def call(*given):
+            time.sleep(0.01)
+            return run(*given)
+
+        return call
+
+
+class Fast(Slow):
+    """Answers at once, for a net whose result is always the same."""
+
+    name = "fast"
+
+    def build(self, program, options):
+        results = [node.meta["val"] for node in program.graph.find_nodes(op="output")[0].args[0]]
+        shape = tuple(results[0].shape)
+        return lambda *given: [torch.zeros(shape)]
+
+
+class Failing(Slow):
+    name = "failing"
+
+    def build(self, program, options):
+        raise ValueError("no")
+
+
+class Zeros(nn.Module):
+    def forward(self, x):
+        for _ in range(400):
+            x = (x * 0).tanh()
+        return x
+
+
+def compiled(monkeypatch, *backends, **more):
+    known = {backend.name: backend for backend in backends}
+    monkeypatch.setattr(auto, "_installed", lambda: list(known))
+    monkeypatch.setattr(auto, "find_backend", known.__getitem__)
+    ir = extract_ir(Zeros(), (torch.randn(8, 8),))
+    return torch_ir.compile(ir, {}, backend="auto", verify=[(torch.randn(8, 8),)], **more)
+
+
+def test_torch_runs_what_nothing_runs_faster(monkeypatch):
+    run = compiled(monkeypatch, Slow(), Failing())
+    assert run.backend == "aten"
+    reasons = {candidate.name: candidate.reason for candidate in run.candidates}
+    assert reasons == {
+        "slow": "nothing is faster on it",
+        "failing": "nothing runs on it",
+        "aten": "",
+    }
+    assert run.verdicts == ()
+    assert len(run.assignment.left) == 800
+    assert torch.equal(run(torch.randn(8, 8)), torch.zeros(8, 8))
+
+
+def test_the_fastest_is_chosen_and_remembered(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(auto, "least", lambda *given: calls.append(1) or least(*given))
+    for turn in range(2):
+        calls.clear()
+        run = compiled(monkeypatch, Slow(), Fast(), cache=tmp_path)
+        assert run.backend == "fast"
+        (verdict,) = run.verdicts
+        assert verdict.used
+        assert verdict.part <= 1
+        assert bool(calls) is (turn == 0)
+        assert torch.equal(run(torch.randn(8, 8)), torch.zeros(8, 8))
+    assert "fast" in run.report()
+
+
+def test_without_time_torch_runs_all(monkeypatch):
+    run = compiled(monkeypatch, Fast(), seconds=0)
+    assert run.backend == "aten"
+    assert run.candidates[0].reason == "there was no time to try it"
+
+
+def test_gradients_are_refused():
+    with pytest.raises(ExecutionError, match="the backend 'auto' has no gradients"):
+        torch_ir.compile(extract_ir(nn.ReLU(), (torch.ones(2),)), backend="auto", grad=True)
