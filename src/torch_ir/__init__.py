@@ -94,6 +94,8 @@ if TYPE_CHECKING:
     from torch_ir.passes.cutting import cut
     from torch_ir.passes.decomposition import register_decomposition, unregister_decomposition
     from torch_ir.passes.memory_plan import plan_memory
+    from torch_ir.passes.operator_calls.case_set import CaseSet
+    from torch_ir.passes.operator_calls.collection import cases
     from torch_ir.semantics import denote, denote_all, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.traced import execute, make_ir, make_traced
@@ -117,6 +119,8 @@ _HOME_OF_NAMES = {
     "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
     "torch_ir.passes.cutting": ("cut",),
+    "torch_ir.passes.operator_calls.case_set": ("CaseSet",),
+    "torch_ir.passes.operator_calls.collection": ("cases",),
     "torch_ir.passes.decomposition": (
         "decompose",
         "register_decomposition",

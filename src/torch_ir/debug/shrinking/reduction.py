@@ -12,7 +12,7 @@ import torch
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
-from torch_ir.debug.shrinking.simplification import Case, simpler
+from torch_ir.debug.shrinking.simplification import Failing, simpler
 from torch_ir.errors import InvalidIRError, TorchIRError
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR
@@ -70,7 +70,7 @@ def reduce(
         }
     """
     search = _Search(oracle, seconds)
-    start = Case(ir, dict(weights or {}), tuple(inputs))
+    start = Failing(ir, dict(weights or {}), tuple(inputs))
     failure = search.first(start)
     best = search.small(start, shapes=shapes)
     used = {key: best.weights[key] for key in [meta.name for meta in best.ir.weights]}
@@ -96,7 +96,7 @@ class _Search:
         """Whether time has run out."""
         return time.monotonic() > self._end
 
-    def first(self, case: Case) -> str:
+    def first(self, case: Failing) -> str:
         """Return how the whole program fails.
 
         Raises:
@@ -111,12 +111,12 @@ class _Search:
         self.failure = told
         return told
 
-    def _told(self, case: Case) -> str | None:
+    def _told(self, case: Failing) -> str | None:
         self.calls += 1
         told = self._oracle(case.ir, case.weights, case.inputs)
         return "it fails" if told is True else (told or None)
 
-    def fails(self, case: Case | None) -> bool:
+    def fails(self, case: Failing | None) -> bool:
         """Return whether a candidate fails in the same way."""
         if case is None or self.is_over or not case.ir.nodes:
             return False
@@ -124,7 +124,7 @@ class _Search:
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def small(self, case: Case, *, shapes: bool) -> Case:
+    def small(self, case: Failing, *, shapes: bool) -> Failing:
         """Return the smallest case found."""
         for change in (without_writes, inline_functions):
             if change is without_writes and is_functional(case.ir):
@@ -144,7 +144,7 @@ class _Search:
                 break
         return case
 
-    def _fewer_nodes(self, case: Case) -> Case:
+    def _fewer_nodes(self, case: Failing) -> Failing:
         """Delta debugging over the nodes."""
         if not is_functional(case.ir) or len(case.ir.nodes) < 2:
             return case
@@ -153,19 +153,21 @@ class _Search:
         kept = _minimal(names, lambda part: self.fails(recorded.part(part)))
         return case if len(kept) == len(names) else recorded.part(kept) or case
 
-    def _fewer_outputs(self, case: Case) -> Case:
+    def _fewer_outputs(self, case: Failing) -> Failing:
         outputs = list(case.ir.graph_outputs)
         if len(outputs) < 2:
             return case
 
-        def part(kept: Sequence[int]) -> Case:
+        def part(kept: Sequence[int]) -> Failing:
             ir = case.ir.replace(graph_outputs=[outputs[i] for i in kept], signature=None)
             return replace(case, ir=ir)
 
         kept = _minimal(list(range(len(outputs))), lambda some: self.fails(part(some)))
         return case if len(kept) == len(outputs) else part(kept)
 
-    def _simplified(self, case: Case, smaller: Callable[[Case], Iterable[Case | None]]) -> Case:
+    def _simplified(
+        self, case: Failing, smaller: Callable[[Failing], Iterable[Failing | None]]
+    ) -> Failing:
         """Take each simpler case that fails, until none does."""
         found = True
         while found and not self.is_over:
@@ -204,12 +206,12 @@ def _minimal(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
 class _Recorded:
     """A program with every value of one run, of which parts can be cut."""
 
-    case: Case
+    case: Failing
 
     def __post_init__(self) -> None:
         self._values = dict(_values_of(self.case))
 
-    def part(self, names: Sequence[str]) -> Case | None:
+    def part(self, names: Sequence[str]) -> Failing | None:
         """Return some nodes as a case of their own; None where that is no program."""
         try:
             ir = cut(self.case.ir, nodes=names).replace(signature=None)
@@ -217,10 +219,10 @@ class _Recorded:
         except (TorchIRError, KeyError):
             return None
         weights = {meta.name: self.case.weights[meta.name] for meta in ir.weights}
-        return Case(ir, weights, given)
+        return Failing(ir, weights, given)
 
 
-def _values_of(case: Case) -> Iterator[tuple[str, torch.Tensor]]:
+def _values_of(case: Failing) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every value of a run with torch, as far as it gets."""
     ir = case.ir
     symbols = check_inputs(ir, case.inputs, torch.device("cpu"), {})
@@ -239,7 +241,7 @@ def _values_of(case: Case) -> Iterator[tuple[str, torch.Tensor]]:
         yield from known.items()
 
 
-def _changed(case: Case, change: Callable[[IR], IR]) -> Case | None:
+def _changed(case: Failing, change: Callable[[IR], IR]) -> Failing | None:
     try:
         ir = change(case.ir)
     except TorchIRError:

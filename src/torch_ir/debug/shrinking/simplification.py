@@ -22,7 +22,7 @@ VIEWS = frozenset({"aten.view.default", "aten.reshape.default", "aten._unsafe_vi
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Failing:
     """A program with its weights by key and a tensor for each input."""
 
     ir: IR
@@ -30,7 +30,7 @@ class Case:
     inputs: tuple[torch.Tensor, ...]
 
 
-Simplification: TypeAlias = Callable[[Case], Iterator["Case | None"]]
+Simplification: TypeAlias = Callable[[Failing], Iterator["Failing | None"]]
 
 
 def simpler(*, shapes: bool) -> tuple[Simplification, ...]:
@@ -38,7 +38,7 @@ def simpler(*, shapes: bool) -> tuple[Simplification, ...]:
     return (_weights_as_inputs, *((_sizes,) if shapes else ()), _dtypes, _values, _attributes)
 
 
-def _weights_as_inputs(case: Case) -> Iterator[Case | None]:
+def _weights_as_inputs(case: Failing) -> Iterator[Failing | None]:
     ir = case.ir
     if not ir.weights or ir.mutations:
         return
@@ -50,7 +50,7 @@ def _weights_as_inputs(case: Case) -> Iterator[Case | None]:
     metas = {meta.name: meta for meta in ir.weights}
     given = [metas[external[name]].replace(name=name) for name in names]
     left = {name: key for name, key in ir.weight_name_mapping.items() if name not in external}
-    yield Case(
+    yield Failing(
         ir.replace(
             graph_inputs=(*ir.graph_inputs, *given),
             weights=(),
@@ -66,7 +66,7 @@ def _weights_as_inputs(case: Case) -> Iterator[Case | None]:
 # -- sizes ----------------------------------------------------------------------------------------
 
 
-def _sizes(case: Case) -> Iterator[Case | None]:
+def _sizes(case: Failing) -> Iterator[Failing | None]:
     """Every size, all occurrences together, made 1, 2, 3 or half."""
     metas = (*case.ir.graph_inputs, *case.ir.weights)
     known = sorted({d for meta in metas for d in meta.shape if isinstance(d, int) and d > 1})
@@ -80,7 +80,9 @@ def _sizes(case: Case) -> Iterator[Case | None]:
                 yield _resized(case, size, 1, only=(index, axis))
 
 
-def _resized(case: Case, old: int, new: int, only: tuple[int, int] | None = None) -> Case | None:
+def _resized(
+    case: Failing, old: int, new: int, only: tuple[int, int] | None = None
+) -> Failing | None:
     if case.ir.functions or case.ir.constants or len(case.ir.nodes) > MAX_NODES:
         return None
 
@@ -106,7 +108,7 @@ def _resized(case: Case, old: int, new: int, only: tuple[int, int] | None = None
         return None
     values = {meta.name: tensor(case.weights[meta.name], meta) for meta in weights}
     given = [tensor(v, meta) for v, meta in zip(case.inputs, inputs, strict=True)]
-    return Case(ir, values, tuple(given))
+    return Failing(ir, values, tuple(given))
 
 
 def _with_size(node: OpNode, old: int, new: int) -> OpNode:
@@ -173,7 +175,7 @@ def _fitted(node: OpNode) -> OpNode:
 # -- dtypes, values, attributes -------------------------------------------------------------------
 
 
-def _dtypes(case: Case) -> Iterator[Case | None]:
+def _dtypes(case: Failing) -> Iterator[Failing | None]:
     """All other floating-point dtypes as float32."""
     others = ("float64", "float16", "bfloat16")
     metas = (*case.ir.graph_inputs, *case.ir.weights)
@@ -200,14 +202,14 @@ def _dtypes(case: Case) -> Iterator[Case | None]:
     )
     if ir is not None:
         weights = {key: _float32(tensor) for key, tensor in case.weights.items()}
-        yield Case(ir, weights, tuple(map(_float32, case.inputs)))
+        yield Failing(ir, weights, tuple(map(_float32, case.inputs)))
 
 
 def _float32(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def _values(case: Case) -> Iterator[Case | None]:
+def _values(case: Failing) -> Iterator[Failing | None]:
     """Each input as zeros, ones or small whole numbers."""
     for index, tensor in enumerate(case.inputs):
         if tensor.is_complex() or tensor.numel() == 0:
@@ -216,7 +218,7 @@ def _values(case: Case) -> Iterator[Case | None]:
             if torch.equal(plain, tensor):
                 break
             inputs = (*case.inputs[:index], plain, *case.inputs[index + 1 :])
-            yield Case(case.ir, case.weights, inputs)
+            yield Failing(case.ir, case.weights, inputs)
 
 
 def _plainer(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -227,7 +229,7 @@ def _plainer(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield whole.to(tensor.dtype)
 
 
-def _attributes(case: Case) -> Iterator[Case | None]:
+def _attributes(case: Failing) -> Iterator[Failing | None]:
     """Each attribute as the schema's default."""
     for position, node in enumerate(case.ir.nodes):
         schema = case.ir.schema_of(node.op_type)
@@ -242,4 +244,4 @@ def _attributes(case: Case) -> Iterator[Case | None]:
                     *case.ir.nodes[position + 1 :],
                 )
                 ir = retyped(case.ir.replace(nodes=nodes))
-                yield None if ir is None else Case(ir, case.weights, case.inputs)
+                yield None if ir is None else Failing(ir, case.weights, case.inputs)

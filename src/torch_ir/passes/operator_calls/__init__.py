@@ -1,0 +1,1 @@
+"""Distinct calls of programs: every operator with its shapes, dtypes and attributes, as tests."""

@@ -1,0 +1,163 @@
+"""Values of a case: operands in the domain of the operator, and what it means for them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import TorchIRError, first_line
+from torch_ir.ir import SymExpr
+from torch_ir.passes.operator_calls.case_set import Case, CaseOperand
+from torch_ir.semantics import denotation, has_denotation
+from torch_ir.semantics.chain import bounded
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, numpy_dtype, rounded
+from torch_ir.semantics.tolerance import states_tolerance
+
+SMALLEST = 2
+"""The least value of a symbol in vectors, where its range allows it."""
+POSITIVE = frozenset(
+    {
+        *("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "lgamma", "digamma"),
+        *("pow", "div", "remainder", "fmod", "floor_divide", "true_divide", "xlogy"),
+        *("native_batch_norm", "_native_batch_norm_legit", "batch_norm", "acosh", "polygamma"),
+        *("_native_batch_norm_legit_no_training", "addcdiv", "geometric", "exponential"),
+    }
+)
+"""Operators that want positive numbers."""
+UNIT = frozenset({"acos", "asin", "atanh", "erfinv", "bernoulli", "logit"})
+"""Operators that want numbers between 0 and 1."""
+
+
+def sizes_of_case(case: Case) -> dict[str, int]:
+    """Return a value for each symbol of a case, small and in its range."""
+    found: dict[str, int] = {}
+    for name, limits in case.program.symbols.items():
+        low = SMALLEST if limits.lower is None else max(SMALLEST, limits.lower)
+        found[name] = low if limits.upper is None else min(low, limits.upper)
+    return found
+
+
+def inputs_of_case(case: Case, seed: int) -> list[Array]:
+    """Draw the operands of a case, in row-major order."""
+    sizes = sizes_of_case(case)
+    return [_drawn(case, operand, seed, sizes) for operand in case.inputs]
+
+
+def _drawn(case: Case, operand: CaseOperand, seed: int, sizes: dict[str, int]) -> Array:
+    shape = [d if isinstance(d, int) else int(d.evaluate(sizes)) for d in operand.shape]
+    draws, dtype = Draws(seed, f"{case.id}/{operand.name}"), numpy_dtype(operand.dtype)
+    name = case.operator.split(".")[1].rstrip("_")
+    if is_complex(dtype):
+        parts = draws.normal([*shape, 2], np.dtype("float64"))
+        return rounded(parts.view(np.complex128)[..., 0], dtype)
+    if is_float(dtype):
+        if name in POSITIVE or _role(case, operand) in ("running_var", "var", "scale", "scales"):
+            return rounded(draws.uniform(shape, np.dtype("float64")) + 0.5, dtype)
+        if name in UNIT:
+            return rounded(draws.uniform(shape, np.dtype("float64")) * 0.9 + 0.05, dtype)
+        return draws.normal(shape, dtype)
+    if is_bool(dtype):
+        return draws.integers(0, 2, shape).astype(bool)
+    low, high = _range(case, operand, name, shape, sizes)
+    return rounded(draws.integers(low, max(high, low + 1), shape), dtype)
+
+
+def _role(case: Case, operand: CaseOperand) -> str:
+    """The argument that an operand is."""
+    wanted = {"tensor": operand.name}
+    for name, value in case.arguments.items():
+        if value == wanted or (isinstance(value, list) and wanted in value):
+            return name
+    return ""
+
+
+_INDEX_ROLES = frozenset({"index", "indices", "target"})
+
+
+def _range(
+    case: Case, operand: CaseOperand, name: str, shape: list[int], sizes: dict[str, int]
+) -> tuple[int, int]:
+    """The range of whole numbers: indices point into what they index."""
+    if _role(case, operand) not in _INDEX_ROLES:
+        return (1, 5) if name in POSITIVE else (0, 5)
+    table = case.inputs[0]
+    dims = [d if isinstance(d, int) else int(d.evaluate(sizes)) for d in table.shape] or [1]
+    if name == "embedding":
+        return 0, dims[0]
+    dim = case.arguments.get("dim")
+    if isinstance(dim, int):
+        return 0, dims[dim % len(dims)]
+    return 0, min(dims)
+
+
+def torch_inputs(case: Case, seed: int) -> tuple[Any, ...]:
+    """Draw the operands of a case as torch tensors with their strides."""
+    import torch
+
+    from torch_ir.ir import Constant
+    from torch_ir.torch_api import constant_tensor
+
+    found: list[Any] = []
+    for operand, array in zip(case.inputs, inputs_of_case(case, seed), strict=True):
+        tensor = constant_tensor(Constant.from_numpy(array))
+        steps = operand.strides
+        if steps is not None and steps != tensor.stride() and tensor.numel():
+            room = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, steps, strict=True))
+            if math.prod(n for n, s in zip(tensor.shape, steps, strict=True) if s == 0) > 1:
+                tensor = tensor.as_strided(tensor.shape, steps)  # expanded: one value for many
+            else:
+                whole = torch.empty(room, dtype=tensor.dtype)
+                tensor = whole.as_strided(tensor.shape, steps).copy_(tensor)
+        found.append(tensor)
+    return tuple(found)
+
+
+def vector_bytes(case: Case, seed: int) -> bytes | str:
+    """Return the file of a case's vectors, or the reason why it has none."""
+    reason = _why_not(case)
+    if reason:
+        return reason
+    try:
+        inputs = inputs_of_case(case, seed)
+        values = dict(zip([operand.name for operand in case.inputs], inputs, strict=True))
+        with np.errstate(all="ignore"):
+            made, off = bounded(case.program, values, sizes_of_case(case))
+    except (TorchIRError, ValueError, TypeError, IndexError) as error:
+        return f"the denotation refuses it: {first_line(error)}"
+    found: dict[str, Array] = {name: _storable(array) for name, array in values.items()}
+    for index, operand in enumerate(case.outputs):
+        found[f"output.{index}"] = _storable(np.asarray(made[operand.name]))
+        error = np.asarray(off[operand.name], np.float64)
+        if error.any():
+            found[f"allowed.{index}"] = np.ascontiguousarray(error)
+    from safetensors.numpy import save
+
+    return save(found)
+
+
+def _why_not(case: Case) -> str:
+    if case.program.functions:
+        return "it calls functions"
+    if not has_denotation(case.operator):
+        return "it has no denotation"
+    if denotation(case.operator).draws:
+        return "it draws random numbers"
+    if not states_tolerance(case.operator):
+        return "no tolerance is stated for it"
+    if (
+        any(isinstance(d, SymExpr) for o in case.outputs for d in o.shape)
+        and case.program.nodes[0].binds
+    ):
+        return "data decides its sizes"
+    return ""
+
+
+def _storable(array: Array) -> Array:
+    """The array, with a type that NumPy has: others as unsigned integers of the same width."""
+    array = np.ascontiguousarray(array)
+    if array.dtype.type.__module__ == "ml_dtypes":
+        return array.view(f"uint{8 * array.dtype.itemsize}")
+    return array
