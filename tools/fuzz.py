@@ -119,7 +119,7 @@ class Child:
     def _answer(self, function: Callable[[], Any], writing: int) -> None:
         status = 0
         try:
-            _limit()
+            _limit(MEMORY)
             text = json.dumps(function())
         except BaseException as error:  # noqa: BLE001  # a child must not go on as its parent does
             text, status = repr(error), 9
@@ -128,9 +128,9 @@ class Child:
         os._exit(status)
 
 
-def _limit() -> None:
+def _limit(more: int) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
@@ -397,6 +397,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    _limit(4 * MEMORY)  # of this process too: the machine is not its own
     if given.replay:
         return 1 if replay(given.replay) else 0
     begin = time.monotonic()

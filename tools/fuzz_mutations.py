@@ -48,6 +48,10 @@ TEXTS = (
 SCALARS = (None, True, False, 0.5, -0.0, float("nan"), float("inf"), 1e308, *NUMBERS, *TEXTS)
 
 
+MAX_BYTES = 200_000
+"""Of a file, about: edits that multiply what others have made stop there."""
+
+
 def mutated(kind: str, sample: bytes, corpus: Corpus, random: Random) -> bytes:
     """Return a file near to a sample; the kinds are those of ``MUTATORS``."""
     if random.random() < 0.1:
@@ -162,6 +166,8 @@ def edited_json(data: bytes, corpus: Corpus, random: Random) -> bytes:
         tree = json.loads(data)
         for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
             tree = edited_tree(tree, corpus, random)
+            if len(json.dumps(tree)) > MAX_BYTES:
+                break
         return json.dumps(tree).encode()
     except (ValueError, RecursionError):
         return edited_bytes(data, random.choice(corpus), random)
@@ -183,7 +189,8 @@ def edited_tree(tree: Any, corpus: Corpus, random: Random) -> Any:
             other, name = random.choice(places)
             holder[key], other[name] = json.loads(json.dumps(other[name])), value
         case 5 if isinstance(holder, list):
-            holder[key:key] = [value] * random.choice((1, 1, 2, 30, 500))
+            count = random.choice((1, 1, 2, 30, 500))
+            holder[key:key] = [value] * min(count, MAX_BYTES // len(json.dumps(value)))
         case 5 | 6 if isinstance(holder, dict):
             name = random.choice([*holder, random.choice(TEXTS), str(random.choice(places)[1])])
             holder[name] = value if random.random() < 0.5 else holder.pop(key)
