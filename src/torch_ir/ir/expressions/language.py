@@ -159,7 +159,7 @@ def fold(text: str, algebra: Algebra[T], *, max_length: int = MAX_LENGTH) -> T:
 
 
 @lru_cache(maxsize=4096)
-def steps(text: str, max_length: int = MAX_LENGTH) -> tuple[FoldStep, ...]:
+def steps(text: str, max_length: int) -> tuple[FoldStep, ...]:
     """Return the nodes of an expression, each after its parts.
 
     Raises:
@@ -232,7 +232,11 @@ def renamed(text: str, rename: Callable[[str], str]) -> str:
 @lru_cache(maxsize=4096)
 def symbols_of(text: str) -> tuple[str, ...]:
     """Return the symbols that occur in an expression, sorted."""
-    return tuple(sorted({step.node.id for step in steps(text) if isinstance(step.node, ast.Name)}))
+    return tuple(
+        sorted(
+            {step.node.id for step in steps(text, MAX_LENGTH) if isinstance(step.node, ast.Name)}
+        )
+    )
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from torch_ir.ir.expressions.language import (
     BITWISE,
     COMPARISONS,
     FUNCTIONS,
+    MAX_DEPTH,
+    MAX_LENGTH,
     OF_EITHER,
     TO_FLOAT,
     Algebra,
@@ -50,7 +52,8 @@ def canonical(text: str) -> str:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
     spelled = normal_form(text).spelled
-    steps(spelled)  # expanding may have made it too large to be read again
+    if len(spelled) > MAX_DEPTH:  # what is shorter is neither deep nor large
+        steps(spelled, MAX_LENGTH)  # expanding may have made it too large to be read again
     return spelled
 
 
@@ -106,7 +109,7 @@ def normal_form(text: str) -> Normal:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
     with refusals(lambda: f"{text!r:.80} has no value"):
-        for step in reversed(steps(text)):  # what is around a fault is named before it
+        for step in reversed(steps(text, MAX_LENGTH)):  # what is around a fault is named before it
             if isinstance(step.node, ast.Call) and step.operation not in FUNCTIONS:
                 refuse(step, ())
         return fold(text, NORMAL)
