@@ -120,3 +120,9 @@ def test_an_assertion_stays_where_it_is():
     ir = parse(CHECKED)
     assert Partitioner(Everything())(ir).reasons == {"t": "it checks something"}
     assert [node.name for node in eliminate_dead_code(ir).nodes] == ["t", "y"]
+
+
+@pytest.mark.parametrize("name", ["_copy_from", "_copy_from_and_resize"])
+@pytest.mark.parametrize("overload", ["default", "out"])
+def test_copies_into_an_argument_that_no_schema_marks(name, overload):
+    assert "dst" in effects(lookup(f"aten.{name}.{overload}"), {}).writes

@@ -302,8 +302,9 @@ def archive_with_a_constant(path):
     return path.read_bytes()
 
 
-def test_an_archive_changed_in_place_is_not_saved_again(tmp_path):
-    path, other = tmp_path / "m.tir", tmp_path / "other.tir"
+@pytest.mark.parametrize("name", ["other.tir", "other.json"])
+def test_an_archive_changed_in_place_is_not_saved_again(tmp_path, name):
+    path, other = tmp_path / "m.tir", tmp_path / name
     data = archive_with_a_constant(path)
     mapped, whole = load(path), load(path, mmap=False)
     with path.open("r+b") as file:
@@ -312,7 +313,7 @@ def test_an_archive_changed_in_place_is_not_saved_again(tmp_path):
     assert "was changed in place" in message(save, mapped, other)
     assert not other.exists()
     save(whole, other)
-    assert other.read_bytes() == data
+    assert name == "other.json" or other.read_bytes() == data
     assert load(other) == whole
 
 

@@ -16,6 +16,7 @@ from torch_ir.ir.tensor import Constant, ConstantView
 from torch_ir.ir.values import dtype_name
 from torch_ir.serde.json.faults import Fault, as_fault, each_value
 from torch_ir.serde.json.wire import ConstantRecord, ViewRecord
+from torch_ir.serde.tensors import checked_pieces
 
 MAX_LISTED = 64
 """Elements of the largest constant that is written as nested lists; base64 takes less room."""
@@ -42,9 +43,13 @@ def encode_constant(constant: Constant) -> ConstantRecord:
 
     Raises:
         Fault: Only the hash of the constant is known.
+        InvalidIRError: It is mapped from a file that was changed in place.
     """
     if constant.data is None:
         raise values_missing(constant)
+    if constant.sha256 and isinstance(constant.data, memoryview):
+        pieces = b"".join(checked_pieces(constant))
+        constant = Constant(constant.dtype, constant.shape, pieces)
     data = _listed(constant)
     if data is not None:
         return ConstantRecord(dtype=constant.dtype, shape=list(constant.shape), data=data)
