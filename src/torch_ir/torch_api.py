@@ -71,6 +71,7 @@ __all__ = [
     "storage_of",
     "symbol_of",
     "tensor_guard",
+    "tracing_for_export",
     "unbacked_key",
     "value_range",
     "version_of",
@@ -382,6 +383,17 @@ def has_function_modes() -> bool:
 def version_of(tensor: torch.Tensor) -> int:
     """Count the writes to a tensor."""
     return tensor._version  # pyright: ignore[reportPrivateUsage]  # public but for its name
+
+
+@contextmanager
+def tracing_for_export() -> Generator[None]:
+    """Let ``torch.compiler.is_exporting()`` say yes within a ``with`` block."""
+    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag  # pyright: ignore[reportPrivateUsage]  # as torch.export sets them
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True  # pyright: ignore[reportPrivateUsage]  # as above
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 
 from torch_ir.errors import ExportError, raised_as
-from torch_ir.frontend.meta import is_on_meta, on_fake_cpu
+from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
+from torch_ir.frontend.regions.extraction import Regions
 from torch_ir.ir import IR
+from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.torch_api import pytree
 
 
@@ -29,6 +31,8 @@ def extract_ir(
     model_name: str | None = None,
     strict: bool = False,
     trust: bool = False,
+    regions: Literal["auto"] | Sequence[str] | None = None,
+    verify_regions: bool = False,
 ) -> IR:
     """Extract the IR of a model, without its weights.
 
@@ -41,9 +45,14 @@ def extract_ir(
         model_name: A name for people; the class name if not given.
         strict: Insist that module and inputs are on the meta device.
         trust: Allow torch to unpickle what a ``.pt2`` file holds; only for files that you trust.
+        regions: Modules that are traced once for all that do the same, as calls of one function:
+            their paths, or ``"auto"`` for the members of each list and sequence.
+            ``IR.metadata["regions"]`` says what became of each.
+        verify_regions: Extract the model without regions too, and compare.
 
     Raises:
-        ExportError: ``torch.export`` refuses the model, or ``strict`` is not met.
+        ExportError: ``torch.export`` refuses the model, or ``strict`` or ``verify_regions`` is not
+            met.
         ConversionError: The exported program holds things that cannot be translated; all are
             listed.
 
@@ -58,12 +67,67 @@ def extract_ir(
         return convert_exported_program(load_exported_program(model, trust=trust), name)
     if isinstance(model, ExportedProgram):
         return convert_exported_program(model, model_name or "")
-    exported = export_model(
-        model, example_inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes, strict=strict
-    )
     name = get_model_name(model) if model_name is None else model_name
-    ir = convert_exported_program(exported, name)
+    options: dict[str, Any] = {
+        "kwargs": kwargs,
+        "dynamic_shapes": dynamic_shapes,
+        "strict": strict,
+    }
+
+    def flat() -> IR:
+        return convert_exported_program(export_model(model, example_inputs, **options), name)
+
+    ir = (
+        flat() if regions is None else _with_regions(model, example_inputs, options, regions, flat)
+    )
+    if verify_regions:
+        _require_same(flat(), ir)
+    ir = ir if ir.model_name == name else ir.replace(model_name=name)
     return _extracted_in_training(ir) if model.training else ir
+
+
+def _with_regions(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    options: Mapping[str, Any],
+    wanted: Literal["auto"] | Sequence[str],
+    flat: Callable[[], IR],
+) -> IR:
+    """The program with calls of functions; layers that repeat are found in it if sizes vary."""
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        return flat()  # says why not
+    kwargs = dict(options["kwargs"] or {})
+    if options["strict"]:
+        _require_meta(model, args, kwargs)
+    mode = fake_mode()
+    finder = Regions(model, wanted, _trace, mode)
+    if options["dynamic_shapes"] is not None:
+        ir = outlined(flat())
+        places = {n.location.module: n.functions for n in ir.nodes if n.location and n.functions}
+        for path in finder.found:
+            used = places.get(path)
+            finder.found[path] = (
+                {"function": used[0]} if used else {"flat": "no other member does the same"}
+            )
+    else:
+        with on_fake_cpu(model, _told_apart((tuple(args), kwargs)), mode) as call:
+            found = finder.extract(call[0], call[1], get_model_name(model))
+        ir = flat() if found is None else found
+    return ir.replace(metadata={**ir.metadata, "regions": finder.found})
+
+
+def _require_same(flat: IR, ir: IR) -> None:
+    """Refuse a program that is not what flat extraction gives when its calls are written out.
+
+    Raises:
+        ExportError: It is not.
+    """
+    changes = inline_scopes(flat, CALLS).diff(inline_scopes(ir, CALLS))
+    if changes:
+        raise ExportError(
+            f"with regions the program is another one: {changes.changes[0]}",
+            remedy="Extract it without regions, and report it with the model.",
+        )
 
 
 def _extracted_in_training(ir: IR) -> IR:
@@ -207,7 +271,7 @@ def _trace_meta_as_cpu(
 
 
 def _trace(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
 ) -> ExportedProgram:
     return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 

@@ -26,19 +26,26 @@ def is_on_meta(model: nn.Module, arguments: Any) -> bool:
 
 
 @contextmanager
-def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
+def on_fake_cpu(
+    model: nn.Module, arguments: Any, mode: FakeTensorMode | None = None
+) -> Generator[Any]:
     """Replace the model's meta tensors by fake CPU tensors within a ``with`` block.
 
     It yields the arguments, made so too. Parameters, buffers and tensor attributes are replaced
     one for one, tied ones by the same, and put back at the end.
+
+    Args:
+        model: The model.
+        arguments: The arguments of a call.
+        mode: Where to make them; then all parameters and arguments have no data, whatever device
+            they are on.
     """
-    mode = FakeTensorMode(
-        shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True
-    )
+    is_given = mode is not None
+    mode = mode or fake_mode()
     made: dict[int, torch.Tensor] = {}
 
     def fake(tensor: Any) -> Any:
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_meta:
+        if not isinstance(tensor, torch.Tensor) or not (tensor.is_meta or is_given):
             return tensor
         if id(tensor) not in made:
             made[id(tensor)] = _fake(tensor, mode)
@@ -48,7 +55,8 @@ def on_fake_cpu(model: nn.Module, arguments: Any) -> Generator[Any]:
     try:
         for holder in _holders(model):
             for name, value in list(holder.items()):
-                if isinstance(value, torch.Tensor) and value.is_meta:
+                is_weight = is_given and isinstance(value, nn.Parameter)
+                if isinstance(value, torch.Tensor) and (value.is_meta or is_weight):
                     replaced.append((holder, name, value))
                     holder[name] = fake(value)
         yield pytree.tree_map(fake, arguments)
@@ -64,8 +72,16 @@ def _holders(model: nn.Module) -> Generator[dict[str, Any]]:
         yield from (attributes["_parameters"], attributes["_buffers"], attributes)
 
 
+def fake_mode() -> FakeTensorMode:
+    """Return a new mode of fake tensors in which torch.export can trace."""
+    return FakeTensorMode(
+        shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True
+    )
+
+
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
-    fake = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
+    device = torch.device("cpu") if tensor.is_meta else tensor.device
+    fake = FakeTensor(mode, tensor.detach().to("meta"), device)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(fake, requires_grad=tensor.requires_grad)
     return fake.requires_grad_(tensor.requires_grad) if tensor.requires_grad else fake

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import sympy
@@ -47,7 +47,11 @@ _MUTATIONS = {
 
 
 def convert_exported_program(
-    exported: ExportedProgram, model_name: str = "", strict: bool = False
+    exported: ExportedProgram,
+    model_name: str = "",
+    strict: bool = False,
+    *,
+    place: Callable[[IR], IR] | None = None,
 ) -> IR:
     """Convert an exported program to an IR.
 
@@ -58,6 +62,7 @@ def convert_exported_program(
         exported: What ``torch.export.export`` returned, before or after its decompositions.
         model_name: A name for people.
         strict: Accepted for callers of pytorch-ir; conversion is always strict.
+        place: A change of the program before it is asked what it writes.
 
     Raises:
         ConversionError: The program holds things that cannot be translated; the message lists all
@@ -71,7 +76,7 @@ def convert_exported_program(
         )
     if _calls_functorch(exported):
         exported = _decomposed(exported)
-    return _Program(exported).translate(model_name)
+    return _Program(exported).translate(model_name, place)
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
@@ -105,7 +110,7 @@ class _Program:
         self.inputs = ProgramInputs(exported, self.context)
         self.gradients: dict[str, FxNode] = {}
 
-    def translate(self, model_name: str) -> IR:
+    def translate(self, model_name: str, place: Callable[[IR], IR] | None) -> IR:
         self._symbols()
         placeholders = self.exported.graph.find_nodes(op="placeholder")
         for node, spec in zip(placeholders, self.signature.input_specs, strict=True):
@@ -138,6 +143,7 @@ class _Program:
             weight_aliases=_aliases(self.exported, self.inputs.weights),
             mutations=mutations,
         )
+        ir = ir if place is None else place(ir)
         return with_canonical_symbols(merged_functions(self._with_constants(ir)))
 
     def _with_constants(self, ir: IR) -> IR:

@@ -25,17 +25,18 @@ def outlined(ir: IR, min_nodes: int = 4, min_calls: int = 2) -> IR:
     builder = Builder(ir)
     builder.map_functions(lambda body: outlined(body, min_nodes, min_calls))
     layers = _Layers(ir.replace(functions=builder.functions))
-    runs: dict[int, tuple[_Run, str]] = {}
+    runs: dict[int, tuple[LayerRun, str]] = {}
     for group in layers.groups(min_nodes, min_calls):
         body = outlined(layers.body(group[0]), min_nodes, min_calls)
-        name = builder.add_function(body, _word(group[0].path))
-        builder.functions[name] = body.replace(model_name=name)
+        name = add_layer(builder, body)
         runs |= {run.start: (run, name) for run in group}
     position = 0
     while position < len(ir.nodes):
         if position in runs:
             run, name = runs[position]
-            _call(builder, run, name, layers.results(run))
+            given = [*run.operands, *run.symbols]
+            call = call_layer(builder, name, given, layers.results(run), run.location)
+            builder.nodes[-1] = call.derived_from(*run.nodes)
             position += len(run.nodes)
         else:
             builder.keep(ir.nodes[position])
@@ -46,7 +47,7 @@ def outlined(ir: IR, min_nodes: int = 4, min_calls: int = 2) -> IR:
 # -- layers ---------------------------------------------------------------------------------------
 
 
-class _Run(NamedTuple):
+class LayerRun(NamedTuple):
     """Contiguous nodes of one layer.
 
     Attributes:
@@ -67,6 +68,13 @@ class _Run(NamedTuple):
         return [meta for name, meta in taken.items() if name not in made]
 
     @property
+    def location(self) -> Location:
+        """The layer as the place of a call."""
+        places = [node.location for node in self.nodes if node.location]
+        kinds = [place.module_type for place in places if place.module == self.path]
+        return Location(module=self.path, module_type=kinds[0] if kinds else "")
+
+    @property
     def symbols(self) -> list[SymExpr]:
         """The symbols that it uses and no dimension of an operand is."""
         used = {name for node in self.nodes for name in node.symbols}
@@ -82,12 +90,12 @@ class _Layers:
         self._kept = kept_values(ir)
         self._binders = frozenset(symbol_binders(ir))
 
-    def groups(self, min_nodes: int, min_calls: int) -> Iterator[list[_Run]]:
+    def groups(self, min_nodes: int, min_calls: int) -> Iterator[list[LayerRun]]:
         """Yield the runs that are alike, from the outermost layers inwards."""
         spans = [range(len(self._ir.nodes))]
         level = 1
         while spans:
-            groups: dict[Hashable, list[_Run]] = {}
+            groups: dict[Hashable, list[LayerRun]] = {}
             for run in [run for span in spans for run in self._runs(span, level)]:
                 key = self.key(run) if len(run.nodes) >= min_nodes else None
                 groups.setdefault(run.start if key is None else key, []).append(run)
@@ -100,7 +108,7 @@ class _Layers:
             spans = [span for span in spans if len(span) >= min_nodes]
             level += 1
 
-    def _runs(self, span: range, level: int) -> Iterator[_Run]:
+    def _runs(self, span: range, level: int) -> Iterator[LayerRun]:
         """The runs of some nodes; nodes without a path between two of one layer belong to it."""
         nodes = self._ir.nodes
         path, start, end = "", 0, 0
@@ -111,13 +119,13 @@ class _Layers:
             found = layer_path(location.module, level)
             if found != path:
                 if path:
-                    yield _Run(start, nodes[start:end], path)
+                    yield LayerRun(start, nodes[start:end], path)
                 path, start = found, position
             end = position + 1
         if path:
-            yield _Run(start, nodes[start:end], path)
+            yield LayerRun(start, nodes[start:end], path)
 
-    def results(self, run: _Run) -> list[TensorMeta]:
+    def results(self, run: LayerRun) -> list[TensorMeta]:
         """Return what is read after a run of what it makes."""
         own = {node.name for node in run.nodes}
         made = [meta for node in run.nodes for meta in node.outputs]
@@ -127,15 +135,11 @@ class _Layers:
         users = self._ir.users.get(name, ())
         return name in self._kept or any(user.name not in own for user in users)
 
-    def body(self, run: _Run) -> IR:
+    def body(self, run: LayerRun) -> IR:
         """Return a run as a function."""
-        body = subgraph(self._ir, run.nodes, self.results(run))
-        leaves = [*map(TensorLeaf, body.input_names), *map(ValueLeaf, run.symbols)]
-        given = Container("tuple", (Container("tuple", tuple(leaves)), Container("dict")))
-        made = Container("tuple", tuple(map(TensorLeaf, body.output_names)))
-        return body.replace(signature=Signature(given, made), metadata={MODULE: run.path})
+        return function_of(self._ir, run, self.results(run))
 
-    def key(self, run: _Run) -> Hashable | None:
+    def key(self, run: LayerRun) -> Hashable | None:
         """Return what two runs of one function have in common; None for one that has to stay."""
         own = {node.name for node in run.nodes}
         if own & self._binders or any(node.operands is None for node in run.nodes):
@@ -174,30 +178,58 @@ def layer_path(module: str, level: int = 1) -> str:
     return ".".join(parts[: numbers[level - 1] + 1]) if len(numbers) >= level else ""
 
 
+def function_of(ir: IR, run: LayerRun, results: Sequence[TensorMeta]) -> IR:
+    """Return some nodes of a graph as a function that knows its module path.
+
+    It takes what they take, by first use, and then the symbols that no operand gives.
+    """
+    body = subgraph(ir, run.nodes, results)
+    leaves = [*map(TensorLeaf, body.input_names), *map(ValueLeaf, run.symbols)]
+    given = Container("tuple", (Container("tuple", tuple(leaves)), Container("dict")))
+    made = Container("tuple", tuple(map(TensorLeaf, body.output_names)))
+    return body.replace(signature=Signature(given, made), metadata={MODULE: run.path})
+
+
+def add_layer(builder: Builder, body: IR) -> str:
+    """Add the function of a layer to a graph, and return its name: the layer's list."""
+    name = builder.add_function(body, _word(str(body.metadata[MODULE])))
+    builder.functions[name] = body.replace(model_name=name)
+    return name
+
+
 def _word(path: str) -> str:
     """The last name in a path before its numbers."""
     return next((part for part in reversed(path.split(".")) if not part.isdigit()), "block")
 
 
-def _call(builder: Builder, run: _Run, function: str, results: Sequence[TensorMeta]) -> None:
-    """Append the call that stands for a run."""
-    wanted = f"{_word(run.path)}_{run.path.rpartition('.')[2]}"
-    name = builder.names.fresh(wanted)
+def call_layer(
+    builder: Builder,
+    function: str,
+    given: Sequence[TensorMeta | SymExpr],
+    results: Sequence[TensorMeta],
+    location: Location,
+) -> OpNode:
+    """Append the call of a layer's function, whose results stand for other values from here on.
+
+    Args:
+        builder: The graph.
+        function: The function's name.
+        given: The operands.
+        results: The values that its results stand for.
+        location: Where the layer is, in its ``module``.
+    """
+    path = location.module
+    name = builder.names.fresh(f"{_word(path)}_{path.rpartition('.')[2]}")
     attributes = {"identifier": function, "subgraph": FunctionRef(function)}
-    given = {"operands": [*run.operands, *run.symbols], **attributes}
-    inputs, attrs, operands = split_arguments(given)
+    inputs, attrs, operands = split_arguments({"operands": [*given], **attributes})
     outputs = [
         TensorMeta(f"{name}.{index}", meta.shape, meta.dtype, name, index)
         for index, meta in enumerate(results)
     ]
-    types = [
-        n.location.module_type for n in run.nodes if n.location and n.location.module == run.path
-    ]
-    location = Location(module=run.path, module_type=types[0] if types else "")
-    call = OpNode(name, CALL, inputs, outputs, attrs, operands, location)
-    builder.keep(call.derived_from(*run.nodes))
+    call = builder.keep(OpNode(name, CALL, inputs, outputs, attrs, operands, location))
     for old, new in zip(results, outputs, strict=True):
         builder.replace(old, new)
+    return call
 
 
 # -- functions ------------------------------------------------------------------------------------
@@ -232,7 +264,7 @@ def function_key(body: IR, root: str) -> Hashable:
     def placed(name: str) -> str:
         return places.get(name, name)
 
-    nodes = _Layers(body).key(_Run(0, body.nodes, root))
+    nodes = _Layers(body).key(LayerRun(0, body.nodes, root))
     signature = body.signature
     trees = [] if signature is None else [signature.inputs, signature.outputs]
     return (

@@ -1,0 +1,1 @@
+"""Layers that repeat, traced once each."""

@@ -1,0 +1,253 @@
+"""Extraction that traces each distinct layer once.
+
+Every member is run once on tensors without data and its calls are recorded. One of each kind is
+exported alone; the model is exported with one operator in place of each, which becomes a call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from torch_ir.errors import ConversionError, ExportError, did_you_mean, first_line
+from torch_ir.frontend.programs import convert_exported_program
+from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
+from torch_ir.frontend.regions.opaque import (
+    NAMESPACE,
+    Alone,
+    ChangedCallError,
+    Site,
+    opaque,
+    tensor_names,
+)
+from torch_ir.ir import IR, Location
+from torch_ir.ir.builder import Builder
+from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of
+from torch_ir.torch_api import FakeTensorMode, storage_of, tracing_for_export
+
+OPAQUE = f"{NAMESPACE}.call.default"
+MIN_CALLS = 4
+"""A member with fewer calls of torch stays as it is."""
+
+
+class Regions:
+    """The members of a model that become calls of functions.
+
+    Args:
+        model: The model.
+        wanted: Paths of members, or ``"auto"`` for those of its lists and sequences.
+        export: Exports a model for arguments.
+        mode: The mode of the tensors without data that stand for its parameters.
+
+    Attributes:
+        found: What became of each member: the name of its function, or why it has none.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        wanted: str | Sequence[str],
+        export: Callable[..., ExportedProgram],
+        mode: FakeTensorMode,
+    ):
+        self._model = model
+        self._export = export
+        self._mode = mode
+        self._paths = [*_members(model)] if wanted == "auto" else _named(model, wanted)
+        self._bodies: dict[tuple[str, tuple[int, ...]], tuple[IR, list[str]] | str] = {}
+        self.found: dict[str, dict[str, str]] = {path: {} for path in self._paths}
+
+    def extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
+        """Extract the model; None where it has to be extracted whole.
+
+        Args:
+            args: Positional arguments, without data.
+            kwargs: Keyword arguments, likewise.
+            name: The name of the model.
+        """
+        try:
+            return self._extract(args, kwargs, name)
+        except ChangedCallError as error:
+            self._all_flat(f"{error} is called with other arguments where layers are not run")
+        except Exception as error:  # noqa: BLE001  # the user's code, which flat extraction judges
+            self._all_flat(f"it was not traced alone: {first_line(error)}")
+        return None
+
+    def _extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
+        modules = {"": self._model} | {p: self._model.get_submodule(p) for p in self._paths}
+        watch = Watch()
+        with watch.over(modules), tracing_for_export(), self._mode:
+            self._model(*args, **kwargs)
+        sites: dict[str, Site] = {}
+        kinds: dict[str, str] = {}
+        for group in self._kinds(watch):
+            if isinstance(self._body(group[0]), str):
+                self._flat(group, cast(str, self._body(group[0])))
+                continue
+            sites |= {site.record.path: site for site in group}
+            kinds |= {site.record.path: group[0].record.path for site in group}
+        if not sites:
+            return None
+        again = Watch()
+        with opaque(self._model, sites, again), again.over(modules):
+            outer = self._export(self._model, args, kwargs)
+        folded = frozenset(sites)
+        if again.records[""][0].digest(folded) != watch.records[""][0].digest(folded):
+            self._all_flat("the model does something else where its layers are not run")
+            return None
+        firsts = {path: sites[first] for path, first in kinds.items()}
+        return convert_exported_program(
+            outer, name, place=lambda ir: self._placed(ir, sites, firsts)
+        )
+
+    # -- kinds ------------------------------------------------------------------------------------
+
+    def _flat(self, sites: Sequence[Site], reason: str) -> None:
+        for site in sites:
+            self.found[site.record.path] = {"flat": reason}
+
+    def _all_flat(self, reason: str) -> None:
+        for path in self._paths:
+            known = self.found[path]
+            self.found[path] = known if "flat" in known else {"flat": reason}
+
+    def _kinds(self, watch: Watch) -> Iterator[list[Site]]:
+        """The members that do the same, the outermost first."""
+        names = tensor_names(self._model)
+        inside: set[str] = set()
+        groups: dict[str, list[Site]] = {}
+        for path in self._paths:
+            found = _site(watch.records.get(path, []), names)
+            if isinstance(found, str):
+                self.found[path] = {"flat": found}
+            else:
+                groups.setdefault(found.record.digest(), []).append(found)
+        for group in sorted(groups.values(), key=lambda g: g[0].record.path.count(".")):
+            left = [s for s in group if not any(_is_inside(s.record.path, p) for p in inside)]
+            for site in group:
+                if site not in left:
+                    del self.found[site.record.path]  # its layer is a call
+            if len(left) == 1:
+                self._flat(left, "no other member does the same")
+            elif left:
+                inside |= {site.record.path for site in left}
+                yield left
+
+    # -- functions --------------------------------------------------------------------------------
+
+    def _body(self, site: Site, made: tuple[int, ...] | None = None) -> tuple[IR, list[str]] | str:
+        """The function of a member and the labels of its operands, or why it has none."""
+        made = site.made if made is None else made
+        key = site.record.path, made
+        if key not in self._bodies:
+            self._bodies[key] = self._traced(site, made)
+        return self._bodies[key]
+
+    def _traced(self, site: Site, made: tuple[int, ...]) -> tuple[IR, list[str]] | str:
+        path = site.record.path
+        member = self._model.get_submodule(path)
+        alone = Alone(member, site, made)
+        watch = Watch(alone.stand_ins)
+        with watch.over({"": alone, path: member}):
+            exported = self._export(alone, alone.example_inputs, {})
+        if watch.records[path][0].digest() != site.record.digest():
+            return "traced alone, it does something else"
+        ir = convert_exported_program(exported, "")
+        labels = dict(zip(ir.input_names, alone.arguments, strict=True))
+        run = LayerRun(0, ir.nodes, path)
+        for meta in run.operands:
+            if meta.name not in labels:
+                key = ir.external_values()[meta.name][0]
+                label = alone.label_of(key)
+                if label is None:
+                    return f"it holds a constant of its own, {key!r}"
+                labels[meta.name] = label
+        values = {meta.name for node in ir.nodes for meta in node.outputs}
+        if not values.issuperset(ir.output_names) or len(set(ir.output_names)) < len(made):
+            return "it gives a value that it does not make"
+        return function_of(ir, run, ir.graph_outputs), [labels[m.name] for m in run.operands]
+
+    def _placed(self, ir: IR, sites: Mapping[str, Site], firsts: Mapping[str, Site]) -> IR:
+        """The program with calls of functions in place of the operators of members."""
+        builder = Builder(ir)
+        needed = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
+        functions: dict[tuple[str, tuple[int, ...]], str] = {}
+        for node in ir.nodes:
+            if node.op_type != OPAQUE:
+                builder.keep(node)
+                continue
+            path = json.loads(node.attrs["results"])[0]
+            site, first = sites[path], firsts[path]
+            results = [meta for meta in node.outputs if meta.name in needed]
+            made = tuple([site.made[meta.producer_output_idx] for meta in results])
+            body = self._body(first, made)
+            if isinstance(body, str):
+                raise ConversionError(body)
+            key = first.record.path, made
+            if key not in functions:
+                functions[key] = add_layer(builder, body[0])
+            given = dict(zip(site.record.taken, node.tensors("operands"), strict=True))
+            kind = node.location.module_type if node.location else ""
+            operands = [given[label] for label in body[1]]
+            call_layer(builder, functions[key], operands, results, Location("", 0, "", path, kind))
+            self.found[path] = {"function": functions[key]}
+        return builder.finish()
+
+
+def _members(model: nn.Module) -> Iterator[str]:
+    for path, module in model.named_modules():
+        if isinstance(module, nn.ModuleList | nn.Sequential):
+            yield from [f"{path}.{name}" if path else name for name, _ in module.named_children()]
+
+
+def _named(model: nn.Module, paths: Sequence[str]) -> list[str]:
+    known = dict(model.named_modules())
+    for path in paths:
+        if path not in known or not path:
+            raise ExportError(
+                f"the model has no module {path!r}", remedy=did_you_mean(path, known)
+            )
+    return [*dict.fromkeys(paths)]
+
+
+def _is_inside(path: str, other: str) -> bool:
+    return path != other and path.startswith(f"{other}.")
+
+
+def _site(records: Sequence[MemberCall], names: Mapping[int, str]) -> Site | str:
+    """How a member can be one operator, or why it cannot."""
+    if len(records) != 1:
+        return f"it is called {len(records)} times" if records else "it is never called"
+    (record,) = records
+    if record.calls < MIN_CALLS:
+        return "it is small"
+    if record.leaks:
+        return "a value that it makes is used after it without being its result"
+    sources: dict[str, str] = {}
+    for label, (tensor, _) in record.taken.items():
+        source = label.partition(" ")[2]
+        if label.startswith("foreign "):
+            if id(tensor) not in names:
+                return "it uses a tensor that it is not given"
+            source = names[id(tensor)]
+        sources[label] = source
+    made: list[int] = []
+    taken = {storage_of(tensor) for tensor, _ in record.taken.values()}
+    for position, leaf in enumerate(record.results[1]):
+        if not isinstance(leaf, torch.Tensor):
+            if type(leaf) not in _PLAIN and not any(leaf is given for given in record.given[1]):
+                return f"it gives a {type(leaf).__name__}"
+        elif id(leaf) not in record.origins:
+            if storage_of(leaf) in taken:
+                return "it gives a view of what it takes, or of another result"
+            taken.add(storage_of(leaf))
+            made.append(position)
+    return Site(record, sources, tuple(made)) if made else "it makes nothing"
+
+
+_PLAIN = (bool, int, float, complex, str, type(None))

@@ -1,0 +1,322 @@
+"""Layers that are traced once each: what is shared, what stays flat and why, and the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
+from torch import nn
+
+from torch_ir import IR, IRExecutor, extract_ir, load_ir
+from torch_ir.errors import ExportError
+from torch_ir.passes import inline_functions
+from whole_way import same
+
+CALLS = 0
+
+
+class Block(nn.Module):
+    """A layer; what it does may depend on all that a layer can read."""
+
+    def __init__(self, **facts: Any):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
+        self.facts = facts
+
+    def forward(self, x, **_):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Stack(nn.Module):
+    """Layers one after the other."""
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def functions(ir: IR) -> list[str]:
+    """The function, or a part of the reason, of each member."""
+    return [fate.get("function") or fate["flat"] for fate in ir.metadata["regions"].values()]
+
+
+def extracted(model: nn.Module, *args: Any, regions: Any = "auto") -> IR:
+    """The program with regions, which is the flat one when written out, and gives eager's bits."""
+    model = model.eval().requires_grad_(False)
+    flat = extract_ir(model, args)
+    ir = extract_ir(model, args, regions=regions, model_name=flat.model_name)
+    assert ir.check() == ()
+    one, other = inline_functions(flat), inline_functions(ir)
+    assert not one.diff(other), str(one.diff(other))
+    assert [n.location for n in one.nodes] == [n.location for n in other.nodes]
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    executor = IRExecutor(ir, weights)
+    assert same(executor(*args), model(*args))
+    assert same(dict(executor.buffers), {k: model.state_dict()[k] for k in executor.buffers})
+    return ir
+
+
+def test_equal_layers_are_one_function(tmp_path):
+    ir = extracted(Stack(*[Block() for _ in range(4)]), torch.randn(2, 4))
+    assert functions(ir) == ["layers"] * 4
+    assert len(ir.nodes) == 4
+    ir.save(tmp_path / "net.tir")
+    assert load_ir(tmp_path / "net.tir") == ir
+
+
+class Indexed(Block):
+    def forward(self, x):
+        return super().forward(x) * (self.facts["index"] // 2 + 1)
+
+
+class Moded(Block):
+    def forward(self, x):
+        return F.gelu(super().forward(x), approximate=self.facts["mode"])
+
+
+class Epsilon(Block):
+    def forward(self, x):
+        return F.layer_norm(super().forward(x), (4,), eps=self.facts["eps"])
+
+
+class Table(Block):
+    def forward(self, x):
+        return super().forward(x) * torch.tensor(self.facts["table"])
+
+
+class Counted(Block):
+    def forward(self, x):
+        global CALLS  # that is the point
+        CALLS += 1
+        return super().forward(x) * CALLS
+
+
+class Shaped(Block):
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.facts["keep"] else torch.cat([y, y])[:2]
+
+
+class Wider(Block):
+    def forward(self, x):
+        return torch.cat([super().forward(x)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("layers", "distinct"),
+    [
+        ([Indexed(index=i) for i in range(4)], 2),
+        ([Moded(mode=m) for m in ("none", "tanh") * 2], 2),
+        ([Epsilon(eps=e) for e in (1e-5, 1e-6, 1e-5, 1e-6)], 2),
+        ([Shaped(keep=k) for k in (True, False, True, False)], 2),
+    ],
+    ids=["index", "string", "epsilon", "branch"],
+)
+def test_layers_of_two_kinds_are_two_functions(layers, distinct):
+    ir = extracted(Stack(*layers), torch.randn(2, 4))
+    assert len(set(functions(ir))) == len(ir.functions) == distinct
+
+
+class Counting(Stack):
+    def forward(self, x):
+        global CALLS
+        CALLS = 0
+        return super().forward(x)
+
+
+def test_layers_that_count_stay_flat():
+    ir = extracted(Counting(*[Counted() for _ in range(3)]), torch.randn(2, 4))
+    assert functions(ir) == ["no other member does the same"] * 3
+
+
+def test_results_of_other_shapes_stay_flat():
+    ir = extracted(Stack(*[Wider() for _ in range(3)]), torch.randn(2, 4))
+    assert functions(ir) == ["no other member does the same"] * 3
+
+
+def test_a_table_of_its_own_stays_flat():
+    tables = [[1.0, 2.0, 3.0, 4.0]] * 2 + [[1.0, 2.0, 3.0, 5.0]]
+    ir = extracted(Stack(*[Table(table=t) for t in tables]), torch.randn(2, 4))
+    assert all("constant of its own" in r or "no other" in r for r in functions(ir))
+
+
+def test_a_layer_that_changes_what_others_do_is_noticed():
+    class Sets(Block):
+        def forward(self, x):
+            global CALLS
+            CALLS += 1
+            return super().forward(x)
+
+    class Reads(Counting):
+        def forward(self, x):
+            return super().forward(x) * CALLS
+
+    ir = extracted(Reads(*[Sets() for _ in range(3)]), torch.randn(2, 4))
+    assert set(functions(ir)) == {"the model does something else where its layers are not run"}
+
+
+def test_tied_weights_are_part_of_the_wiring():
+    layers = [Block() for _ in range(4)]
+    for layer in layers[1:]:
+        layer.up = layers[0].up
+    layers[3].down.bias = layers[3].norm.bias
+    ir = extracted(Stack(*layers), torch.randn(2, 4))
+    assert functions(ir) == ["layers"] * 3 + ["no other member does the same"]
+
+
+def test_a_layer_that_is_called_twice_or_never_stays_flat():
+    class Twice(Stack):
+        def forward(self, x):
+            for layer in self.layers[:3]:
+                x = layer(x)
+            return self.layers[0](x)
+
+    ir = extracted(Twice(*[Block() for _ in range(4)]), torch.randn(2, 4))
+    assert functions(ir) == ["it is called 2 times", "layers", "layers", "it is never called"]
+
+
+def test_skip_connections_and_nested_results():
+    class Pair(Block):
+        def forward(self, x, skip=None, *, scale):
+            y = super().forward(x) * scale
+            return {"y": y if skip is None else y + skip, "sizes": (2, None), "more": [y.sin()]}
+
+    class Skips(Stack):
+        def forward(self, x):
+            seen, y = [], x
+            for layer in self.layers:
+                made = layer(y, seen[-2] if len(seen) > 1 else None, scale=2.0)
+                y = made["y"]
+                seen.append(made["more"][0])
+            return y, seen[-1]
+
+    ir = extracted(Skips(*[Pair() for _ in range(5)]), torch.randn(2, 4))
+    assert (
+        functions(ir) == ["layers", "layers", *["layers_1"] * 2, "layers_1"]
+        or len(ir.functions) >= 2
+    )
+
+
+class Cached(Block):
+    def forward(self, x, cache, position):
+        cache.index_copy_(0, position, x.mean(0, keepdim=True))
+        return super().forward(x) + cache.sum(0)
+
+
+class Decoder(Stack):
+    """Layers with static caches, which are buffers of the model or lie in an object."""
+
+    def __init__(self, hidden: bool, *layers: nn.Module):
+        super().__init__(*layers)
+        self.hidden = hidden
+        for index in range(len(layers)):
+            self.register_buffer(f"cache_{index}", torch.zeros(3, 4))
+
+    def forward(self, x, position):
+        for index, layer in enumerate(self.layers):
+            x = layer(x, getattr(self, f"cache_{index}"), position)
+        return x
+
+
+class Holder:
+    """What holds caches, and is no tensor."""
+
+
+class Hidden(Cached):
+    def forward(self, x, holder, position):
+        return super().forward(x, holder.caches[self.facts["index"]], position)
+
+
+class HiddenDecoder(Decoder):
+    def forward(self, x, position):
+        holder = self.__dict__.setdefault("holder", Holder())
+        holder.caches = [getattr(self, f"cache_{i}") for i in range(len(self.layers))]
+        for layer in self.layers:
+            x = layer(x, holder, position)
+        return x
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Decoder(False, *[Cached() for _ in range(3)]),
+        HiddenDecoder(True, *[Hidden(index=i) for i in range(3)]),
+    ],
+    ids=["arguments", "in an object"],
+)
+def test_static_caches_are_operands(model):
+    ir = extracted(model, torch.randn(2, 4), torch.tensor([1]))
+    assert functions(ir) == ["layers"] * 3
+    assert sorted(m.target for m in ir.mutations) == [f"b_cache_{i}" for i in range(3)]
+
+
+def test_a_value_that_leaves_another_way_keeps_its_layer_flat():
+    class Leaks(Block):
+        def forward(self, x):
+            y = super().forward(x)
+            self.facts["out"].append(y.sin())
+            return y
+
+    class Reads(Stack):
+        def forward(self, x):
+            out = self.layers[0].facts["out"]
+            out.clear()
+            return super().forward(x) + out[0]
+
+    out: list[torch.Tensor] = []
+    ir = extracted(Reads(*[Leaks(out=out) for _ in range(3)]), torch.randn(2, 4))
+    assert "used after it" in functions(ir)[0]
+
+
+def test_layers_inside_of_layers():
+    stages = [Stack(Block(), Block()), Stack(Block(), Block(), Block())]
+    ir = extracted(Stack(*stages), torch.randn(2, 4))
+    assert len(ir.functions) == 1
+    assert functions(ir).count("layers") == 5
+
+
+def test_paths_name_the_regions():
+    model = Stack(*[Block() for _ in range(4)])
+    ir = extracted(model, torch.randn(2, 4), regions=["layers.1", "layers.3"])
+    assert ir.metadata["regions"] == {
+        "layers.1": {"function": "layers"},
+        "layers.3": {"function": "layers"},
+    }
+    with pytest.raises(ExportError) as caught:
+        extract_ir(model, (torch.randn(2, 4),), regions=["layer.1"])
+    assert caught.value.message == "the model has no module 'layer.1'"
+    assert caught.value.remedy == "Did you mean layers.1 or layers.3?"
+
+
+def test_sizes_that_vary(tmp_path):
+    model = Stack(*[Block() for _ in range(3)]).eval()
+    ir = extract_ir(
+        model,
+        (torch.randn(2, 4),),
+        dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+        regions="auto",
+        verify_regions=True,
+    )
+    assert functions(ir) == ["layers"] * 3
+    for rows in (2, 5):
+        x = torch.randn(rows, 4)
+        assert same(IRExecutor(ir, model.state_dict())(x), model(x))
+
+
+def test_the_model_is_left_as_it_was():
+    with torch.device("meta"):
+        model, x = Stack(*[Block() for _ in range(3)]).eval(), torch.randn(2, 4)
+    before = dict(model.named_parameters())
+    ir = extract_ir(model, (x,), regions="auto", verify_regions=True)
+    assert functions(ir) == ["layers"] * 3
+    after = dict(model.named_parameters())
+    assert all(after[name] is before[name] for name in before)
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert not any(module._forward_hooks for module in model.modules())
