@@ -51,8 +51,7 @@ def extract_ir(
         verify_regions: Extract the model without regions too, and compare.
 
     Raises:
-        ExportError: ``torch.export`` refuses the model, or ``strict`` or ``verify_regions`` is not
-            met.
+        ExportError: ``torch.export`` refuses the model, or a condition is not met.
         ConversionError: The exported program holds things that cannot be translated; all are
             listed.
 
@@ -68,18 +67,12 @@ def extract_ir(
     if isinstance(model, ExportedProgram):
         return convert_exported_program(model, model_name or "")
     name = get_model_name(model) if model_name is None else model_name
-    options: dict[str, Any] = {
-        "kwargs": kwargs,
-        "dynamic_shapes": dynamic_shapes,
-        "strict": strict,
-    }
+    traced: Any = {"kwargs": kwargs, "dynamic_shapes": dynamic_shapes, "strict": strict}
 
     def flat() -> IR:
-        return convert_exported_program(export_model(model, example_inputs, **options), name)
+        return convert_exported_program(export_model(model, example_inputs, **traced), name)
 
-    ir = (
-        flat() if regions is None else _with_regions(model, example_inputs, options, regions, flat)
-    )
+    ir = flat() if regions is None else _with_regions(model, example_inputs, traced, regions, flat)
     if verify_regions:
         _require_same(flat(), ir)
     ir = ir if ir.model_name == name else ir.replace(model_name=name)
