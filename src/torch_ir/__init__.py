@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         extract_ir,
         load_exported_program,
         register_op,
+        without_weights,
     )
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.analysis.costs import Cost, cost
@@ -154,6 +155,7 @@ _HOME_OF_NAMES = {
         "convert_exported_program",
         "load_exported_program",
         "register_op",
+        "without_weights",
     ),
     "torch_ir.weights": (
         "load_weights",

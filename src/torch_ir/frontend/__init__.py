@@ -7,6 +7,7 @@ from torch_ir.frontend.export import (
     load_exported_program,
 )
 from torch_ir.frontend.lifted_constants import constants_of
+from torch_ir.frontend.models.without_weights import without_weights
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.registry import (
     NodeInfo,
@@ -26,4 +27,5 @@ __all__ = [
     "plain_conversion",
     "register_op",
     "unregister_op",
+    "without_weights",
 ]

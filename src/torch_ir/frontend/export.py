@@ -103,7 +103,8 @@ def _with_regions(
                 {"function": used[0]} if used else {"flat": "no other member does the same"}
             )
     else:
-        with on_fake_cpu(model, _told_apart((tuple(args), kwargs)), mode) as call:
+        given = _told_apart((tuple(args), kwargs))
+        with _unwritten(model), on_fake_cpu(model, given, mode) as call:
             found = finder.extract(call[0], call[1], get_model_name(model))
         ir = flat() if found is None else found
     return ir.replace(metadata={**ir.metadata, "regions": finder.found})

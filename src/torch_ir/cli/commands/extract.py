@@ -19,7 +19,22 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("target")
+@click.argument("target", required=False)
+@click.option(
+    "--transformers",
+    "config",
+    metavar="CONFIG",
+    help="Build the model of a config.json, or of a folder with one, without weights.",
+)
+@click.option(
+    "--tokens", type=click.IntRange(1), metavar="N", help="The program takes input_ids i64[1, N]."
+)
+@click.option("--dtype", help="Type of the parameters [that of CONFIG, else float32].")
+@click.option(
+    "--regions",
+    metavar="auto|PATHS",
+    help="Trace layers that do the same once: all, or modules by path, separated by commas.",
+)
 @input_option
 @click.option(
     "--dynamic",
@@ -37,7 +52,11 @@ if TYPE_CHECKING:
 @click.option("--name", help="Name of the model in the IR [its class].")
 @click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 file holds.")
 def command(
-    target: str,
+    target: str | None,
+    config: str | None,
+    tokens: int | None,
+    dtype: str | None,
+    regions: str | None,
     inputs: tuple[InputSpec, ...],
     dynamic: tuple[DynamicSpec, ...],
     output: str | None,
@@ -58,16 +77,24 @@ def command(
     torch-ir extract model.py:build -o model.tir
     torch-ir extract model.py:Net --input 2x8 --dynamic x:0=batch:2..64 -o net.json
     torch-ir extract program.pt2 --trust
+    torch-ir extract --transformers config.json --tokens 128 --regions auto -o model.tir
     """  # noqa: D301  # \b is a character that click reads
-    if dynamic and target.endswith(".pt2"):
+    if (target is None) == (config is None):
+        raise click.UsageError("give a TARGET or --transformers CONFIG")
+    if (config is None) != (tokens is None) or (config is None and dtype is not None):
+        raise click.UsageError("--transformers needs --tokens; --tokens and --dtype are for it")
+    if dynamic and target is not None and target.endswith(".pt2"):
         raise click.UsageError("--dynamic is for a model; a .pt2 file has its dimensions")
     kind = format_of(output, to, "json" if output == STDIO else "text")
     require_torch()
-    ir = (
-        _from_program(target, name, trust)
-        if target.endswith(".pt2")
-        else _from_code(target, inputs, dynamic, meta=meta, train=train, name=name)
-    )
+    wanted: Any = {"regions": regions if regions in (None, "auto") else regions.split(",")}
+    wanted |= {} if name is None else {"model_name": name}
+    if target is None:
+        ir = _from_config(str(config), tokens or 1, dtype, wanted)
+    elif target.endswith(".pt2"):
+        ir = _from_program(target, name, trust)
+    else:
+        ir = _from_code(target, inputs, dynamic, wanted, meta=meta, train=train)
     write_ir(ir, output, kind)
     if output not in (None, STDIO):
         nodes, weights = counted(len(ir.nodes), "node"), counted(len(ir.weights), "weight")
@@ -81,14 +108,27 @@ def _from_program(path: str, name: str | None, trust: bool) -> IR:
         return extract_ir(path, model_name=name, trust=trust)
 
 
+def _from_config(config: str, tokens: int, dtype: str | None, options: dict[str, Any]) -> IR:
+    import torch
+
+    from torch_ir.frontend import extract_ir
+    from torch_ir.frontend.models.transformers import transformers_model
+
+    with progress(f"building {config}"), held_back():
+        model = transformers_model(config, dtype=dtype)
+    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    with progress(f"extracting {config}"), held_back():
+        return extract_ir(model, (ids,), **options)
+
+
 def _from_code(
     target: str,
     inputs: tuple[InputSpec, ...],
     dynamic: tuple[DynamicSpec, ...],
+    options: dict[str, Any],
     *,
     meta: bool,
     train: bool,
-    name: str | None,
 ) -> IR:
     from torch_ir.cli.arguments import prepared
     from torch_ir.frontend import extract_ir
@@ -97,7 +137,6 @@ def _from_code(
         built = prepared(target, inputs, meta=meta, seed=0)
         built.model.train(train)
     shapes = dynamic_shapes(dynamic, built.model, built.args, built.kwargs)
-    options: dict[str, Any] = {} if name is None else {"model_name": name}
     with progress(f"extracting {target}"), held_back():
         kwargs = dict(built.kwargs) or None
         return extract_ir(built.model, built.args, kwargs=kwargs, dynamic_shapes=shapes, **options)

@@ -1,0 +1,1 @@
+"""Models that are built to be extracted: without weights, and from configuration files."""

@@ -1,0 +1,124 @@
+"""Models that are built without the values of their parameters."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import torch_ir
+from torch_ir import without_weights
+from torch_ir.errors import ExportError
+from whole_way import same
+
+
+class Special(nn.Parameter):
+    """A parameter of a class of its own."""
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+        self.head = nn.Linear(4, 4, bias=False)
+        self.head.weight = self.fc.weight
+        self.scale = Special(torch.ones(4), requires_grad=False)
+        self.register_buffer("table", torch.arange(4.0), persistent=False)
+        self.plain = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        self.several = nn.ParameterList([torch.ones(4)])
+
+    def forward(self, x):
+        x = self.norm(self.fc(x)) * self.scale + self.table + self.plain
+        return self.head(x) + self.several[0]
+
+
+def test_a_program_runs_with_the_checkpoint_alone(tmp_path):
+    torch.manual_seed(0)
+    real, x = Net().eval(), torch.randn(2, 4)
+    with without_weights():
+        model = Net().eval()
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert model.head.weight is model.fc.weight
+    assert type(model.scale) is Special
+    assert not model.scale.requires_grad
+    assert same(model.table, torch.arange(4.0))
+    ir = torch_ir.extract_ir(model, (x,))
+    shared = {k: v.clone() for k, v in real.state_dict().items()}
+    save_file(shared, tmp_path / "model.safetensors")
+    weights = torch_ir.load_weights(tmp_path / "model.safetensors", ir=ir)
+    assert same(torch_ir.IRExecutor(ir, weights)(x), real(x))
+
+
+def test_parametrized_and_lazy_modules():
+    with without_weights():
+        layer = parametrizations.weight_norm(nn.Linear(4, 4))
+        lazy = nn.LazyLinear(3)
+    assert {p.device.type for p in layer.parameters()} == {"meta"}
+    assert nn.parameter.is_lazy(lazy.weight)
+    assert not nn.Linear(2, 2).weight.is_meta
+
+
+def test_other_threads_build_with_weights():
+    made: list[nn.Module] = []
+    with without_weights():
+        thread = threading.Thread(target=lambda: made.append(nn.Linear(2, 2)))
+        thread.start()
+        thread.join()
+    assert not made[0].weight.is_meta
+
+
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "vocab_size": 11,
+    "dtype": "bfloat16",
+}
+
+
+def test_a_configuration_file(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from torch_ir.frontend.models.transformers import transformers_model
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    ids = torch.tensor([[1, 2, 3, 4]])
+    ir = torch_ir.extract_ir(transformers_model(path), (ids,), regions="auto", verify_regions=True)
+    assert {fate.get("function") for fate in ir.metadata["regions"].values()} == {"layers"}
+    assert str(ir.graph_outputs[0].dtype) == "bfloat16"
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**CONFIG)
+    real = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    folder = tmp_path / "checkpoint"
+    real.save_pretrained(folder, max_shard_size="5KB")
+    weights = torch_ir.load_weights(folder, ir=ir)
+    with torch.no_grad():
+        expected = real(input_ids=ids, use_cache=False).logits
+    assert same(torch_ir.IRExecutor(ir, weights)(ids), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "lama"}, "has no models of type 'lama'"),
+        ({"architectures": ["Nothing"]}, "transformers has no model 'Nothing'"),
+        ({"dtype": "int8"}, "'int8' is not a floating-point element type"),
+        ({"model_type": 3}, "is no configuration of a model: it has no model_type"),
+    ],
+)
+def test_what_is_no_configuration(tmp_path, change, message):
+    pytest.importorskip("transformers")
+    from torch_ir.frontend.models.transformers import transformers_model
+
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **change}))
+    with pytest.raises(ExportError) as caught:
+        transformers_model(tmp_path)
+    assert message in caught.value.message
