@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -34,7 +35,7 @@ def without_weights() -> Generator[None]:
         (True, tensor([1., 1., 1.]))
     """
     token = _KNOWN.set({})
-    hook = register_module_parameter_registration_hook(_without_values)
+    hook = register_module_parameter_registration_hook(cast(Any, _without_values))
     try:
         yield
     finally:
