@@ -5,6 +5,7 @@ import pytest
 from torch_ir.errors import InvalidIRError, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid
+from viz.programs import branches
 
 HOSTILE = ['a"b', "<script>", "`tick`", "#35;", "x;y", "%% c", "ünï→", "a\\n", "a\nb", "{}", "]"]
 
@@ -136,3 +137,22 @@ def test_limits_below_one_are_refused():
         ir_to_mermaid(ir, 0)
     with pytest.raises(InvalidIRError, match=r"^top_n must be at least 1, got -1$"):
         generate_op_distribution_pie(ir, -1)
+
+
+def test_functions_are_subgraphs_while_there_is_room():
+    drawn = ir_to_mermaid(branches())
+    assert 'subgraph f0_body["yes: 2 nodes"]' in drawn
+    assert "n3 -.-> f0_body" in drawn
+    assert "n3 -.-> f2_body" in drawn
+    assert 'subgraph f1_body["yes/inner: 1 node"]' in drawn
+    assert "f0_n1 -.-> f1_body" in drawn
+    assert drawn.count("subgraph ") == drawn.count("\n    end")
+    ids = re.findall(r"^ *([a-z0-9_]+)\[", drawn, re.MULTILINE)
+    assert len(ids) == len(set(ids))
+
+
+def test_what_is_not_drawn_is_said():
+    drawn = ir_to_mermaid(branches(), max_nodes=6)
+    assert drawn.count("subgraph ") == 1
+    assert "2 functions not drawn. A larger max_nodes shows more." in drawn
+    assert "3 functions not drawn" in ir_to_mermaid(branches(), max_nodes=5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_ir.viz import view_html
+from torch_ir.viz import view, view_html
 from viz.browser import Opened, chromium
 from viz.programs import branches, hostile, layers
 
@@ -153,3 +153,19 @@ def test_the_same_node_is_selected_on_both_sides(opened):
     view("() => page.go('n7')")
     assert view("() => page.panes.map((pane) => pane.selected)") == ["n7", "n7"]
     assert "changed 1" in view.page.locator(".legend").inner_text()
+
+
+def test_a_notebook_shows_it_in_a_frame_without_rights(browser):
+    page = browser.new_page()
+    faults = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else 0)
+    page.set_content(view(branches())._repr_html_())
+    frame = page.frames[1]
+    frame.wait_for_function("document.documentElement.dataset.ready")
+    frame.locator(".box .title", has_text="linear").first.dispatch_event(
+        "click", {"bubbles": True}
+    )
+    assert "fc.weight" in frame.locator("#panel").inner_text()
+    assert faults == []
+    page.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir import IR, Constant, TensorMeta
+from torch_ir.ir.queries import graphs
 from torch_ir.ir.tensor import type_text
 from torch_ir.viz.fold import Box, count_operators, fold, short_operator
 
@@ -23,8 +24,9 @@ def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> 
 
     A graph of more than ``max_nodes`` nodes is folded by module, as far open as fits: a box then
     stands for the calls of one module (or, where the model has no modules to fold by, for
-    neighbors), says how many nodes it has, and a note says how many were folded. Nothing is left
-    out.
+    neighbors), says how many nodes it has, and a note says how many were folded. Functions are
+    subgraphs, which those who call them point to, while there are boxes left for them; a note says
+    how many are not drawn.
 
     Args:
         ir: The graph.
@@ -51,7 +53,35 @@ def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> 
     if max_nodes < 1:
         raise InvalidIRError(f"max_nodes must be at least 1, got {max_nodes}")
     chart = _Flowchart(ir, tuple(fold(ir.nodes, max_nodes)), include_weights)
-    return "\n    ".join(["flowchart TD", *chart.boxes(), *chart.arrows(), *STYLE])
+    functions = _functions(chart, max_nodes - len(chart.folded))
+    return "\n    ".join(["flowchart TD", *chart.lines(), *functions, *STYLE])
+
+
+def _functions(program: _Flowchart, room: int) -> Iterator[str]:
+    """Draw the bodies of functions while there is room, and say how many are left out."""
+    charts = {"": program}
+    bodies = [(path, body) for path, body in graphs(program.ir) if path and body.nodes]
+    left = 0
+    for number, (path, body) in enumerate(bodies):
+        share = room // (len(bodies) - number)
+        outer, _, name = path[:-1].rpartition("/")
+        caller = charts.get(f"{outer}/" if outer else "")
+        if share < 1 or caller is None:
+            left += 1
+            continue
+        folded = tuple(fold(body.nodes, share))
+        room -= len(folded)
+        chart = _Flowchart(body, folded, program.include_weights, f"f{number}_")
+        charts[path] = chart
+        title = f"{path[:-1]}: {counted(len(body.nodes), 'node')}"
+        yield f'subgraph {chart.prefix}body["{escape(title)}"]'
+        yield from (f"    {line}" for line in chart.lines())
+        yield "end"
+        for box in caller.calling(name):
+            yield f"{box} -.-> {chart.prefix}body"
+    if left:
+        unseen = f"{counted(left, 'function')} not drawn. A larger max_nodes shows more."
+        yield f'unseen["{escape(unseen)}"]:::folded'
 
 
 def generate_op_distribution_pie(ir: IR, top_n: int = 10) -> str:
@@ -108,17 +138,18 @@ class _Flowchart:
     ir: IR
     folded: tuple[Box, ...]
     include_weights: bool
+    prefix: str = ""
     box_of_value: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         for index, meta in enumerate(self.ir.graph_inputs):
-            self.box_of_value[meta.name] = f"i{index}"
+            self.box_of_value[meta.name] = f"{self.prefix}i{index}"
         if self.include_weights:
             for index, name in enumerate(self._drawn_weights()):
-                self.box_of_value[name] = f"w{index}"
+                self.box_of_value[name] = f"{self.prefix}w{index}"
         for index, box in enumerate(self.folded):
-            for node in box.nodes:
-                self.box_of_value.update((output.name, f"n{index}") for output in node.outputs)
+            made = [meta.name for node in box.nodes for meta in node.outputs]
+            self.box_of_value.update(dict.fromkeys(made, f"{self.prefix}n{index}"))
 
     def _drawn_weights(self) -> Mapping[str, TensorMeta | Constant]:
         """The weights and constants that single nodes take, by their names in the graph."""
@@ -133,7 +164,7 @@ class _Flowchart:
 
     def boxes(self) -> Iterator[str]:
         for index, meta in enumerate(self.ir.graph_inputs):
-            yield f'i{index}[/"{_label(meta.name, type_text(meta))}"/]'
+            yield f'{self.prefix}i{index}[/"{_label(meta.name, type_text(meta))}"/]'
         if self.include_weights:
             external = self.ir.external_values()
             for name, value in self._drawn_weights().items():
@@ -141,11 +172,11 @@ class _Flowchart:
                 yield f'{self.box_of_value[name]}[("{_label(key, type_text(value))}")]:::weight'
         for index, box in enumerate(self.folded):
             label, style = self._box_label(box)
-            yield f'n{index}["{label}"]{style}'
+            yield f'{self.prefix}n{index}["{label}"]{style}'
         for index, meta in enumerate(self.ir.graph_outputs):
-            yield f'o{index}[\\"{_label("output", type_text(meta))}"\\]'
+            yield f'{self.prefix}o{index}[\\"{_label("output", type_text(meta))}"\\]'
         if len(self.folded) < len(self.ir.nodes):
-            yield f'note["{escape(self._note())}"]:::folded'
+            yield f'{self.prefix}note["{escape(self._note())}"]:::folded'
 
     def _box_label(self, box: Box) -> tuple[str, str]:
         if len(box.nodes) == 1:
@@ -193,15 +224,15 @@ class _Flowchart:
         for index, box in enumerate(self.folded):
             for node in box.nodes:
                 for meta in node.inputs:
-                    self._carry(carried, meta, f"n{index}")
+                    self._carry(carried, meta, f"{self.prefix}n{index}")
         for (source, target), metas in carried.items():
             first, *others = metas.values()
             label = f"{len(metas)} values" if others else type_text(first)
-            arrow = "-.->" if source.startswith("w") else "-->"
+            arrow = "-.->" if self._is_weight(source) else "-->"
             yield f'{source} {arrow}|"{escape(label)}"| {target}'
         for index, meta in enumerate(self.ir.graph_outputs):
             if meta.name in self.box_of_value:
-                yield f"{self.box_of_value[meta.name]} --> o{index}"
+                yield f"{self.box_of_value[meta.name]} --> {self.prefix}o{index}"
 
     def _carry(
         self,
@@ -211,13 +242,26 @@ class _Flowchart:
     ) -> None:
         source = self.box_of_value.get(meta.name)
         inside_folded_box = source == target or (
-            source is not None and source.startswith("w") and self._is_folded(target)
+            source is not None and self._is_weight(source) and self._is_folded(target)
         )
         if source is not None and not inside_folded_box:
             carried.setdefault((source, target), {})[meta.name] = meta
 
     def _is_folded(self, box: str) -> bool:
-        return len(self.folded[int(box[1:])].nodes) > 1
+        return len(self.folded[int(box.removeprefix(self.prefix)[1:])].nodes) > 1
+
+    def _is_weight(self, box: str) -> bool:
+        return box.removeprefix(self.prefix).startswith("w")
+
+    def lines(self) -> list[str]:
+        """Return the boxes and the arrows between them."""
+        return [*self.boxes(), *self.arrows()]
+
+    def calling(self, function: str) -> Iterator[str]:
+        """Yield the boxes whose nodes call a function."""
+        for index, box in enumerate(self.folded):
+            if any(function in node.functions for node in box.nodes):
+                yield f"{self.prefix}n{index}"
 
 
 def _operators(box: Box) -> str:
