@@ -1,5 +1,6 @@
 """No door lets a program reach files: nothing is created, read or changed through an operator."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -317,3 +318,21 @@ def test_folding_makes_nothing_that_is_larger_than_it_says(call, declared):
       return %y
     }}""")
     assert fold_constants(ir) == ir
+
+
+@pytest.mark.parametrize("between", ["", "  %v: f32[8] = aten.view.default(%f, size=[8])\n"])
+def test_no_result_takes_the_place_of_a_file_that_is_mapped(tmp_path, between):
+    path = tmp_path / "values"
+    path.write_bytes(torch.arange(8.0).numpy().tobytes())
+    ir = torch_ir.parse(f"""ir {{
+  input %x: f32[8]
+  %f: f32[8] = aten.from_file.default(filename={json.dumps(str(path))}, shared=True, size=8, \
+dtype=torch.float32)
+{between}  %a: f32[8] = aten.neg.default(%{"v" if between else "f"})
+  %g: f32[8] = aten.add.Tensor(%a, %x)
+  return %g
+}}""")
+    graph = torch_ir.compile_graph(ir, allow=("aten.from_file.default",))
+    assert torch.equal(graph.eval((torch.ones(8),))[0], 1 - torch.arange(8.0))
+    assert path.read_bytes() == torch.arange(8.0).numpy().tobytes()
+    assert "a.add_(x)" in graph.source

@@ -14,6 +14,7 @@ from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR
 from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.rules import allowances, judged
 
 Roots: TypeAlias = frozenset[str]
 """The values whose storage a value may have: itself, if it is fresh."""
@@ -177,6 +178,7 @@ def _roots(
     roots: dict[str, Roots] = {name: frozenset({name}) for name in names}
     targets = {mutation.target for mutation in ir.mutations}
     pinned: set[str] = set()
+    allowed = allowances()
     for call, found in zip(calls, outcomes, strict=True):
         taken = [roots[read.name] for read in call.reads]
         for meta in call.node.outputs:
@@ -185,6 +187,8 @@ def _roots(
                 pinned.update(*taken)
                 shared = frozenset().union(*taken) & targets | {meta.name, UNKNOWN}
             roots[meta.name] = shared or frozenset({meta.name})
+            if allowed and not judged(call.node.op_type, call.schema).allowed:
+                pinned.add(meta.name)  # it may be a file's
     return roots, pinned
 
 
