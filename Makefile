@@ -71,7 +71,8 @@ thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/
 trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children; none may die
 	LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -W ignore tools/trusting_kernels.py
 
-worlds: $(VENV)/dev.stamp  ## change what traced functions depend on, in 10,000 random sequences
+worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 10,000 random sequences
+	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000
 
 dist: $(VENV)/dev.stamp  ## build wheel and sdist into dist/, check them, install the wheel without torch and try it

@@ -49,7 +49,9 @@ __all__ = [
     "ShapeEnv",
     "constant_tensor",
     "constant_tensors",
+    "backend_flags",
     "dict_versions",
+    "global_module_hooks",
     "dispatch_keys",
     "enable_python_dispatcher",
     "fake_tensor_log",
@@ -399,6 +401,31 @@ def tracing_for_export() -> Generator[None]:
 def storage_of(tensor: torch.Tensor) -> int:
     """Return a key of a tensor's storage."""
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+def global_module_hooks() -> list[dict[int, Any]]:
+    """Return the hooks that torch runs in the call of every module."""
+    from torch.nn.modules import module
+
+    return [
+        module._global_forward_hooks,  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+        module._global_forward_pre_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
+        module._global_backward_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
+        module._global_backward_pre_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
+    ]
+
+
+def backend_flags() -> tuple[object, ...]:
+    """Return the switches of ``torch.backends`` by which kernels are chosen."""
+    from torch.backends import cuda, cudnn, mha, mkldnn
+
+    return (
+        mha.get_fastpath_enabled(),
+        *[f() for f in (cuda.flash_sdp_enabled, cuda.mem_efficient_sdp_enabled)],
+        *[f() for f in (cuda.math_sdp_enabled, cuda.cudnn_sdp_enabled)],
+        *[cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32],
+        *[mkldnn.enabled, cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()],
+    )
 
 
 def dict_versions(mappings: Sequence[dict[Any, Any]]) -> list[int]:

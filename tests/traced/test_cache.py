@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -198,10 +199,11 @@ def test_what_cannot_be_traced_is_refused(function, message: str):
 
 
 def test_a_tensor_that_nothing_shows_is_refused():
-    hidden = iter([torch.ones(3), torch.zeros(3)])
+    hidden = SimpleQueue()
+    hidden.put(torch.ones(3))
 
     with pytest.raises(TraceError) as caught:
-        make_traced(lambda x: x + next(hidden))(X)
+        make_traced(lambda x: x + hidden.get())(X)
     assert caught.value.message.startswith(
         "the function uses a tensor float32[3] that is found neither in its arguments nor in "
         "what it closes over (at "

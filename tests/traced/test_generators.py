@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -102,9 +103,10 @@ def test_a_closed_over_generator():
 
 
 def test_a_generator_that_nothing_shows_is_refused():
-    hidden = iter([seeded()])
+    hidden = SimpleQueue()
+    hidden.put(seeded())
     with pytest.raises(TraceError, match="draws from a generator that is found neither in its"):
-        make_traced(lambda x: torch.rand(3, generator=next(hidden)))(X)
+        make_traced(lambda x: torch.rand(3, generator=hidden.get()))(X)
 
 
 def test_a_generator_that_is_seeded_inside_is_refused_and_stays_as_it_was():

@@ -66,7 +66,8 @@ def remembered(find: Callable[..., T], signature: CallSignature, *more: Hashable
     if op_type.partition(".")[0] not in _LASTING:
         return find(signature, *more)
     slots = None if operands is None else tuple(operands.items())
-    key = (find, op_type, attrs and _exact(attrs), slots, *others, more)
+    default = torch.get_default_dtype()  # of numbers and of what has no tensor to take it from
+    key = (find, op_type, attrs and _exact(attrs), slots, default, *others, more)
     known = _KNOWN.get(key)
     if known is None:
         if len(_KNOWN) >= MAX_KNOWN:

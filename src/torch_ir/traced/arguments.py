@@ -149,16 +149,25 @@ def tensor_token(tensor: torch.Tensor) -> Token:
         tensor.device,
         tensor.requires_grad,
         dispatch_keys(tensor),
+        has_attributes(tensor),
     )
+
+
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has attributes that its user gave it; a parameter's are torch's."""
+    names = tensor.__dict__
+    return bool(names) and type(tensor) is torch.Tensor and any(n[0] != "_" for n in names)
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is one that programs do not describe.
 
-    It is sparse, quantized, without data, or of a class that may do as it likes.
+    It is sparse, quantized, without data, of a class that may do as it likes, or has attributes
+    of its own.
     """
     return (
         type(tensor) not in TENSORS
+        or has_attributes(tensor)
         or tensor.layout is not torch.strided
         or tensor.is_meta
         or tensor.is_quantized
@@ -173,14 +182,20 @@ def _any_size(tensor: torch.Tensor, token: Token) -> Token:
     return kind, dtype, tuple([size if size < 2 else None for size in shape]), None, *rest
 
 
-def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], *, dynamic: bool = False) -> Flat:
-    """Flatten the arguments of a call; the order of keyword arguments does not matter."""
+def flatten(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    dynamic: bool = False,
+    ordered: bool = False,
+) -> Flat:
+    """Flatten the arguments of a call; ``ordered`` says that the order of keywords matters."""
     flat = Flat(dynamic=dynamic)
     add = flat.add
     flat.tokens.append(len(args))
     for value in args:
         add(value)
-    for name in sorted(kwargs):
+    for name in kwargs if ordered else sorted(kwargs):
         flat.tokens.append(name)
         add(kwargs[name])
     return flat

@@ -6,7 +6,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +67,8 @@ class Trace:
         requires_grad: Whether each tensor among the leaves requires gradients.
         given_grad: Whether the tensor of each placeholder does, when the function has returned.
         generators: The generators that it draws from, by the attribute of the graph that has them.
+        own_leaves: The positions among tensors returned of those that the function itself lets
+            require gradients.
     """
 
     module: GraphModule
@@ -78,6 +80,7 @@ class Trace:
     requires_grad: tuple[bool, ...]
     given_grad: tuple[bool, ...]
     generators: dict[str, torch.Generator]
+    own_leaves: tuple[int, ...] = ()
 
 
 def trace(
@@ -122,6 +125,8 @@ class _Attempt:
         fakes = [self._fake(mode, i, tensor) for i, tensor in enumerate(self.flat.tensors)]
         others = [mode.from_tensor(t, static_shapes=True) for t in closed]
         real = (*self.flat.tensors, *closed)
+        roots = [t.grad_fn for t in (*fakes, *others)]  # of those that are no leaves
+        known = (*fakes, *others, *map(_variable, _backward_nodes(roots)))
 
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
@@ -149,7 +154,8 @@ class _Attempt:
             without_saving(module)
         self._require_same_flags(fakes, self.flat.tensors)
         self._require_same_flags(others, closed)
-        needs_grad = self._needs_grad((*fakes, *others))
+        own = _own_leaves(self.results, known)
+        needs_grad = self._needs_grad((*fakes, *others), own)
         return Trace(
             module,
             lifted,
@@ -157,9 +163,12 @@ class _Attempt:
             tuple(self.leaves),
             shape_env,
             needs_grad=needs_grad,
-            requires_grad=tuple([tensor.requires_grad for tensor in self.results]),
+            requires_grad=tuple(
+                [t.requires_grad and i not in own for i, t in enumerate(self.results)]
+            ),
             given_grad=tuple([tensor.requires_grad for tensor in (*fakes, *others)]),
             generators=dict(self._generators(module)),
+            own_leaves=own,
         )
 
     def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -181,13 +190,16 @@ class _Attempt:
 
     def _called(self, lifter: ClosureLifter, given: Any) -> Any:
         args, kwargs = given
+        before = pytree.tree_flatten(given)
         try:
-            return self.function(*args, **kwargs)
+            result = self.function(*args, **kwargs)
         except (GuardOnDataDependentSymNode, *NO_FAKE_RESULT) as error:
             raise _data_dependent(error, lifter.last) from error
+        _require_same_containers(before, pytree.tree_flatten(given))
+        return result
 
     def _outputs(self, lifter: ClosureLifter, result: Any) -> list[Any]:
-        leaves, self.spec = pytree.tree_flatten(result)
+        leaves, self.spec = pytree.tree_flatten(_with_sizes(result))
         self.leaves.clear()
         self.results.clear()
         outputs: list[Any] = []
@@ -273,17 +285,38 @@ class _Attempt:
                     remedy="Do it outside the traced function.",
                 )
 
-    def _needs_grad(self, fakes: Sequence[Any]) -> bool:
+    def _needs_grad(self, fakes: Sequence[Any], own: Sequence[int]) -> bool:
         if not torch.is_grad_enabled():
             return False
         changed = [
             f for f in fakes if _requires_grad(f) and f.grad_fn is not None and version_of(f)
         ]
-        ends = [t for t in (*self.results, *changed) if _requires_grad(t)]
+        results = [t for i, t in enumerate(self.results) if i not in own]
+        ends = [t for t in (*results, *changed) if _requires_grad(t)]
         roots = [t.grad_fn for t in ends if t.grad_fn is not None]
         _refuse_custom_gradients(roots)
         inputs = {id(fake) for fake in fakes}
         return any(id(t) not in inputs or t in changed for t in ends)
+
+
+def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[int, ...]:
+    """The results that the function lets require gradients; others must not depend on them."""
+    given = set(map(id, fakes))
+    wanted = [t for t in results if t.requires_grad]
+    for node in _backward_nodes([t.grad_fn for t in wanted if t.grad_fn is not None]):
+        leaf = _variable(node)
+        if leaf is not None and id(leaf) not in given:
+            raise TraceError(
+                "gradients pass through a tensor that the function itself lets require them",
+                remedy="Let it require gradients outside, and give it as an argument.",
+            )
+    return tuple(
+        [
+            i
+            for i, t in enumerate(results)
+            if t.requires_grad and t.grad_fn is None and id(t) not in given
+        ]
+    )
 
 
 @contextmanager
@@ -314,13 +347,7 @@ def _requires_grad(value: Any) -> bool:
 
 def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
     """Refuse gradients that a Python class defines: operators alone would have others."""
-    seen: set[Any] = set()
-    todo = list(roots)
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in _backward_nodes(roots):
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             name = type(node).__name__.removesuffix("Backward")
             raise TraceError(
@@ -329,7 +356,63 @@ def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
                 remedy="Call the traced function under torch.no_grad(), or make the formula an "
                 "operator with torch.library.",
             )
-        todo.extend(following for following, _ in node.next_functions)
+
+
+def _variable(node: Any) -> torch.Tensor | None:
+    """The leaf at which gradients of a node of autograd's graph end, or None."""
+    return getattr(node, "variable", None)
+
+
+def _backward_nodes(roots: Sequence[Any]) -> Iterator[Any]:
+    """Yield each node of autograd's graph below some of them, once."""
+    seen: set[Any] = set()
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            todo.extend(following for following, _ in node.next_functions)
+
+
+def _require_same_containers(before: tuple[list[Any], Any], after: tuple[list[Any], Any]) -> None:
+    """Refuse changes of lists and dictionaries among the arguments: a run has other ones."""
+    is_same = before[1] == after[1] and len(before[0]) == len(after[0])
+    if not is_same or any(a is not b for a, b in zip(before[0], after[0], strict=True)):
+        raise TraceError(
+            "the function changes a list or dictionary among its arguments",
+            remedy="Return what is to be kept, or change a copy.",
+        )
+
+
+class Sizes(tuple[Any, ...]):
+    """The elements of a ``torch.Size`` among results; torch's pytree takes it for a tuple."""
+
+
+def _sizes_of(items: Iterable[Any], context: Any) -> torch.Size:
+    del context
+    return torch.Size(items)
+
+
+def _items_of(sizes: Sizes) -> tuple[list[Any], None]:
+    return list(sizes), None
+
+
+pytree.register_pytree_node(
+    Sizes, _items_of, _sizes_of, serialized_type_name="torch_ir.traced.capture.Sizes"
+)
+
+
+def _with_sizes(result: Any) -> Any:
+    """The result with each ``torch.Size`` in it as :class:`Sizes`."""
+
+    def is_size(item: Any) -> bool:
+        return type(item) is torch.Size
+
+    def marked(item: Any) -> Any:
+        return Sizes(item) if is_size(item) else item
+
+    return pytree.tree_map(marked, result, is_leaf=is_size)
 
 
 def _require_value(leaf: Any) -> None:

@@ -41,6 +41,10 @@ _REFUSED: dict[Any, tuple[str, str]] = {
 }
 
 
+_READS: dict[Any, str] = {
+    getattr(torch.Tensor, name).__get__: name for name in ("_version", "grad_fn", "is_leaf")
+} | {torch.Tensor.storage_offset: "storage_offset()"}
+"""What tells tensors apart that are of one type: no key has it."""
 _DATA_OF: Any = _DATA.__get__
 _DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
 _DETACH_IN_PLACE = (torch.Tensor.detach_, torch.detach_)
@@ -94,8 +98,13 @@ class ClosureLifter(TorchFunctionMode):
         del types
         if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
             return func(*args, **(kwargs or {}))
+        if func in _READS:
+            _require_library(sys._getframe(1), _READS[func])  # pyright: ignore[reportPrivateUsage]  # who asks
         given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
-        return self._call(func, *given)
+        result = self._call(func, *given)
+        if args and result is given[0][0] and result is not args[0]:
+            return args[0]  # written in place: it is the same tensor for those who hold it
+        return result
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
         if func in _REFUSED:
@@ -129,6 +138,15 @@ class ClosureLifter(TorchFunctionMode):
         return result
 
     switched = False
+
+
+def _require_library(frame: FrameType, name: str) -> None:
+    """Refuse that the user's own code reads what tells a tensor from others of its type."""
+    if not is_library(frame.f_code.co_filename):
+        raise TraceError(
+            f"the function reads {name} of a tensor, on which a program cannot depend{at_user()}",
+            remedy="Do it outside the traced function.",
+        )
 
 
 @contextmanager

@@ -82,6 +82,7 @@ class Traced:
         self._strict = strict
         self._dialect = dialect
         self._dynamic = dynamic
+        self._ordered = _takes_any_keywords(function)
         self._title = getattr(function, "__name__", type(function).__name__)
         self._cache = ProgramCache(cache)
         self._find = self._cache.find
@@ -106,7 +107,7 @@ class Traced:
             executors = self._choice.of(kwargs)
         if torch.compiler.is_compiling() or is_observed():
             return self._function(*args, **kwargs)
-        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        flat = self._flat(args, kwargs)
         key = (executors, modes(), *flat.tokens)
         entry = self._find(key, flat)
         if entry is None:
@@ -115,6 +116,9 @@ class Traced:
                 return self._function(*args, **kwargs)
             entry = self._missed(key, flat, (args, kwargs))
         return entry.run(flat)
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flat:
+        return flatten(args, kwargs, dynamic=self._dynamic, ordered=self._ordered)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -192,7 +196,7 @@ class Traced:
             TraceError: The function cannot be traced.
             PassError: The program cannot be said in the dialect.
         """
-        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        flat = self._flat(args, kwargs)
         given = (args, kwargs)
         program = self._program(flat, self._closure_of(flat), given, dynamic=self._dynamic)
         return in_dialect(program.ir, self._dialect)
@@ -209,7 +213,7 @@ class Traced:
             x was f32[2], and is f32[4]
         """
         executors = self._choice.of(kwargs)
-        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        flat = self._flat(args, kwargs)
         key = (executors, modes(), *flat.tokens)
         with self._cache.turn:
             closure = self._closure_of(flat)
@@ -236,7 +240,7 @@ class Traced:
               reference  %exp: aten.exp.default
         """
         executors = self._choice.of(kwargs)
-        flat = flatten(args, kwargs, dynamic=self._dynamic)
+        flat = self._flat(args, kwargs)
         key = (executors, modes(), *flat.tokens)
         given = (args, kwargs)
         with self._cache.turn:
@@ -273,6 +277,15 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a builtin does not say what it takes
         return frozenset()
+
+
+def _takes_any_keywords(function: Callable[..., Any]) -> bool:
+    """Whether a function sees the order of its keyword arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin does not say what it takes
+        return True
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _name(executor: Executor) -> str:

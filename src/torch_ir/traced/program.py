@@ -24,6 +24,7 @@ from torch_ir.ir import (
     IR,
     Container,
     Mutation,
+    OpNode,
     Signature,
     SymbolRange,
     SymExpr,
@@ -33,6 +34,8 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.tree import leaves
+from torch_ir.ir.values import DType
+from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import FakeTensor, pytree
 from torch_ir.traced.capture import Leaf, Trace, constants_of
 
@@ -53,6 +56,7 @@ class Program:
         requires_grad: Whether each output of the program requires them.
         written_grad: The inputs and closed-over tensors that require them when all is written.
         generators: The generators that it draws from, by the name under which operators have them.
+        own_leaves: The positions of the outputs that the function itself lets require gradients.
     """
 
     ir: IR
@@ -63,6 +67,7 @@ class Program:
     requires_grad: tuple[bool, ...]
     written_grad: frozenset[str]
     generators: dict[str, torch.Generator]
+    own_leaves: tuple[int, ...] = ()
 
 
 def program_of(
@@ -164,7 +169,7 @@ class _Builder:
         found = self._leaves(returned)
         self._raise_refusals()
         ir = IR(
-            nodes=tuple(self.body.nodes),
+            nodes=tuple(map(_with_dtype, self.body.nodes)),
             graph_inputs=tuple(self.inputs),
             graph_outputs=outputs,
             weights=(*self.weights, *self._known_metas()),
@@ -195,6 +200,7 @@ class _Builder:
             self.trace.requires_grad,
             frozenset(self._with_grad),
             self.generators,
+            self.trace.own_leaves,
         )
 
     def _inputs_tree(
@@ -316,6 +322,14 @@ class _Builder:
         found = self.context.refused
         things = counted(len(found), "thing")
         found.raise_if_any(TraceError, f"the function does {things} that no program can say")
+
+
+def _with_dtype(node: OpNode) -> OpNode:
+    """The node with the type of what it makes from nothing: the default may be another later."""
+    schema = None if node.inputs or len(node.outputs) != 1 else lookup(node.op_type)
+    if schema is None or schema.argument("dtype") is None or node.attrs.get("dtype") is not None:
+        return node
+    return node.replace(attrs={**node.attrs, "dtype": DType(node.outputs[0].dtype)})
 
 
 def _outputs(ir: IR) -> Iterator[TensorLeaf | ValueLeaf]:

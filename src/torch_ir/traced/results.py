@@ -15,6 +15,23 @@ Assemble = Callable[[Sequence[Any], Symbols], Any]
 
 def assembler(program: Program) -> Assemble:
     """Make a function that assembles the result from a run's outputs and symbols."""
+    if program.own_leaves:
+        return _requiring(_assembler(program), program.own_leaves)
+    return _assembler(program)
+
+
+def _requiring(assemble: Assemble, positions: Sequence[int]) -> Assemble:
+    """Let some outputs require gradients first."""
+
+    def call(outputs: Sequence[Any], symbols: Symbols) -> Any:
+        for position in positions:
+            outputs[position].requires_grad_()
+        return assemble(outputs, symbols)
+
+    return call
+
+
+def _assembler(program: Program) -> Assemble:
     spec, leaves = program.spec, program.leaves
     if spec.is_leaf() and leaves == (None,):
         return lambda outputs, symbols: outputs[0]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextvars import ContextVar
+from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CellType,
     FunctionType,
+    GeneratorType,
     MappingProxyType,
     MethodType,
     ModuleType,
@@ -20,11 +21,23 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.errors import TraceError
+from torch_ir.torch_api import global_module_hooks
 from torch_ir.traced.arguments import Same, Token, tensor_token, value_token
-from torch_ir.traced.guards.captured_names import IMPORTED, captured_names, is_library
-from torch_ir.traced.guards.guard import MISSING, ClosureGuard
+from torch_ir.traced.guards.captured_names import (
+    captured_names,
+    is_library,
+    is_library_module,
+)
+from torch_ir.traced.guards.named_values import NamedValues
+from torch_ir.traced.guards.probes import probe_of_value
 
 _SEQUENCES = (list, tuple, deque, set, frozenset)
+_CACHED: Any = type(lru_cache(len))
+_ITERATORS = (
+    *map(type, map(iter, ((), [], {}, {}.items(), {}.values(), set(), "", range(0)))),
+    *(zip, map, filter, enumerate, reversed, GeneratorType),
+)
 _NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
 _SAVING = frozenset(
     {"_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks"}
@@ -33,7 +46,7 @@ _SAVING = frozenset(
 """Attributes of a module that say how it is saved, not what it computes."""
 
 
-class Collector:
+class Collector(NamedValues):
     """Visits everything that functions and objects may read, once.
 
     Args:
@@ -50,30 +63,22 @@ class Collector:
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]]):
-        self.tokens: list[tuple[str, Token]] = []
+        super().__init__([*roots][::-1])
         self.tensors: list[torch.Tensor] = []
         self.paths: list[str] = []
         self.positions: dict[int, int] = {}
         self.generators: list[torch.Generator] = []
-        self.guard = ClosureGuard()
         self.seen: dict[int, tuple[int, Any]] = {}
-        self._todo = [*roots][::-1]
-        while self._todo:
-            self._visit(*self._todo.pop())
-
-    def _note(self, path: str, *token: Token) -> None:
-        self.tokens.append((path, token))
-
-    def _later(self, path: str, value: Any) -> None:
-        self._todo.append((path, value))
+        while self.todo:
+            self._visit(*self.todo.pop())
 
     def _visit(self, path: str, value: Any) -> None:
         if (token := value_token(value)) is not None:
-            self._note(path, *token)
+            self.note(path, *token)
         elif isinstance(value, torch.Tensor):
             self._tensor(path, value)
         elif id(value) in self.seen:
-            self._note(path, "same", self.seen[id(value)][0])
+            self.note(path, "same", self.seen[id(value)][0])
         else:
             self.seen[id(value)] = len(self.seen), value
             self._object(path, value)
@@ -81,11 +86,11 @@ class Collector:
     def _tensor(self, path: str, tensor: torch.Tensor) -> None:
         known = self.positions.setdefault(id(tensor), len(self.tensors))
         if known < len(self.tensors):
-            self._note(path, "same tensor", known)
+            self.note(path, "same tensor", known)
         else:
             self.tensors.append(tensor)
             self.paths.append(path)
-            self._note(path, "tensor", tensor_token(tensor))
+            self.note(path, "tensor", tensor_token(tensor))
 
     def _object(self, path: str, value: Any) -> None:
         match value:
@@ -105,95 +110,88 @@ class Collector:
                 self._descriptor(path, cast(Any, value))
             case type():
                 self._class(path, cast(Any, value))
-            case ModuleType() | BuiltinFunctionType():
-                self._note(path, "constant", Same(value))
+            case ModuleType():
+                self.add_module(path, value)
+            case BuiltinFunctionType():
+                self.note(path, "constant", Same(value))
+            case ContextVar():
+                self.guard.add_probe(partial(_content, value))
+                self.later(path, value.get(None))
+            case _ if _module_name(type(value)) == "itertools" or type(value) in _ITERATORS:
+                if not self.is_wide:
+                    raise _iterator(path, value)
+                self.note(path, "constant", Same(value))
+            case _ if (probe := probe_of_value(value)) is not None:
+                self.note(path, "state", self.guard.add_probe(probe))
+            case _ if isinstance(value, _CACHED):
+                self.later(path, value.__wrapped__)
             case _ if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
                 self.guard.add_array(value, value.tobytes())
-                self._note(path, "array", str(value.dtype), value.shape, value.tobytes())
+                self.note(path, "array", str(value.dtype), value.shape, value.tobytes())
             case _:
                 self._instance(path, value)
 
     def _function(self, path: str, function: FunctionType) -> None:
         self.guard.add_function(function)
         code = function.__code__
-        self._note(path, "function", code)
+        self.note(path, "function", code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            self._later(name, cell)
-        self._later(f"a default of {path}", function.__defaults__)
-        self._later(f"a default of {path}", function.__kwdefaults__)
+            self.later(name, cell)
+        self.later(f"a default of {path}", function.__defaults__)
+        self.later(f"a default of {path}", function.__kwdefaults__)
         if vars(function):
-            self._later(path, vars(function))
+            self.later(path, vars(function))
         if not is_library(code.co_filename):
             for names in captured_names(code):
-                self._global(function.__globals__, names)
-
-    def _global(self, namespace: Mapping[str, Any], names: tuple[str, ...]) -> None:
-        """What a chain of names reads: as far as it leads from module to module."""
-        first, *rest = names
-        if first == IMPORTED:
-            namespace, first, *rest = sys.modules, *rest
-        path = first
-        while True:
-            if first not in namespace and hasattr(builtins, first):
-                return
-            value: Any = self.guard.add_name(namespace, first)
-            if not isinstance(value, ModuleType) or not rest:
-                break
-            if is_library(getattr(value, "__file__", None) or "<frozen"):
-                self._note(path, "constant", Same(value))
-                return
-            namespace, first, *rest = vars(value), *rest
-            path = f"{path}.{first}"
-        if value is MISSING:
-            self._note(path, "missing")
-        else:
-            self._later(path, value)
+                self.read_name(function, names)
 
     def _cell(self, path: str, cell: CellType) -> None:
         try:
             content = cell.cell_contents
         except ValueError:  # nothing has been bound yet
-            self._note(path, "missing")
+            self.note(path, "missing")
             return
         self.guard.add_cell(cell)
-        self._later(path, content)
+        self.later(path, content)
 
     def _method(self, path: str, method: MethodType) -> None:
-        self._note(path, "method")
-        self._later(path, method.__func__)
-        self._later(path.rpartition(".")[0] or path, method.__self__)
+        self.note(path, "method")
+        self.later(path, method.__func__)
+        self.later(path.rpartition(".")[0] or path, method.__self__)
 
     def _partial(self, path: str, value: partial[Any]) -> None:
-        self._note(path, "partial")
+        self.note(path, "partial")
         for name in ("args", "keywords", "func"):
-            self._later(f"{path}.{name}", getattr(value, name))
+            self.later(f"{path}.{name}", getattr(value, name))
 
     def _mapping(self, path: str, value: Mapping[Any, Any]) -> None:
         self.guard.add(value)
-        self._note(path, type(value), *[_key(key) for key in value])
+        self.note(path, type(value), *[_key(key) for key in value])
         for key, item in value.items():
-            self._later(f"{path}[{key!r:.40}]", item)
+            self.later(f"{path}[{key!r:.40}]", item)
 
     def _sequence(self, path: str, value: Sequence[Any]) -> None:
         if not isinstance(value, tuple):
             self.guard.add(value)
-        self._note(path, type(value), len(value))
+        self.note(path, type(value), len(value))
         for position, item in enumerate(value):
-            self._later(f"{path}[{position}]", item)
+            self.later(f"{path}[{position}]", item)
 
     def _class(self, path: str, kind: type[Any]) -> None:
-        self._note(path, "class", Same(kind))
+        self.note(path, "class", Same(kind))
+        if type(kind) is not type:
+            self.later(f"type({path})", type(kind))
         for base in _own_bases(kind):
             self.guard.add(vars(base))
             for name, item in vars(base).items():
                 if name not in _NOISE:
-                    self._later(f"{path}.{name}", item)
+                    self.later(f"{path}.{name}", item)
 
     def _descriptor(self, path: str, value: Any) -> None:
-        self._note(path, type(value))
+        self.note(path, type(value))
         for name in ("__func__", "fget", "func"):
             if (function := getattr(value, name, None)) is not None:
-                self._later(path, function)
+                self.later(path, function)
 
     def _instance(self, path: str, value: Any) -> None:
         kind = type(value)
@@ -202,37 +200,52 @@ class Collector:
             self._slots(path, value)
             return
         if (wrapped := attributes.get("__wrapped__")) is not None and _is_ours(kind):
-            self._note(path, "traced")
-            self._later(path, wrapped)
+            self.note(path, "traced")
+            self.later(path, wrapped)
             return
         self.guard.add_instance(value)
         self.guard.add(attributes)
-        self._note(path, "instance", Same(kind), *attributes)
-        self._later(kind.__name__, kind)
+        self.note(path, "instance", Same(kind), *attributes)
+        self.later(kind.__name__, kind)
         is_module = isinstance(value, torch.nn.Module)
+        if is_module:
+            for hooks in global_module_hooks():
+                self.later("hooks of all modules", hooks)
         for name, item in attributes.items():
             if is_module and name in ("_parameters", "_buffers", "_modules"):
                 self._members(path, item)
             elif not (is_module and name in _SAVING):
-                self._later(f"{path}.{name}", item)
+                self.later(f"{path}.{name}", item)
         if isinstance(value, _SEQUENCES):
             self._sequence(path, cast(Any, value))
 
     def _members(self, path: str, members: dict[str, Any]) -> None:
         """Parameters, buffers or modules of a module, under the names that people know."""
         self.guard.add(members)
-        self._note(path, type(members), *members)
+        self.note(path, type(members), *members)
         for name, item in members.items():
-            self._later(f"{path}.{name}", item)
+            self.later(f"{path}.{name}", item)
 
     def _slots(self, path: str, value: Any) -> None:
         """An object without a dictionary: what its slots hold; itself, if it has none."""
-        self._note(path, "object", Same(value))
+        self.note(path, "object", Same(value))
         if isinstance(value, torch.Generator):
             self.generators.append(value)
         for name in _bound_slots(value):
             self.guard.add_slot(value, name)
-            self._later(f"{path}.{name}", getattr(value, name))
+            self.later(f"{path}.{name}", getattr(value, name))
+
+
+def _iterator(path: str, value: Any) -> TraceError:
+    return TraceError(
+        f"the function closes over an iterator ({type(value).__name__} in {path}): how far it "
+        "has come is not known",
+        remedy="Give what it yields as an argument, or keep a list.",
+    )
+
+
+def _content(variable: ContextVar[Any]) -> int:
+    return id(variable.get(None))
 
 
 def _key(key: Any) -> Token:
@@ -243,10 +256,17 @@ def _key(key: Any) -> Token:
 def _own_bases(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and its bases, without those of libraries."""
     for base in kind.__mro__:
-        file = getattr(sys.modules.get(base.__module__), "__file__", None)
-        is_main = base.__module__ == "__main__"
-        if base is not object and (is_main or not is_library(file or "<frozen")):
+        name = _module_name(base)
+        module = sys.modules.get(name)
+        is_known = module is not None or name.split(".")[0] in sys.stdlib_module_names
+        if not is_known or (module is not None and not is_library_module(module)):
             yield base
+
+
+def _module_name(kind: type[Any]) -> str:
+    """The name of a class's module; the class may have another thing under that name."""
+    name: Any = vars(kind).get("__module__", kind.__module__)
+    return name if type(name) is str else ""
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:
@@ -265,11 +285,11 @@ def _bound_slots(value: Any) -> Iterator[str]:
 
 
 def _is_ours(kind: type[Any]) -> bool:
-    return kind.__module__.startswith("torch_ir.")
+    return _module_name(kind).startswith("torch_ir.")
 
 
 def _is_opaque(kind: type[Any]) -> bool:
     """Whether objects of a class are what they are: those of Python's own library."""
-    if kind is SimpleNamespace:
+    if kind is SimpleNamespace or _module_name(kind) == "collections":
         return False
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+    return _module_name(kind).partition(".")[0] in sys.stdlib_module_names

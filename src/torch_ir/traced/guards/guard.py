@@ -43,6 +43,7 @@ class ClosureGuard:
         self._instances: list[Any] = []
         self._names: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._arrays: list[tuple[Any, bytes]] = []
+        self._probes: dict[Callable[[], Any], Any] = {}
         self._types: list[type[Any]] = []
         self._looks: list[Callable[[], Iterable[Any]]] = []
         self._found: list[Any] = []
@@ -93,6 +94,10 @@ class ClosureGuard:
             names.append(name)
         return namespace.get(name, MISSING)
 
+    def add_probe(self, probe: Callable[[], Any]) -> Any:
+        """Add what reads state that is in no container, and return what it reads now."""
+        return self._probes.setdefault(probe, probe())
+
     def seal(self, tensors: list[torch.Tensor]) -> None:
         """Record what every container holds.
 
@@ -121,6 +126,7 @@ class ClosureGuard:
             and (not self._instances or list(map(type, self._instances)) == self._types)
             and self._fits()
             and (not self._arrays or all(a.tobytes() == content for a, content in self._arrays))
+            and (not self._probes or all(p() == value for p, value in self._probes.items()))
         )
 
     def contents(self) -> Contents:
