@@ -48,6 +48,16 @@ def test_every_node_is_found_by_search_and_shown(opened, program, size):
     assert opened(program())(FIND_ALL) == [[], size]
 
 
+def test_functions_that_nothing_calls_are_found_too(opened):
+    ir = branches()
+    loose = ir.replace(nodes=ir.nodes[:3], graph_outputs=ir.nodes[2].outputs)
+    view = opened(loose)
+    assert view(FIND_ALL) == [[], 7]
+    assert view("() => location.hash") == "#~1/again.0/node=deep"
+    again = opened(loose, "#~2/node=neg")
+    assert again.page.locator("#panel dd").first.inner_text() == "%neg"
+
+
 def test_every_node_is_reached_by_clicks(opened):
     view = opened(layers(3))
     for _ in range(12):

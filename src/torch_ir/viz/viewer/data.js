@@ -163,23 +163,26 @@ class Program {
     this.size = this.graphs.reduce((sum, graph) => sum + graph.size, 0);
   }
 
-  /** The instance in which a graph is first shown: "" or "12.0/" of the node and slot calling it. */
+  /** Where a graph is first shown: "", "12.0/" of the node and slot calling it, "~3/" if none does. */
   firstInstance(graph) {
     if (graph.number === 0) return "";
-    if (!graph.callers.length) return null;
+    if (!graph.callers.length) return `~${graph.number}/`;
     const [caller, node, slot] = graph.callers[0];
-    const outer = this.firstInstance(caller);
-    return outer === null ? null : `${outer}${node}.${slot}/`;
+    return `${this.firstInstance(caller)}${node}.${slot}/`;
   }
 
   /** The graph that an instance prefix such as "12.0/3.1/" leads to. */
   graphAt(prefix) {
     let graph = this.graphs[0];
-    for (const step of prefix.split("/").filter(Boolean)) {
-      const [node, slot] = step.split(".").map(Number);
-      graph = this.graphs[graph.calls.get(node)[slot][1]];
-    }
+    for (const step of prefix.split("/").filter(Boolean)) graph = this.after(graph, step);
     return graph;
+  }
+
+  /** The graph that one step of a prefix leads to. */
+  after(graph, step) {
+    if (step[0] === "~") return this.graphs[Number(step.slice(1))];
+    const [node, slot] = step.split(".").map(Number);
+    return this.graphs[graph.calls.get(node)[slot][1]];
   }
 }
 

@@ -191,9 +191,9 @@ class Page {
     const { prefix, kind, number } = splitKey(key);
     let graph = pane.program.graphs[0];
     const steps = prefix.split("/").filter(Boolean).map((step) => {
-      const [node, slot] = step.split(".").map(Number), name = `${encodeURIComponent(graph.name(node))}.${slot}`;
-      graph = pane.program.graphs[graph.calls.get(node)[slot][1]];
-      return name;
+      const [node, slot] = step.split("."), caller = graph;
+      graph = pane.program.after(graph, step);
+      return slot === undefined ? step : `${encodeURIComponent(caller.name(Number(node)))}.${slot}`;
     });
     return [...steps, kind === "n" ? `node=${encodeURIComponent(graph.name(number))}` : `group=${number}`].join("/");
   }
@@ -221,6 +221,11 @@ class Page {
     let graph = program.graphs[0], prefix = "";
     const steps = address.split("/"), last = steps.pop(), named = (g, name) => { for (let n = 0; n < g.size; n++) if (g.name(n) === name) return n; return -1; };
     for (const step of steps) {
+      if (/^~\d+$/.test(step) && program.graphs[Number(step.slice(1))]?.callers.length === 0) {
+        prefix += `${step}/`;
+        graph = program.after(graph, step);
+        continue;
+      }
       const cut = step.lastIndexOf("."), node = named(graph, decodeURIComponent(step.slice(0, cut))), slot = Number(step.slice(cut + 1));
       const call = graph.calls.get(node)?.[slot];
       if (!call) return null;

@@ -68,9 +68,17 @@ class Scene {
     this.program = program;
     this.open = new Set();
     this.cache = new Map();
+    this.loose = new Set(); // functions that nothing calls, once something in them is looked at
   }
 
-  root() { return this.container("", this.program.graphs[0], 0); }
+  root() {
+    const main = this.container("", this.program.graphs[0], 0);
+    if (!this.loose.size) return main;
+    let x = 0;
+    const boxes = [main, ...[...this.loose].map((n) => this.container(`~${n}/`, this.program.graphs[n], 0))];
+    const children = boxes.map((box) => { const child = { box, x, y: 0 }; x += box.w + 3 * PADDING; return child; });
+    return { ...main, key: "all", bare: true, children, lines: [], ports: new Map(), w: x, h: Math.max(...boxes.map((box) => box.h)), element: undefined };
+  }
 
   isOpen(key) { return this.open.has(key); }
 
@@ -94,10 +102,13 @@ class Scene {
     let before = "", graph = this.program.graphs[0];
     const chain = (g) => { for (const each of g) keys.push(`${before}g${each}`); };
     for (const step of prefix.split("/").filter(Boolean)) {
-      const [node, slot] = step.split(".").map(Number);
-      chain(graph.around(node));
-      keys.push(`${before}n${node}`, `${before}${step}/g0`);
-      graph = this.program.graphs[graph.calls.get(node)[slot][1]];
+      const node = step[0] === "~" ? -1 : Number(step.split(".")[0]);
+      if (node >= 0) {
+        chain(graph.around(node));
+        keys.push(`${before}n${node}`);
+      }
+      keys.push(`${before}${step}/g0`);
+      graph = this.program.after(graph, step);
       before += `${step}/`;
     }
     chain(kind === "n" ? graph.around(number) : graph.chain(number).slice(0, -1));
@@ -106,7 +117,9 @@ class Scene {
 
   /** Open all that is around a box, so that it can be seen. */
   reveal(key) {
-    let changed = false;
+    const loose = /^~(\d+)\//.exec(key);
+    let changed = Boolean(loose) && !this.loose.has(Number(loose[1]));
+    if (loose) this.loose.add(Number(loose[1]));
     for (const outer of this.enclosing(key)) {
       if (!outer.endsWith("/g0")) changed = this.set(outer, true) || changed;
     }

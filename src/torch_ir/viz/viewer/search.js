@@ -93,6 +93,6 @@ class Results {
     rows[this.at].classList.add("selected");
     rows[this.at].scrollIntoView({ block: "nearest" });
     const { graph, node } = this.found[this.at], prefix = this.program.firstInstance(graph);
-    this.on.go(prefix === null ? null : `${prefix}n${node}`);
+    this.on.go(`${prefix}n${node}`);
   }
 }

@@ -15,7 +15,7 @@ class Tree {
     host.setAttribute("role", "tree");
     const root = program.graphs[0];
     host.append(...this.children(root, 0, "", 0));
-    const functions = program.graphs.slice(1).filter((graph) => graph.callers.length);
+    const functions = program.graphs.slice(1);
     if (functions.length) {
       host.append(line("heading", `functions (${functions.length})`));
       for (const graph of functions) host.append(this.row(graph, 0, program.firstInstance(graph), 0));
