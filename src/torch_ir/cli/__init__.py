@@ -32,6 +32,7 @@ COMMANDS = {
     "support": "Show what of an IR a backend runs, and why not the rest.",
     "verify": "Compare an IR with the model that it was extracted from.",
     "validate": "Compare every node with its meaning and with eager PyTorch.",
+    "conform": "Try a backend with many calls, and print its score card.",
     "cases": "Collect every distinct call of IRs as test cases.",
     "bisect": "Find the pass that breaks a program.",
     "reduce": "Make a failing program small.",

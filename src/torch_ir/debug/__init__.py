@@ -3,6 +3,8 @@
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
+from torch_ir.debug.conformance.conforming import conform
+from torch_ir.debug.conformance.scorecard import Conformance
 from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
@@ -24,6 +26,7 @@ __all__ = [
     "Bisection",
     "Captured",
     "Comparison",
+    "Conformance",
     "Difference",
     "Divergence",
     "Group",
@@ -40,6 +43,7 @@ __all__ = [
     "bisect",
     "capture",
     "compare",
+    "conform",
     "compare_tensors",
     "profile",
     "reduce",

@@ -1,0 +1,1 @@
+"""Conformance of backends: every operator, dtype and shape that they say they run, judged."""

@@ -1,0 +1,188 @@
+"""A backend tried with many calls, each alone, in a process that may die."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from os import PathLike
+from queue import Empty, Queue
+from typing import Any
+
+from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.debug.comparing.compared import compare
+from torch_ir.debug.comparing.judgment import error_text
+from torch_ir.debug.comparing.sources import BackendSource, part_of, source_of
+from torch_ir.debug.conformance.operator_cases import operator_cases
+from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
+from torch_ir.errors import CompileError
+from torch_ir.passes.operator_calls.case_set import Case, CaseSet
+
+_STATUS: Mapping[str, Status] = {"numeric": "wrong"}
+
+
+def conform(
+    backend: str | DelegateBackend,
+    *,
+    operators: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
+    cases: CaseSet | str | PathLike[str] | None = None,
+    seconds: float = 10.0,
+) -> Conformance:
+    """Try a backend with many calls, each a program of its own, and judge what it makes of them.
+
+    A backend that is given by name or file runs in a process of its own, which is replaced when
+    it dies; one that is given as an object runs in this process.
+
+    Args:
+        backend: The backend.
+        operators: Overloads to try, with ``*`` as in file names.
+        dtypes: Dtypes of the first operand.
+        cases: What to try; calls of the core operators if None.
+        seconds: How long one case may take in a process of its own.
+
+    Raises:
+        InvalidIRError: There is no such operator or backend.
+        SerializationError: The cases cannot be read.
+    """
+    if cases is None:
+        chosen = operator_cases(operators, dtypes)
+    else:
+        given = cases if isinstance(cases, CaseSet) else CaseSet.load(cases)
+        chosen = CaseSet(tuple(_chosen(given, operators, dtypes)))
+    if isinstance(backend, str):
+        rows = list(_in_worker(backend, chosen, seconds))
+        name = backend
+    else:
+        rows = [result_of(case, backend) for case in chosen]
+        name = backend.name
+    return Conformance(name, tuple(rows))
+
+
+def _chosen(
+    given: CaseSet, operators: Sequence[str] | None, dtypes: Sequence[str] | None
+) -> Iterator[Case]:
+    for case in given:
+        fits = operators is None or any(fnmatchcase(case.operator, o) for o in operators)
+        if fits and (dtypes is None or _dtype(case) in dtypes):
+            yield case
+
+
+def _dtype(case: Case) -> str:
+    operands = (*case.inputs, *case.outputs)
+    return operands[0].dtype if operands else ""
+
+
+def result_of(case: Case, backend: str | DelegateBackend) -> CaseResult:
+    """Return what a backend makes of one case."""
+    status, reason = _judged(case, backend)
+    models = tuple(dict.fromkeys([origin.model for origin in case.origins]))
+    return CaseResult(case.operator, case.id, _dtype(case), status, reason, models)
+
+
+def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
+    source = source_of(backend)
+    tensors, sizes = case.tensors(), case.sizes()
+    program = case.program
+    if isinstance(source, BackendSource):
+        partition = Partitioner(source.backend)(program)
+        if not partition.subgraphs:
+            return "unsupported", next(iter(partition.reasons.values()), "it takes nothing")
+        body = part_of(program, program.nodes, program.nodes[0].outputs)
+        try:
+            values = dict(zip(program.input_names, tensors, strict=True))
+            source.call(body, values, sizes)
+        except CompileError as error:
+            return "unsupported", error_text(error)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything
+            return "error", error_text(error)
+    for against in ("reference", "eager"):
+        report = compare(
+            program, {}, tensors, run=backend, against=against, symbols=sizes, mode="isolated"
+        )
+        if report.first is not None:
+            return _STATUS.get(report.first.kind, report.first.kind), report.first.reason  # type: ignore[return-value]  # kinds are statuses
+        if report.verdict == "agree":
+            break
+    return "pass", ""
+
+
+# -- a process of its own -------------------------------------------------------------------------
+
+_WORKER = "from torch_ir.debug.conformance.conforming import work; work()"
+
+
+def work() -> None:
+    """Judge cases that are read from standard input, one JSON document a line."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        found = result_of(Case.from_dict(request["case"]), request["backend"])
+        told = {"status": found.status, "reason": found.reason}
+        sys.stdout.write(f"\x1e{json.dumps(told)}\n")
+        sys.stdout.flush()
+
+
+class _Worker:
+    """One process, and the lines that it writes."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
+            [sys.executable, "-W", "ignore", "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.lines: Queue[str | None] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            if line.startswith("\x1e"):
+                self.lines.put(line[1:])
+        self.lines.put(None)
+
+    def ask(self, request: dict[str, Any], seconds: float) -> tuple[Status, str]:
+        """Return what came of a case."""
+        try:
+            assert self.process.stdin is not None  # noqa: S101  # it is a pipe
+            self.process.stdin.write(f"{json.dumps(request)}\n")
+            self.process.stdin.flush()
+            line = self.lines.get(timeout=seconds)
+        except Empty:
+            self.end()
+            return "timeout", f"no answer within {seconds:g} s"
+        except OSError:
+            line = None
+        if line is None:
+            code = self.process.wait()
+            return "crash", f"signal {-code}" if code < 0 else f"exit status {code}"
+        told = json.loads(line)
+        return told["status"], told["reason"]
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+
+
+def _in_worker(backend: str, cases: CaseSet, seconds: float) -> Iterator[CaseResult]:
+    worker = _Worker()
+    first = True
+    try:
+        for case in cases:
+            if worker.process.poll() is not None:
+                worker, first = _Worker(), True
+            more = 60.0 if first else 0.0  # torch is imported
+            status, reason = worker.ask(
+                {"case": case.to_dict(), "backend": backend}, seconds + more
+            )
+            first = False
+            models = tuple(dict.fromkeys([origin.model for origin in case.origins]))
+            yield CaseResult(case.operator, case.id, _dtype(case), status, reason, models)
+    finally:
+        worker.end()

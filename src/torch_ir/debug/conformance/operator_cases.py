@@ -1,0 +1,157 @@
+"""Calls of core operators to try a backend with: dtypes, shapes, strides and edge cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch_ir.debug.comparing.sources import TorchSource, part_of
+from torch_ir.errors import InvalidIRError, TorchIRError
+from torch_ir.infer.fake import call_on
+from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ops.schema import Argument, Schema, lookup
+from torch_ir.ops.spec import spec_of
+from torch_ir.passes.operator_calls.case_set import Case, CaseSet
+from torch_ir.passes.operator_calls.collection import cases
+from torch_ir.semantics import denotation, has_denotation
+from torch_ir.semantics.registry import denoted_operators
+from torch_ir.semantics.tolerance import states_tolerance
+
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool")
+SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "plain": ((2, 3, 4), (2, 3, 4)),
+    "0-d": ((), ()),
+    "empty": ((2, 0), (2, 0)),
+    "size 1": ((1, 1), (1, 1)),
+    "left": ((1, 3), (2, 3)),
+    "right": ((2, 3), (1, 3)),
+    "4-d": ((2, 3, 4, 5), (2, 3, 4, 5)),
+    "matrices": ((3, 4), (4, 2)),
+    "batches": ((2, 3, 4), (2, 4, 5)),
+}
+"""Shapes of the first and of the other tensors."""
+
+
+def operator_cases(
+    operators: Sequence[str] | None = None, dtypes: Sequence[str] | None = None
+) -> CaseSet:
+    """Return calls of the core operators that have a denotation, of many dtypes and shapes.
+
+    Args:
+        operators: Overloads, with ``*`` as in file names; all if None.
+        dtypes: Dtypes of the first operand; those of :data:`DTYPES` if None.
+
+    Raises:
+        InvalidIRError: No operator matches.
+    """
+    known = [name for name in denoted_operators() if _is_tried(name)]
+    wanted = [n for n in known if operators is None or any(fnmatchcase(n, o) for o in operators)]
+    if not wanted:
+        raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
+    programs: dict[str, IR] = {}
+    for op_type in wanted:
+        for dtype in dtypes or DTYPES:
+            for kind in SHAPES:
+                program = _program(op_type, dtype, kind)
+                if program is not None:
+                    programs[f"{op_type}/{dtype}/{kind}"] = program
+    found = cases(programs, strides=False)
+    return CaseSet(tuple([_with_kind(case) for case in found if _runs(case)]))
+
+
+def _runs(case: Case) -> bool:
+    """Whether torch has a kernel for a case, which its fake tensors do not tell."""
+    values = dict(zip(case.program.input_names, case.tensors(), strict=True))
+    body = part_of(case.program, case.program.nodes, case.program.nodes[0].outputs)
+    try:
+        TorchSource().call(body, values, case.sizes())
+    except Exception:  # noqa: BLE001  # whatever torch raises, it refuses the case
+        return False
+    return True
+
+
+def _with_kind(case: Case) -> Case:
+    """The case with its kind of shape as its model."""
+    from dataclasses import replace
+
+    kinds = [replace(o, model=o.model.rsplit("/", 1)[-1]) for o in case.origins]
+    return replace(case, origins=tuple(kinds))
+
+
+def _is_tried(op_type: str) -> bool:
+    schema = lookup(op_type)
+    if schema is None or not has_denotation(op_type) or not states_tolerance(op_type):
+        return False
+    traits = spec_of(op_type)
+    tensors = [a for a in schema.arguments if a.takes_tensor or a.takes_tensor_list]
+    return traits.is_core and not denotation(op_type).draws and bool(tensors)
+
+
+def _program(op_type: str, dtype: str, kind: str) -> IR | None:
+    """A program of one call; None where torch refuses it."""
+    schema = lookup(op_type)
+    if schema is None:
+        return None
+    made = list(_arguments(schema, dtype, kind))
+    if any(value is None for _, value in made):
+        return None
+    inputs = [value for _, value in made if isinstance(value, TensorMeta)]
+    operands: dict[str, Any] = {}
+    for name, value in made:
+        if isinstance(value, TensorMeta):
+            operands[name] = inputs.index(value)
+        elif isinstance(value, list):
+            operands[name] = tuple(range(len(inputs), len(inputs) + len(value)))  # type: ignore[arg-type]  # tensors
+            inputs += value
+    attrs = {n: v for n, v in made if not isinstance(v, TensorMeta | list)}
+    node = OpNode("y", op_type, inputs, [], attrs, operands)
+    ir = IR([node], inputs, [], [])
+    try:
+        outcome = call_on(ir, node)
+    except (TorchIRError, RuntimeError, ValueError, TypeError):
+        return None
+    results = outcome.results
+    if not results or any(result is None for result in results):
+        return None
+    single = len(schema.returns) == 1
+    outputs = [
+        TensorMeta("y" if single else f"y.{i}", result.shape, result.dtype, "y", i)
+        for i, result in enumerate(results)
+        if result is not None
+    ]
+    return IR([node.replace(outputs=outputs)], inputs, outputs, [])
+
+
+def _arguments(schema: Schema, dtype: str, kind: str) -> Iterator[tuple[str, Any]]:
+    first, other = SHAPES[kind]
+    count = 0
+    for argument in schema.arguments:
+        if argument.default is not None or argument.is_optional:
+            continue
+        if argument.takes_tensor:
+            shape = first if count == 0 else other
+            own = "int64" if argument.name in ("index", "indices") else dtype
+            own = "bool" if argument.name in ("condition", "mask") else own
+            yield argument.name, TensorMeta(argument.name, shape, own)
+            count += 1
+        elif argument.takes_tensor_list:
+            metas = [TensorMeta(f"{argument.name}_{i}", first, dtype) for i in range(2)]
+            yield argument.name, metas
+        else:
+            yield argument.name, _value(argument, first, dtype)
+
+
+def _value(argument: Argument, shape: tuple[int, ...], dtype: str) -> Any:
+    """A value of a required argument; None where none is known."""
+    sizes = {"size", "shape", "output_size", "normalized_shape"}
+    if argument.name in sizes:
+        return shape[-1:] if argument.name == "normalized_shape" else shape
+    if argument.name in ("dims", "dim") and argument.type.endswith("]"):
+        return tuple(range(len(shape)))[::-1] if argument.name == "dims" else (-1,)
+    plain: dict[str, Any] = {"bool": False, "Scalar": 2, "float": 0.5, "ScalarType": DType(dtype)}
+    if argument.type in plain:
+        return plain[argument.type]
+    if argument.type in ("int", "SymInt"):
+        return -1 if argument.name == "dim" else 1
+    return None

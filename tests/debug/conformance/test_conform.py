@@ -1,0 +1,112 @@
+"""Score cards of backends: what fails, what is not taken, what ends the process."""
+
+import json
+
+import pytest
+import torch
+
+from torch_ir import DelegateBackend, cases, compile_graph, conform, parse
+from torch_ir.backends import SUPPORTED, Support
+from torch_ir.debug.conformance.operator_cases import operator_cases
+from torch_ir.debug.conformance.scorecard import Conformance
+from torch_ir.errors import InvalidIRError
+
+WANTED = ["aten.add.Tensor", "aten.exp.default", "aten.mm.default", "aten.amax.default"]
+DEVICE = """
+import os, time
+from torch_ir import DelegateBackend, compile_graph
+from torch_ir.backends import SUPPORTED
+
+class Device(DelegateBackend):
+    name = "device"
+    def supports(self, node, ir):
+        return SUPPORTED
+    def compile(self, ir, payload):
+        operator = ir.nodes[0].op_type
+        if operator == "aten.exp.default":
+            os.abort()
+        if operator == "aten.amax.default":
+            time.sleep(60)
+        return lambda *given: list(compile_graph(ir).eval(given))
+"""
+
+
+class Wrong(DelegateBackend):
+    """Runs with torch; one operator is wrong, another one is not taken."""
+
+    name = "wrong"
+
+    def __init__(self, operator="", refused=""):
+        self.operator, self.refused = operator, refused
+
+    def supports(self, node, ir):
+        return Support.refused("no") if node.op_type == self.refused else SUPPORTED
+
+    def compile(self, ir, payload):
+        graph = compile_graph(ir)
+        wrong = ir.nodes[0].op_type == self.operator
+
+        def run(*given):
+            made = list(graph.eval(given))
+            return [~t if t.dtype == torch.bool else t + 1 for t in made] if wrong else made
+
+        return run
+
+
+def test_a_right_backend_passes_everything_of_many_operators_and_dtypes():
+    card = conform(Wrong(), operators=WANTED)
+    assert card.failures == ()
+    assert card.score == 1.0
+    assert len({row.dtype for row in card.rows}) >= 5
+    assert {row.operator for row in card.rows} == set(WANTED)
+    assert json.loads(json.dumps(card.to_dict()))["score"] == 1.0
+
+
+@pytest.mark.parametrize("operator", WANTED)
+def test_a_planted_fault_of_an_operator_is_found_and_no_other(operator):
+    card = conform(Wrong(operator, "aten.mm.default"), operators=WANTED, dtypes=["float32"])
+    taken = operator != "aten.mm.default"
+    assert {row.operator for row in card.failures} == ({operator} if taken else set())
+    refused = [row for row in card.rows if row.status == "unsupported"]
+    assert {row.operator for row in refused} == {"aten.mm.default"}
+    assert card.matrix()[operator]["plain" if taken else "matrices"] == (
+        "fail" if taken else "unsupported"
+    )
+
+
+def test_cards_are_compared_saved_and_written_as_markdown(tmp_path):
+    old, new = (
+        conform(Wrong(name), operators=["aten.exp.*"], dtypes=["float32"])
+        for name in ("", "aten.exp.default")
+    )
+    assert all(line.endswith("pass -> wrong") for line in new.diff(old))
+    new.save(tmp_path / "card.json")
+    assert Conformance.load(tmp_path / "card.json") == new
+    new.save(tmp_path / "card.md")
+    assert "| aten.exp.default | 0 |" in (tmp_path / "card.md").read_text().replace(
+        "| 1 |", "| 0 |"
+    )
+    assert "<table>" in new._repr_html_()
+
+
+def test_a_process_that_dies_or_hangs_is_replaced(tmp_path):
+    (tmp_path / "device.py").write_text(DEVICE)
+    ir = parse("""ir {
+      input %x: f32[3]
+      %a: f32[3] = aten.exp.default(%x)
+      %b: f32[] = aten.amax.default(%a)
+      %c: f32[3] = aten.add.Tensor(%a, %b)
+      return %c
+    }""")
+    chosen = cases([ir], strides=False)
+    card = conform(f"{tmp_path / 'device.py'}:Device", cases=chosen, seconds=4.0)
+    assert {row.operator: row.status for row in card.rows} == {
+        "aten.add.Tensor": "pass",
+        "aten.amax.default": "timeout",
+        "aten.exp.default": "crash",
+    }
+
+
+def test_an_operator_that_nothing_matches_is_refused():
+    with pytest.raises(InvalidIRError, match=r"no operator matches aten\.nope"):
+        operator_cases(["aten.nope"])
