@@ -190,6 +190,7 @@ def _moduli(value: Any) -> Any:
 def _through_softmax(call: BoundedCall, error: Array, *, relative: bool) -> Array:
     """``p · (error + Σ p · error)``; of the logarithm, without the factor."""
     (result,) = call.results
+    error = np.where(np.isneginf(widened(call["self"])), 0, error)  # masked: it stays out
     weights = moduli(result) if relative else np.exp(widened(result))
     shared = np.sum(weights * error, axis=call["dim"] if result.ndim else None, keepdims=True)
     moved = error + shared
