@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         register_backend,
         to_backend,
     )
+    from torch_ir.backends.pipeline import to_pipeline_stages
     from torch_ir.backends.torch.exported_program import to_exported_program
     from torch_ir.debug import (
         Comparison,
@@ -174,6 +175,7 @@ _HOME_OF_NAMES = {
         "ExecGraph",
     ),
     "torch_ir.backends.compilation": ("compile",),
+    "torch_ir.backends.pipeline": ("to_pipeline_stages",),
     "torch_ir.backends": (
         "register_backend",
         "DelegateBackend",

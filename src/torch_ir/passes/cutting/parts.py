@@ -25,54 +25,22 @@ from torch_ir.ir.diagnostics import at
 from torch_ir.ir.values import attribute_leaves
 
 
-def cut(
+def cut_part(
     ir: IR,
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
     nodes: Sequence[str] | None = None,
 ) -> IR:
-    """Cut a part out of a program: what values need, or exactly some nodes.
-
-    Nodes keep their order, names, locations and attributes. Weights, constants, functions,
-    symbols and guards come along as far as the part uses them.
-
-    Args:
-        ir: The program.
-        inputs: Values that become graph inputs; what makes them is left out.
-        outputs: Values that the part returns, in this order; those of the program if empty.
-        nodes: Names of the nodes to keep, in place of both. The part takes what these take from
-            elsewhere, and returns what anything else uses or returns, and what nothing uses.
-
-    Returns:
-        The part. Its inputs are the cut values and then those of the program that it uses. It has
-        a signature only where it takes numbers: sizes that none of its inputs shows.
+    """Cut a part out of a program; see :func:`torch_ir.cut`.
 
     Raises:
         InvalidIRError: There is no such value or node; the message names the closest.
         PassError: A write to memory would be on one side, and its memory on both.
-
-    Example:
-        >>> from torch_ir import parse
-        >>> ir = parse('''ir {
-        ...   input %x: f32[2]
-        ...   %a: f32[2] = aten.relu.default(%x)
-        ...   %b: f32[2] = aten.neg.default(%a)
-        ...   %c: f32[2] = aten.exp.default(%b)
-        ...   return %c
-        ... }''')
-        >>> print(cut(ir, inputs=["a"], outputs=["b"]))
-        ir {
-          input %a: f32[2]
-          %b: f32[2] = aten.neg.default(%a)
-          return %b
-        }
-        >>> cut(ir, nodes=["a", "c"]).input_names, cut(ir, nodes=["a", "c"]).output_names
-        (('b', 'x'), ('a', 'c'))
     """
     part = _by_nodes(ir, nodes) if nodes is not None else _by_values(ir, inputs, outputs)
     _require_no_write_across(ir, part)
-    return _program(ir, part)
+    return program_of(ir, part)
 
 
 def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
@@ -111,12 +79,12 @@ def module_fingerprints(ir: IR, **options: bool) -> dict[str, str]:
         while path:
             members.setdefault(path, []).append(node.name)
             path = path.rpartition(".")[0]
-    parts = {path: cut(ir, nodes=names) for path, names in sorted(members.items())}
+    parts = {path: cut_part(ir, nodes=names) for path, names in sorted(members.items())}
     return found | {path: fingerprint(part, **options) for path, part in parts.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class CutPart:
     """What is kept: the nodes in order, the values cut off, the values returned."""
 
     nodes: tuple[OpNode, ...]
@@ -124,8 +92,8 @@ class _Part:
     returned: tuple[TensorMeta, ...]
 
 
-def _metas(ir: IR) -> dict[str, TensorMeta]:
-    """Every value by name, as its definition describes it."""
+def metas_of(ir: IR) -> dict[str, TensorMeta]:
+    """Return every value by name, as its definition describes it."""
     made = {meta.name: meta for node in ir.nodes for meta in node.outputs}
     given = {meta.name: meta for meta in ir.graph_inputs}
     external = {
@@ -142,8 +110,8 @@ def _require_values(ir: IR, names: Iterable[str], known: dict[str, TensorMeta]) 
             raise InvalidIRError(f"there is no value %{name} in the program", remedy=hint)
 
 
-def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> _Part:
-    metas = ir.view("every value", lambda: _metas(ir))
+def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> CutPart:
+    metas = ir.view("every value", lambda: metas_of(ir))
     _require_values(ir, (*inputs, *outputs), metas)
     returned = [metas[name] for name in outputs] if outputs else list(ir.graph_outputs)
     cut_off = set(inputs)
@@ -167,10 +135,10 @@ def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> _Part:
     used = {meta.name for node in nodes for meta in node.inputs}
     used |= {meta.name for meta in returned}
     used -= {meta.name for node in nodes for meta in node.outputs}  # made for another result
-    return _Part(nodes, tuple(dict.fromkeys([n for n in inputs if n in used])), tuple(returned))
+    return CutPart(nodes, tuple(dict.fromkeys([n for n in inputs if n in used])), tuple(returned))
 
 
-def _by_nodes(ir: IR, names: Sequence[str]) -> _Part:
+def _by_nodes(ir: IR, names: Sequence[str]) -> CutPart:
     kept = {ir.node(name).name for name in names}
     nodes = tuple([node for node in ir.nodes if node.name in kept])
     made = {meta.name for node in nodes for meta in node.outputs}
@@ -185,7 +153,7 @@ def _by_nodes(ir: IR, names: Sequence[str]) -> _Part:
     ]
     outside = {m.name for n in ir.nodes for m in n.outputs} - made
     order = [m.name for n in ir.nodes for m in n.outputs if m.name in outside & inside]
-    return _Part(nodes, tuple(order), tuple(returned))
+    return CutPart(nodes, tuple(order), tuple(returned))
 
 
 def _bound(node: OpNode) -> set[str]:
@@ -201,7 +169,7 @@ def _plain_symbols(metas: Iterable[TensorMeta]) -> set[str]:
     return {dim.text for dim in dims if dim.is_symbol}
 
 
-def _require_no_write_across(ir: IR, part: _Part) -> None:
+def _require_no_write_across(ir: IR, part: CutPart) -> None:
     """Refuse a part where one side writes memory that the other one sees."""
     kept = {node.name for node in part.nodes}
     whole = len(kept) == len(ir.nodes)
@@ -222,8 +190,9 @@ def _require_no_write_across(ir: IR, part: _Part) -> None:
                 )
 
 
-def _program(ir: IR, part: _Part) -> IR:
-    metas = ir.view("every value", lambda: _metas(ir))
+def program_of(ir: IR, part: CutPart) -> IR:
+    """Return a part as a program: it takes, returns and has what the part says and needs."""
+    metas = ir.view("every value", lambda: metas_of(ir))
     given = {name: TensorMeta(name, metas[name].shape, metas[name].dtype) for name in part.taken}
     nodes = [with_inputs(node, given) for node in part.nodes]
     returned = [given.get(meta.name, meta) for meta in part.returned]
