@@ -36,9 +36,8 @@ def cut(
 ) -> IR | tuple[IR, ...]:
     """Cut a part out of a program, or the program into a chain of stages.
 
-    A part is what values need, or exactly some nodes. Stages hold all nodes in order: the first
-    takes the program's inputs, each further one what the one before gives, values that pass
-    through included, and the last gives the program's outputs.
+    A part is what values need, or exactly some nodes. Stages hold all nodes in order: each takes
+    what the one before gives, values that pass through included.
 
     Nodes keep their order, names, locations and attributes. Weights, constants, functions,
     symbols and guards come along as far as the part uses them.
@@ -81,8 +80,8 @@ def cut(
         >>> [stage.output_names for stage in cut(ir, 2)]
         [('a',), ('c',)]
     """
-    if stages is None:
-        return cut_part(ir, inputs=inputs, outputs=outputs, nodes=nodes)
-    if inputs or outputs or nodes is not None:
+    if stages is not None and (inputs or outputs or nodes is not None):
         raise PassError("a program is cut into stages or to a part, not both")
-    return cut_stages(ir, stages, cost)
+    if stages is not None:
+        return cut_stages(ir, stages, cost)
+    return cut_part(ir, inputs=inputs, outputs=outputs, nodes=nodes)
