@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels worlds generate dist clean
+.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels runtimes worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,9 @@ thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/
 
 trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children; none may die
 	LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -W ignore tools/trusting_kernels.py
+
+runtimes: $(VENV)/dev.stamp  ## run small models on every installed runtime, and count what runs where
+	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore tools/measure_runtimes.py
 
 worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences

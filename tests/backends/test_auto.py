@@ -59,7 +59,7 @@ class Zeros(nn.Module):
 
 def compiled(monkeypatch, *backends, **more):
     known = {backend.name: backend for backend in backends}
-    monkeypatch.setattr(auto, "_installed", lambda: list(known))
+    monkeypatch.setattr(auto, "installed_runtimes", lambda: list(known))
     monkeypatch.setattr(auto, "find_backend", known.__getitem__)
     ir = extract_ir(Zeros(), (torch.randn(8, 8),))
     return torch_ir.compile(ir, {}, backend="auto", verify=[(torch.randn(8, 8),)], **more)

@@ -28,6 +28,7 @@ COMMANDS = {
     "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
+    "bench": "Time an IR on backends, each verified, beside torch's kernels.",
     "plan": "Plan the memory of an IR.",
     "support": "Show what of an IR a backend runs, and why not the rest.",
     "verify": "Compare an IR with the model that it was extracted from.",

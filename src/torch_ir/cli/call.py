@@ -144,9 +144,10 @@ class Invocation:
         from torch_ir.executor import IRExecutor
 
         values = read_tensors(self.constants) if self.constants else None
-        return IRExecutor(ir, self._weights(ir, file), values, allow=self.allow)
+        return IRExecutor(ir, self.weight_tensors(ir, file), values, allow=self.allow)
 
-    def _weights(self, ir: IR, file: str) -> Any:
+    def weight_tensors(self, ir: IR, file: str) -> Any:
+        """Return the weights to run with; None where nothing says which."""
         from torch_ir.cli.tensors import random_weights
         from torch_ir.weights import load_weights
 

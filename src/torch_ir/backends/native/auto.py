@@ -142,7 +142,7 @@ class _Choice:
         blobs = None if self.options.cache is None else Blobs(self.options.cache)
         key = ""
         if blobs is not None:
-            key = blobs.choice_key(self.ir, self.options.settings, tuple(_installed()))
+            key = blobs.choice_key(self.ir, self.options.settings, tuple(installed_runtimes()))
             known = blobs.read(key)
             if known is not None:
                 return self._again(known.decode())
@@ -165,7 +165,7 @@ class _Choice:
     def _timed(self) -> Chosen:
         candidates: list[Candidate] = []
         best: tuple[float, str, Any] = (1.0, "aten", self.aten)
-        for name in _installed():
+        for name in installed_runtimes():
             if time.monotonic() > self.deadline:
                 candidates.append(Candidate(name, reason="there was no time to try it"))
                 continue
@@ -263,7 +263,8 @@ def least(
     return best[0] * 1e6, best[1] * 1e6
 
 
-def _installed() -> list[str]:
+def installed_runtimes() -> list[str]:
+    """Return the names of the runtimes that are installed, the likeliest first."""
     return [name for name, package in CANDIDATES.items() if find_spec(package) is not None]
 
 

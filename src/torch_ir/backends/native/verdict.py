@@ -54,9 +54,8 @@ def report(verdicts: Sequence[Verdict], nodes: int, runtimes: Sequence[str]) -> 
         count = sum(len(verdict.nodes) for verdict in used)
         of = f"{count} of {counted(nodes, 'node')}"
         if used:
-            lines.append(
-                f"{runtime} runs {of} in {counted(len(used), 'delegate')}; torch the rest"
-            )
+            parts = counted(len(used), "delegate")
+            lines.append(f"{runtime} runs {of} in {parts}, torch the rest")
         else:
             lines.append(f"nothing runs on {runtime}: torch runs {counted(nodes, 'node')}")
     if verdicts:

@@ -54,6 +54,8 @@ class ExecuTorch(NativeBackend):
         has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
         if namespace != "aten" or not has_kernel:
             return Support.refused(f"executorch has no kernel for {node.op_type}")
+        if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
+            return Support.refused("executorch has no convolution of volumes")
         if any(bounds.upper is None for bounds in _symbols_of(node, ir)):
             return Support.refused("executorch plans memory, and a size has no upper bound")
         return super().supports(node, ir)

@@ -1,0 +1,69 @@
+"""``torch-ir bench``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from torch_ir.cli import console
+from torch_ir.cli.call import Invocation, call_options
+from torch_ir.cli.options import require_torch
+from torch_ir.cli.progress import progress
+from torch_ir.cli.values import symbol_values
+from torch_ir.errors import TorchIRError
+from torch_ir.tables import table
+
+
+@click.command
+@click.argument("file")
+@call_options
+@click.option(
+    "--backends",
+    default="all",
+    show_default=True,
+    help="Names with commas between; all is every runtime that is installed.",
+)
+@click.option("--seconds", default=60.0, show_default=True, help="Time for each to be compiled.")
+@click.option("--details", is_flag=True, help="Print the verdict on each delegate.")
+def command(file: str, backends: str, seconds: float, details: bool, **options: Any) -> None:
+    """Time the IR in FILE on backends, each beside torch's kernels, in turns.
+
+    Delegates of runtimes are verified before they are used. Times are the least of many calls.
+
+    \b
+    torch-ir bench m.tir --random
+    torch-ir bench m.tir --random --backends onnxruntime,openvino --details
+    """  # noqa: D301  # \b is a character that click reads
+    call = Invocation(**options)
+    call.check_usage()
+    require_torch()
+    ir = call.read(file)
+
+    from torch_ir.backends import compile as compile_program
+    from torch_ir.backends.native.auto import installed_runtimes, least
+    from torch_ir.executor.samples import in_structure
+
+    inputs = call.tensors(ir)
+    weights = call.weight_tensors(ir, file)
+    args, kwargs = in_structure(ir, inputs, {**symbol_values(ir, dict(call.symbols))})
+    names = installed_runtimes() if backends == "all" else backends.split(",")
+    aten = compile_program(ir, weights)
+    rows = [("backend", "us", "of torch", "nodes", "")]
+    reports: list[str] = []
+    for name in names:
+        try:
+            with progress(f"compiling for {name}"):
+                run: Any = compile_program(ir, weights, backend=name, seconds=seconds)
+        except TorchIRError as error:
+            rows.append((name, "", "", "", error.message))
+            continue
+        us, other = least(lambda run=run: run(*args, **kwargs), lambda: aten(*args, **kwargs))
+        found = getattr(run, "assignment", None)
+        taken = "" if found is None else f"{len(found.takers)}/{len(found.nodes)}"
+        parts = [v.part for v in getattr(run, "verdicts", ()) if v.used and not math.isnan(v.part)]
+        worst = f"worst part {max(parts):.2g}" if parts else ""
+        rows.append((name, f"{us:.1f}", f"{us / other:.2f}", taken, worst))
+        reports += [run.report()] if details and hasattr(run, "report") else []
+    console.result("\n\n".join([table(rows), *reports]))

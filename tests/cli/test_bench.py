@@ -1,0 +1,48 @@
+"""bench: times beside torch's, with what runs where."""
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import extract_ir
+from torch_ir.backends import SUPPORTED, NativeBackend, register_backend, unregister_backend
+from torch_ir.serde import save
+
+
+class Again(NativeBackend):
+    name, version = "again", "1"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def build(self, program, options):
+        return program.module()
+
+
+@pytest.fixture
+def again():
+    register_backend("again")(Again())
+    yield
+    unregister_backend("again")
+
+
+def test_each_backend_has_a_row_and_details_on_request(run, again, tmp_path):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    save(extract_ir(model, (torch.randn(2, 3),)), "m.tir", weights=model.state_dict())
+    result = run("bench", "m.tir", "--random", "--backends", "again,absent", "--details")
+    assert result.code == 0
+    head, first, second, *rest = result.out.splitlines()
+    assert head.split() == ["backend", "us", "of", "torch", "nodes"]
+    assert first.split()[0] == "again"
+    assert "2/2" in first
+    assert second == "absent" + second[6:]
+    assert "there is no backend 'absent'" in second
+    assert "again runs 2 of 2 nodes in 1 delegate, torch the rest" in rest
+
+
+def test_the_inputs_have_to_be_said(run, again):
+    ir = extract_ir(nn.ReLU(), (torch.ones(2),))
+    save(ir, "m.tir")
+    result = run("bench", "m.tir", "--backends", "again")
+    assert result.code == 2
+    assert "give --inputs or --random" in result.err
