@@ -378,6 +378,23 @@ def test_several_backends_take_in_turn_what_is_left(net):
     assert run.assignment.left == ()
 
 
+def test_calls_of_functions_are_never_asked_about():
+    class Branches(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x.tanh(),)) * 2
+
+    class Asked(Torch):
+        def supports(self, node, ir):
+            assert node.op_type.startswith("aten.")
+            return SUPPORTED
+
+    ir = extract_ir(Branches(), (torch.ones(2),))
+    run = torch_ir.compile(ir, {}, backend=Asked())
+    for x in (torch.ones(2), -torch.ones(2)):
+        torch.testing.assert_close(run(x), Branches()(x))
+    assert sum(len(verdict.nodes) for verdict in run.verdicts if verdict.used) >= 3
+
+
 class TestPlainDelegates:
     def test_a_failing_compile_is_named(self):
         class Broken(torch_ir.DelegateBackend):

@@ -32,7 +32,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         lacking = {
             node.op_type
             for node in program.nodes
-            if node.name in whole and not backend.supports(node, program)
+            if node.name in whole and _is_plain(node) and not backend.supports(node, program)
         }
         split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
         if split:
@@ -46,14 +46,20 @@ def _operators(ir: IR) -> set[str]:
     return {kind for kind in known if ir.schema_of(kind) is not None}
 
 
+def _is_plain(node: OpNode) -> bool:
+    """Whether a node is a call from tensors to tensors, of which backends are asked."""
+    calls = node.op_type.startswith("higher_order.") or node.functions
+    return bool(node.outputs) and not calls and not node.binds
+
+
 def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
     """Whether a backend takes all that an operator is made of."""
-    if node.op_type.startswith("higher_order.") or node.functions or node.binds:
-        return False
     alone = subgraph(ir, [node], node.outputs)
     try:
         parts = decompose(alone)
     except PassError:
         return False
     is_split = [part.op_type for part in parts.nodes] != [node.op_type]
-    return is_split and all(backend.supports(part, parts) for part in parts.nodes)
+    return is_split and all(
+        _is_plain(part) and backend.supports(part, parts) for part in parts.nodes
+    )
