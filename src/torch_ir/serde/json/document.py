@@ -140,9 +140,11 @@ def _plain(raw: bytes) -> Any:
 
 def _python_json(raw: bytes) -> Any:
     try:
-        return json.loads(raw)
-    except ValueError:
+        value = json.loads(raw)
+        json.dumps(value, ensure_ascii=False).encode()  # half a character is no JSON to others
+    except (ValueError, RecursionError):
         return None
+    return value
 
 
 def _with_python_numbers(raw: bytes) -> Any:
