@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from torch_ir import extract_ir, parse, register_executor, validate
+from torch_ir import compile_graph, extract_ir, parse, register_executor, validate
 from torch_ir.backends import SUPPORTED, Partitioner, Support, to_backend
 from torch_ir.executor import unregister_executor
 
@@ -109,3 +109,36 @@ def test_the_arguments_are_the_models_own():
     ir = extract_ir(Keyed(), args, kwargs=kwargs)
     assert validate(ir, {}, args, kwargs).is_valid
     assert validate(ir, {}, (*args[0], kwargs["scale"])).is_valid  # the graph's inputs
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "wrong"),
+    [
+        ("aten._softmax.default(%x, dim=1, half_to_float=False)", "f32", "sevens"),
+        ("aten._softmax.default(%x, dim=1, half_to_float=False)", "bf16", "sevens"),
+        ("aten._log_softmax.default(%x, dim=1, half_to_float=False)", "f32", "sevens"),
+        ("aten.layer_norm.default(%x, normalized_shape=[1000])", "bf16", "half of it"),
+        ("aten.layer_norm.default(%x, normalized_shape=[1000])", "f16", "half of it"),
+    ],
+)
+def test_a_wrong_kernel_is_found_beside_a_mask_and_in_half_types(text, dtype, wrong):
+    ir = parse(
+        f"ir {{\n input %x: {dtype}[8, 1000]\n %y: {dtype}[8, 1000] = {text}\n return %y\n}}"
+    )
+    torch.manual_seed(0)
+    x = torch.randn(8, 1000)
+    if wrong == "sevens":
+        x[:, 500:] += -1e9
+    x = x.to({"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype])
+    assert validate(ir, {}, (x,)).verdict == "agree"
+    right = compile_graph(ir).eval((x,))[0]
+    made = right.clone()
+    made.view(-1)[: made.numel() // 2] = 0
+    made = torch.full_like(right, 7.0) if wrong == "sevens" else made
+    (op_type,) = [node.op_type for node in ir.nodes]
+    register_executor(op_type)(lambda inputs, attributes: [made.clone()])
+    try:
+        report = validate(ir, {}, (x,), against=["denotation"])
+    finally:
+        unregister_executor(op_type)
+    assert report.verdict == "disagree"
