@@ -32,3 +32,14 @@ def test_a_fused_kernel_may_round_where_a_mask_is():
     torch.manual_seed(0)
     report = compare(MASKED, {}, (torch.randn(2, 4), mask), run=Device(), mode="isolated")
     assert report.verdict == "agree", report
+
+
+def test_what_the_denotation_refuses_is_not_compared():
+    ir = parse("""ir {
+      input %x: u8[2, 0]
+      %y: u8[2, 0] = aten._log_softmax.default(%x, -1, False)
+      return %y
+    }""")
+    report = compare(ir, {}, (torch.zeros(2, 0, dtype=torch.uint8),), mode="isolated")
+    assert report.verdict == "not compared"
+    assert report.not_compared["y"].startswith("the denotation refuses it: ")

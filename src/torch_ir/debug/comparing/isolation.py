@@ -18,6 +18,7 @@ from torch_ir.debug.comparing.sources import (
 from torch_ir.debug.reference.denotation import Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode, TensorMeta
 
 MAX_BYTES = 128 << 20
@@ -121,7 +122,10 @@ def node_faults(
         return form or (RANDOM if meaning.draws else OPEN)
     slack = state.slack([node], node.outputs)
     judging = state.judging
-    return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
+    try:
+        return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
+    except TorchIRError as error:
+        return f"the denotation refuses it: {error_text(error)}"
 
 
 def region_faults(
@@ -142,7 +146,10 @@ def region_faults(
     if meaning.draws or meaning.has_open_values:
         return RANDOM if meaning.draws else OPEN
     slack = state.slack(nodes, returned)
-    return state.judging.faults(body, meaning, values, known, results, slack=slack)
+    try:
+        return state.judging.faults(body, meaning, values, known, results, slack=slack)
+    except TorchIRError as error:
+        return f"the denotation refuses it: {error_text(error)}"
 
 
 class Unit:
