@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch_ir.backends.backend_registry import (
     Backend,
     Options,
+    as_backend,
     known_backends,
     register_backend,
     unregister_backend,
@@ -34,6 +35,7 @@ __all__ = [
     "Support",
     "SupportReport",
     "Verdict",
+    "as_backend",
     "body_program",
     "compile",
     "known_backends",

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from inspect import Parameter, isabstract, signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
@@ -66,6 +66,8 @@ class Backend(Protocol):
         ...
 
 
+B = TypeVar("B", bound="Backend | type")
+
 _OWN = {
     "aten": ("torch_ir.backends.aten", "compile_aten"),
     "auto": ("torch_ir.backends.native.auto", "AUTO"),
@@ -78,7 +80,7 @@ _OWN = {
 _REGISTERED: dict[str, Backend] = {}
 
 
-def register_backend(name: str) -> Callable[[Backend], Backend]:
+def register_backend(name: str) -> Callable[[B], B]:
     """Let :func:`torch_ir.compile` find the decorated backend under a name.
 
     Raises:
@@ -94,7 +96,7 @@ def register_backend(name: str) -> Callable[[Backend], Backend]:
         >>> unregister_backend("constant")
     """
 
-    def decorate(backend: Backend) -> Backend:
+    def decorate(backend: B) -> B:
         if name in known_backends():
             raise ExecutionError(
                 f"there is a backend {name!r} already",
@@ -102,7 +104,7 @@ def register_backend(name: str) -> Callable[[Backend], Backend]:
                 if name in _REGISTERED
                 else "Choose another name.",
             )
-        _REGISTERED[name] = backend
+        _REGISTERED[name] = cast(Backend, backend)
         return backend
 
     return decorate
@@ -172,6 +174,36 @@ def instance_of(found: Any, name: str) -> Any:
             remedy=f"Register an instance of {found.__name__}.",
         )
     return found()
+
+
+def as_backend(thing: object) -> Backend:
+    r"""Return the backend that something is.
+
+    Args:
+        thing: The name of one, an instance, a class that is made without arguments, or a function
+            as :class:`Backend` describes it.
+
+    Raises:
+        ExecutionError: It is none of these, there is no such backend, or the class cannot be made.
+
+    Example:
+        >>> as_backend(3)
+        Traceback (most recent call last):
+        ...
+        torch_ir.errors.ExecutionError: 3 is no backend
+        A backend is a name, an instance or a class of DelegateBackend, or a function of a \
+program, its weights and options.
+    """
+    if isinstance(thing, str):
+        return find_backend(thing)
+    made = instance_of(thing, "backend=")
+    if not callable(made) or isinstance(made, type):
+        raise ExecutionError(
+            f"{thing!r:.60} is no backend",
+            remedy="A backend is a name, an instance or a class of DelegateBackend, or a function "
+            "of a program, its weights and options.",
+        )
+    return cast(Backend, made)
 
 
 def require_options(name: str, settings: Mapping[str, Any], known: Collection[str]) -> None:

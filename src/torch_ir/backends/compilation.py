@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from torch_ir.backends.backend_registry import (
     Backend,
     Options,
     Runner,
+    as_backend,
     find_backend,
     require_options,
 )
@@ -30,7 +31,7 @@ def compile(
     ir: IR | str | PathLike[str],
     weights: Mapping[str, torch.Tensor] | str | PathLike[str] | None = None,
     *,
-    backend: str | DelegateBackend | Sequence[str | DelegateBackend] = "aten",
+    backend: str | Backend | type | Sequence[str | DelegateBackend] = "aten",
     dynamic: bool | None = None,
     grad: bool = False,
     allow: Iterable[str] = (),
@@ -46,8 +47,8 @@ def compile(
         ir: The program, or the path of a file that has it.
         weights: Tensors by ``state_dict`` key, or the path of a weight file. A parameter gets
             gradients where ``grad`` asks for them.
-        backend: What runs it: ``"aten"`` is torch's own kernels, bitwise as eager, and what it
-            returns has the compiled graph as its ``graph``; ``"reference"`` is the denotation.
+        backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager,
+            with its compiled graph as ``graph``; ``"reference"`` is the denotation.
             Runtimes such as ``"onnxruntime"`` run what they get right, torch the rest; the result
             has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest of all. Of several, each
             in turn takes what it can.
@@ -97,16 +98,19 @@ def _without_keep_memory(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _maker(
-    backend: str | DelegateBackend | Sequence[str | DelegateBackend], settings: Mapping[str, Any]
+    backend: str | Backend | type | Sequence[str | DelegateBackend], settings: Mapping[str, Any]
 ) -> Backend:
     """What makes a program ready: one backend, or several that take parts of it."""
+    if isinstance(backend, type) or not isinstance(backend, str | DelegateBackend | Sequence):
+        backend = cast(DelegateBackend, as_backend(backend))
     if isinstance(backend, str):
         found: Any = find_backend(backend)
         known = getattr(found, "known_options", tuple)()
         require_options(backend, settings, known)
         return found
-    if isinstance(backend, DelegateBackend):
-        require_options(backend.name, settings, backend.known_options())
+    if not isinstance(backend, Sequence):
+        known = getattr(backend, "known_options", tuple)()
+        require_options(getattr(backend, "name", repr(backend)), settings, known)
         return backend
     parts = [_delegate(item) for item in backend if item != "aten"]
     for part in parts:

@@ -18,6 +18,7 @@ from torch_ir.errors import (
     ExecutionError,
     MissingWeightsError,
     OptionalDependencyError,
+    TorchIRError,
     counted,
     first_line,
     raised_as,
@@ -108,7 +109,7 @@ class DelegatingExecutor:
             if (taker := called.get(node.name)) is not None:
                 op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
                 made = self.delegates[node.name] = self._delegate(node, payload, taker)
-                kernels[op_type] = _kernel(taker.name, node, made.compiled)
+                kernels[op_type] = _kernel(taker.name, node, made.body, made.compiled)
                 inputs = [meta for meta in node.inputs if meta.name not in made.held]
                 numbers = [_number(names, size) for size in _sizes(node)]
                 taken = (*inputs, *[number.outputs[0] for number in numbers])
@@ -228,16 +229,24 @@ def _number(names: Names, size: Any) -> OpNode:
     )
 
 
-def _kernel(backend: str, call: OpNode, compiled: Callable[..., Any]) -> Kernel:
+def _kernel(backend: str, call: OpNode, body: IR, compiled: Callable[..., Any]) -> Kernel:
     count = len(_sizes(call))
+    names = [node.name for node in body.nodes]
+    nodes = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     def run(inputs: list[torch.Tensor], attrs: Mapping[str, Any]) -> list[torch.Tensor]:
         del attrs
-        if count:
-            numbers = [int(tensor.item()) for tensor in inputs[-count:]]
-            made = listed(compiled(*inputs[:-count], *numbers))
-        else:
-            made = listed(compiled(*inputs))
+        tensors = inputs[:-count] if count else inputs
+        numbers = [int(tensor.item()) for tensor in inputs[len(tensors) :]]
+        with raised_as(
+            lambda error: BackendError(
+                f"the backend {backend!r} fails to run {call.name!r}, a delegate of {nodes}: "
+                f"{type(error).__name__}: {first_line(error)}",
+                node=call.name,
+            ),
+            passing=(TorchIRError,),
+        ):
+            made = listed(compiled(*tensors, *numbers))
         if fault := misfit(call.outputs, made):
             raise ExecutionError(f"the backend {backend!r} gave {fault} for {call.name!r}")
         return made

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch_ir.backends.backend_registry import as_backend
 from torch_ir.backends.protocol import Support
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode, SymExpr
@@ -90,12 +91,20 @@ class Partitioner:
     where it is used.
 
     Attributes:
-        backend: The backend; any object with a ``name`` and ``supports(node, ir)``.
+        backend: The backend; any object with a ``name`` and ``supports(node, ir)``. A name or a
+            class is made one.
         min_nodes: A subgraph with fewer nodes is left to torch.
+
+    Raises:
+        ExecutionError: There is no such backend.
     """
 
     backend: Supporting
     min_nodes: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.backend, str | type):
+            object.__setattr__(self, "backend", as_backend(self.backend))
 
     def __call__(self, ir: IR) -> Partition:
         """Partition a program.

@@ -176,17 +176,16 @@ def delegate_backend(name: str) -> DelegateBackend:
     Raises:
         ExecutionError: There is no backend of that name, or it says nothing of single operators.
     """
-    found: object = find_backend(name)
-    return require_delegate(found, f"the backend {name!r}")
+    return require_delegate(name, f"the backend {name!r}")
 
 
 def require_delegate(found: object, name: str) -> DelegateBackend:
-    """Look up a backend and require that it can report support per node.
+    """Return the backend that something is, which must report support per node.
 
     Raises:
         ExecutionError: It is none.
     """
-    found = instance_of(found, name)
+    found = find_backend(found) if isinstance(found, str) else instance_of(found, name)
     if not isinstance(found, DelegateBackend):
         raise ExecutionError(
             f"{name} takes whole programs: it does not say which operators it supports",

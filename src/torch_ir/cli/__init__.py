@@ -31,6 +31,7 @@ COMMANDS = {
     "bench": "Time an IR on backends, each verified, beside torch's kernels.",
     "plan": "Plan the memory of an IR.",
     "support": "Show what of an IR a backend runs, and why not the rest.",
+    "partition": "Write an IR with a function for each part that a backend takes.",
     "verify": "Compare an IR with the model that it was extracted from.",
     "validate": "Compare every node with its meaning and with eager PyTorch.",
     "conform": "Try a backend with many calls, and print its score card.",
@@ -39,6 +40,8 @@ COMMANDS = {
     "reduce": "Make a failing program small.",
     "compare": "Compare a backend, a file or a lowered form with the meaning, node by node.",
     "convert": "Write an IR in another format.",
+    "operators": "Print schemas and defaults of operators.",
+    "extensions": "List what installed packages add.",
     "completion": "Print the line that turns on shell completion.",
 }
 

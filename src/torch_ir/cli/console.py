@@ -17,6 +17,9 @@ import click
 from torch_ir.errors import printable_lines
 from torch_ir.tables import fitted
 
+SHOW_TRACEBACK = "torch_ir.traceback"
+"""The key in the context's metadata that says whether to show all."""
+
 
 def result(text: str) -> None:
     """Print a result to stdout; in a terminal, long lines are folded between words."""

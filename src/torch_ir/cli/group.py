@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -14,12 +16,11 @@ from torch_ir.cli import console
 from torch_ir.errors import TorchIRError, did_you_mean, printable
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 99}
-_SHOW_TRACEBACK = "torch_ir.traceback"
 
 
 def _remember_traceback(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        context.meta[_SHOW_TRACEBACK] = True
+        context.meta[console.SHOW_TRACEBACK] = True
 
 
 TRACEBACK = click.Option(
@@ -107,19 +108,32 @@ class LazyGroup(click.Group):
             raise
         except TorchIRError as error:
             _fail(ctx, error, str(error))
+        except OSError as error:
+            if error.filename is not None or error.errno not in _FULL:
+                _fault(ctx, error)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to flush is lost anyhow
+            _fail(ctx, error, f"cannot write to standard output: {error.strerror}")
         except MemoryError as error:
             _fail(ctx, error, "not enough memory")
         except Exception as error:  # noqa: BLE001 - a fault of ours is told as such, not as a traceback
-            _fail(
-                ctx,
-                error,
-                f"{type(error).__name__}: {error}\nThis is a fault of torch-ir: please report it, "
-                "with what --traceback shows.",
-            )
+            _fault(ctx, error)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Why nothing more can be written to a file that is open."""
+
+
+def _fault(ctx: click.Context, error: Exception) -> NoReturn:
+    _fail(
+        ctx,
+        error,
+        f"{type(error).__name__}: {error}\nThis is a fault of torch-ir: please report it, "
+        "with what --traceback shows.",
+    )
 
 
 def _fail(ctx: click.Context, error: Exception, message: str) -> NoReturn:
-    if ctx.meta.get(_SHOW_TRACEBACK):
+    if ctx.meta.get(console.SHOW_TRACEBACK):
         console.message("".join(traceback.format_exception(error)).rstrip("\n"))
     sys.stdout.flush()
     raise CommandFailedError(message) from error

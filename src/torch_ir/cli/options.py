@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torch_ir.errors import OptionalDependencyError
+from torch_ir.errors import OptionalDependencyError, SerializationError, did_you_mean
 
 if TYPE_CHECKING:
     from torch_ir.debug.validation import Verdict
+
+    _Type = click.ParamType[str, Any]
+    _Choice = click.Choice[str]
+else:  # older versions of click are not generic
+    _Type, _Choice = click.ParamType, click.Choice
 
 
 def _input_of(value: str) -> Any:
@@ -28,6 +36,38 @@ input_option = click.option(
     metavar="[NAME=]SHAPE[:DTYPE]",
     help="An input such as 2x3x224x224:float32, in order or by keyword; may be repeated.",
 )
+
+
+class OutputPath(_Type):
+    """The name of a file that will be written: whether it can be is found before any work."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Require that the folder is there and can be written to.
+
+        Raises:
+            SerializationError: It is not.
+        """
+        path, folder = str(value), Path(value).parent
+        if path != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
+            known = errno.EACCES if folder.is_dir() else errno.ENOTDIR
+            code = known if folder.exists() else errno.ENOENT
+            raise SerializationError(f"{path}: cannot be written: {os.strerror(code)}")
+        return path
+
+
+OUTPUT = OutputPath()
+
+
+class ClosestChoice(_Choice):
+    """A choice whose error names the closest."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the choice of that name."""
+        if value not in self.choices and (hint := did_you_mean(str(value), self.choices)):
+            self.fail(f"there is no {str(value)!r:.60}. {hint}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 allow_option = click.option(

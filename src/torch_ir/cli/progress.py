@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr
+
+import click
 
 from torch_ir.cli import console
 from torch_ir.errors import printable
@@ -28,14 +29,18 @@ def progress(what: str) -> Generator[None]:
 
 @contextmanager
 def held_back() -> Generator[None]:
-    """Hold back what torch writes to stderr; an error that follows says it better."""
+    """Hold back what torch writes to stderr; an error that follows says it better.
+
+    With ``--traceback`` all of it is shown.
+    """
+    from torch_ir.torch_api import silent_log
+
+    if click.get_current_context().meta.get(console.SHOW_TRACEBACK):
+        yield
+        return
     held = io.StringIO()
-    logging.disable(logging.WARNING)
-    try:
-        with redirect_stderr(held), warnings.catch_warnings(record=True) as warned:
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
+    with silent_log(), redirect_stderr(held), warnings.catch_warnings(record=True) as warned:
+        yield
     if held.getvalue():
         console.message(held.getvalue().rstrip("\n"))
     for text in dict.fromkeys(str(warning.message) for warning in warned):

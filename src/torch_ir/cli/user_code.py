@@ -10,11 +10,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from torch_ir.cli.options import require_torch
 from torch_ir.errors import TorchIRError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch_ir.backends import DelegateBackend
 
 T = TypeVar("T")
 FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
@@ -45,6 +49,18 @@ def require_place(spec: str) -> None:
         raise _no_module(place)
 
 
+def target_place(_: click.Context, __: click.Parameter, target: str | None) -> str | None:
+    """Require that what a TARGET names can be there, before torch is imported.
+
+    Raises:
+        UsageError: It names nothing to call.
+        TargetError: There is no such file or package.
+    """
+    if target and not target.endswith(".pt2"):
+        require_place(target)
+    return target
+
+
 def import_object(spec: str) -> object:
     """Import what ``package.module:name`` or ``path/to/file.py:name`` names, without a call of it.
 
@@ -55,6 +71,28 @@ def import_object(spec: str) -> object:
     require_place(spec)
     place, _, name = spec.rpartition(":")
     return _attribute(_module(place, spec), name, spec)
+
+
+def named_backend(name: str) -> Any:
+    """Return a backend's name, or the object that ``package.module:NAME`` or ``file.py:NAME`` is.
+
+    Raises:
+        TargetError: It does not exist, or importing it fails.
+    """
+    return import_object(name) if ":" in name else name
+
+
+def delegate_named(name: str) -> DelegateBackend:
+    """Return the backend of a name, as :func:`named_backend`, which takes parts of programs.
+
+    Raises:
+        OptionalDependencyError: There is no torch.
+        ExecutionError: There is no such backend, or it takes whole programs.
+    """
+    require_torch()
+    from torch_ir.backends.support_report import require_delegate
+
+    return require_delegate(named_backend(name), name if ":" in name else f"the backend {name!r}")
 
 
 def import_module_of(place: str) -> ModuleType:

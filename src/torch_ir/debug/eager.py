@@ -129,22 +129,6 @@ def _own_attributes(model: nn.Module) -> Generator[None]:
             attributes[name] = value
 
 
-def known_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors of a model that no state dict has: non-persistent buffers and attributes.
-
-    They are given by qualified name.
-    """
-    kept = model.state_dict().keys()
-    found = {
-        name: b for name, b in model.named_buffers(remove_duplicate=False) if name not in kept
-    }
-    for prefix, module in model.named_modules(remove_duplicate=False):
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                found[f"{prefix}.{name}" if prefix else name] = value
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Made:
     """One tensor that eager made: the operator, its dtype and shape, and the hash of its value."""

@@ -14,15 +14,16 @@ from torch_ir.debug.eager import (
     FAST_PATH,
     fresh,
     has_fast_path,
-    known_tensors,
     run_eager,
     same_random_numbers,
 )
+from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
 from torch_ir.debug.tensor_comparison import Difference, compare_results
 from torch_ir.debug.validation import Verdict
-from torch_ir.errors import TorchIRError, counted, printable_lines
+from torch_ir.errors import InvalidIRError, TorchIRError, counted, printable_lines
 from torch_ir.executor import IRExecutor
+from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
 from torch_ir.tables import Shown
 from torch_ir.torch_api import pytree
@@ -116,14 +117,15 @@ def verify(
     weights: Mapping[str, torch.Tensor] | None = None,
     constants: Mapping[str, torch.Tensor] | None = None,
     every_node: bool = False,
+    backend: Judged | None = None,
     rtol: float = 0.0,
     atol: float = 0.0,
 ) -> VerificationReport:
     """Run model and IR on copies of the same arguments and compare every output.
 
     Compared are dtype, shape, structure and value. Eager runs as exported, with the fast path of
-    ``nn.MultiheadAttention`` off, and once more with it. The model is left as it was: mode,
-    buffers, random state. It runs in the mode in which the IR was extracted.
+    ``nn.MultiheadAttention`` off, and once more with it. The model is left as it was; it runs in
+    the mode in which the IR was extracted.
 
     Args:
         ir: The program.
@@ -133,27 +135,26 @@ def verify(
         weights: What the IR runs with; the model's own state dict if not given.
         constants: Values that no state dict has; the model's own if not given.
         every_node: Also look for every node's value among all that eager computes.
-        rtol: Allowed relative difference of floating-point outputs; 0 asks for the same
-            values, the sign of a zero included.
+        backend: What runs the IR: backends by name or as values, or a runner; torch if none.
+        rtol: Allowed relative difference of floats; 0 asks for the same values, signed zeros too.
         atol: Allowed absolute difference.
 
     Raises:
         WeightLoadError: The weights are not those that the program needs.
-        ExecutionError: The arguments do not fit, or a node cannot be run.
+        ExecutionError, BackendError: The arguments do not fit, or a node cannot be run.
 
     Example:
-        >>> from torch_ir.frontend import extract_ir
+        >>> from torch_ir import extract_ir
         >>> model, inputs = torch.nn.Linear(3, 2), (torch.ones(1, 3),)
         >>> print(verify(extract_ir(model, inputs), model, inputs, every_node=True))
         equal to eager: 1 output, largest difference 0
           all 1 nodes make values that eager makes
     """
     args, named = tuple(inputs), dict(kwargs or {})
-    executor = IRExecutor(
-        ir,
-        model.state_dict() if weights is None else weights,
-        known_tensors(model) if constants is None else constants,
-    )
+    _require_one(backend, every_node)
+    payload = model.state_dict() if weights is None else weights
+    known = constants_of(model) if constants is None else constants
+    executor = judged_executor(ir, payload, known, backend) or IRExecutor(ir, payload, known)
     expected = run_eager(model, ir, args, named)
     run_args, run_kwargs = fresh((args, named))
     with same_random_numbers():
@@ -165,8 +166,16 @@ def verify(
         report = _with_fast_path(report, _as_results(ir, as_run), got)
     if not every_node:
         return report
-    comparison = EagerComparison(executor, model, args, named)
+    comparison = EagerComparison(IRExecutor(ir, payload, known), model, args, named)
     return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
+
+
+def _require_one(backend: Judged | None, every_node: bool) -> None:
+    if backend is not None and every_node:
+        raise InvalidIRError(
+            "every_node= looks at values that torch makes, not a backend",
+            remedy="Find its first wrong node with validate(ir, weights, inputs, backend=...).",
+        )
 
 
 def _with_fast_path(report: VerificationReport, as_run: Any, got: Any) -> VerificationReport:

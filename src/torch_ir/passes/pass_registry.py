@@ -101,11 +101,14 @@ def described_passes() -> dict[str, str]:
 
 def _docstring(module: str, name: str) -> str:
     """The docstring of a class, read from the source of its module."""
-    try:
-        spec = find_spec(module)
-        source = Path(spec.origin).read_text("utf-8") if spec and spec.origin else ""
-    except (ImportError, OSError, ValueError):
-        return ""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
+    places = [Path(folder, *rest) for folder in folders]
+    files = [
+        file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")
+    ]
+    source = next((file.read_text("utf-8") for file in files if file.is_file()), "")
     classes = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name]
     return (ast.get_docstring(classes[0]) if classes else None) or ""
 

@@ -9,9 +9,10 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMATS, STDIO, format_of, has_weights, read_ir, write, write_ir
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.ir import IR, Constant
 from torch_ir.ir.builder import with_weights_as_inputs
+from torch_ir.ir.edit import with_defaults
 
 PROGRAMS = ("pt2", "onnx")
 """Formats of other tools, which torch writes."""
@@ -20,13 +21,19 @@ PROGRAMS = ("pt2", "onnx")
 @click.command
 @click.argument("file")
 @click.argument("output", required=False)
-@click.option("-o", "--output", "output_option", metavar="PATH", help="Where to write [stdout].")
+@click.option("-o", "--output", "output_option", type=OUTPUT, help="Where to write [stdout].")
 @click.option(
     "--to", type=click.Choice((*FORMATS, *PROGRAMS)), help="Format [as the name of OUTPUT says]."
 )
 @click.option("--weights", metavar="PATH", help="Weights for .pt2 and .onnx.")
+@click.option("--defaults", is_flag=True, help="Write out attributes that have their default.")
 def command(
-    file: str, output: str | None, output_option: str | None, to: str | None, weights: str | None
+    file: str,
+    output: str | None,
+    output_option: str | None,
+    to: str | None,
+    weights: str | None,
+    defaults: bool,
 ) -> None:
     """Write the IR in FILE to OUTPUT in another format.
 
@@ -49,7 +56,8 @@ def command(
     if weights is not None:
         raise click.UsageError("--weights is for .pt2 and .onnx")
     kind = format_of(target, to, "json")
-    write_ir(read_ir(file), target, kind, _weights(file, kind))
+    ir = with_defaults(read_ir(file)) if defaults else read_ir(file)
+    write_ir(ir, target, kind, _weights(file, kind))
 
 
 def _weight_file(file: str, weights: str | None) -> str | None:

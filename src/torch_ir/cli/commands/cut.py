@@ -9,7 +9,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.files import format_of, read_ir, write_ir
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
 
@@ -33,7 +33,7 @@ def _names(context: click.Context, _: click.Parameter, value: str | None) -> tup
 @click.option(
     "--around", type=click.IntRange(min=0), metavar="N", help="With --nodes: N steps around them."
 )
-@click.option("-o", "--output", metavar="PATH", help="Where to write the part [text to stdout].")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write the part [text to stdout].")
 @click.option(
     "--record", metavar="PATH", help="Run FILE and write the part's inputs: .safetensors or .npz."
 )

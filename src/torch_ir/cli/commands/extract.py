@@ -9,8 +9,9 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
-from torch_ir.cli.options import input_option, require_torch
+from torch_ir.cli.options import OUTPUT, input_option, require_torch
 from torch_ir.cli.progress import held_back, progress
+from torch_ir.cli.user_code import target_place
 from torch_ir.errors import counted
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("target", required=False)
+@click.argument("target", required=False, is_eager=True, callback=target_place)
 @click.option(
     "--transformers",
     "config",
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     help="A dimension that may vary, such as x:0=batch:2..64: dimension 0 of the argument x of "
     "forward. Dimensions of one NAME have one size; may be repeated.",
 )
-@click.option("-o", "--output", metavar="PATH", help="Where to write [stdout, as text].")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write [stdout, as text].")
 @click.option("--to", type=click.Choice(FORMATS), help="Format [as the name of the output says].")
 @click.option("--meta", is_flag=True, help="Build the model on the meta device, without memory.")
 @click.option("--train", is_flag=True, help="Extract in training mode, not in eval mode.")

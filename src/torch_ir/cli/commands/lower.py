@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
-from torch_ir.cli.options import allow_option, require_torch
+from torch_ir.cli.options import OUTPUT, ClosestChoice, allow_option, require_torch
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allow_operators
@@ -18,11 +18,11 @@ TARGETS = ("aten", "core_aten", "edge")
 
 @click.command
 @click.argument("file")
-@click.option("-o", "--output", metavar="PATH", help="Where to write [text to stdout].")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write [text to stdout].")
 @click.option(
     "--to",
     "target",
-    type=click.Choice(TARGETS),
+    type=ClosestChoice(TARGETS),
     default="core_aten",
     show_default=True,
     help="Dialect: functional, reduced to the core operators too, or Edge.",

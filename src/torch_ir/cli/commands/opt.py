@@ -10,6 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
+from torch_ir.cli.options import OUTPUT
 from torch_ir.cli.passes import steps_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR
@@ -28,7 +29,7 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 @click.command
 @click.argument("file")
-@click.option("-o", "--output", metavar="PATH", help="Where to write [text to stdout].")
+@click.option("-o", "--output", type=OUTPUT, help="Where to write [text to stdout].")
 @click.option(
     "-p",
     "--passes",

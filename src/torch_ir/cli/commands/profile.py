@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.files import write
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 
 
@@ -35,7 +35,7 @@ from torch_ir.cli.progress import progress
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N rows that take longest."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, not the table.")
-@click.option("--chrome", metavar="PATH", help="Write a trace for chrome://tracing or Perfetto.")
+@click.option("--chrome", type=OUTPUT, help="Write a trace for chrome://tracing or Perfetto.")
 def command(
     file: str,
     repeat: int,

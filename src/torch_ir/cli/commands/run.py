@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import names_of_outputs, summary_table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("file")
 @call_options
-@click.option("-o", "--output", metavar="PATH", help="Write to a .safetensors or .npz file.")
+@click.option("-o", "--output", type=OUTPUT, help="Write to a .safetensors or .npz file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option(
     "--capture",

@@ -12,6 +12,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import STDIO, read_ir, write
+from torch_ir.cli.options import OUTPUT
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
 
@@ -77,7 +78,7 @@ def _pattern_of(
     help="How far --around looks along the values.",
 )
 @click.option("--all", "everything", is_flag=True, help="Print all of it in a terminal too.")
-@click.option("-o", "--output", metavar="PATH", help="Write to this file instead of stdout.")
+@click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of stdout.")
 def command(
     file: str,
     fold: int | None,

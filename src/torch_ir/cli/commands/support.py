@@ -6,6 +6,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
+from torch_ir.cli.user_code import delegate_named
 
 
 @click.command
@@ -34,19 +35,10 @@ def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
     torch-ir support m.tir --backend my_device
     torch-ir support m.tir --backend examples/numpy_device.py:NumpyDevice --json
     """  # noqa: D301  # \b is a character that click reads
-    from torch_ir.backends import Partitioner, support
-    from torch_ir.backends.support_report import delegate_backend, require_delegate
-
     ir = read_ir(file)
-    if ":" in backend:
-        from torch_ir.cli.options import require_torch
+    found = delegate_named(backend)
+    from torch_ir.backends import Partitioner, support
 
-        require_torch()
-        from torch_ir.cli.user_code import import_object
-
-        found = require_delegate(import_object(backend), backend)
-    else:
-        found = delegate_backend(backend)
     report = support(ir, Partitioner(found, min_nodes=min_nodes))
     if as_json:
         console.write_json(report.to_dict())

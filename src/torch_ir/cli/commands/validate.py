@@ -10,9 +10,25 @@ from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.options import finish, require_torch
 from torch_ir.cli.progress import progress
+from torch_ir.cli.user_code import named_backend
+from torch_ir.errors import InvalidIRError, did_you_mean
 
 if TYPE_CHECKING:
     from torch_ir.debug.judging.delegates import Mode
+
+
+READERS = ("denotation", "eager")
+
+
+def _readers(_: click.Context, __: click.Parameter, value: str) -> list[str]:
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        if name not in READERS:
+            raise InvalidIRError(
+                f"nothing reads an IR that is called {name!r:.60}",
+                remedy=did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}.",
+            )
+    return names
 
 
 @click.command
@@ -20,6 +36,7 @@ if TYPE_CHECKING:
 @call_options
 @click.option(
     "--against",
+    callback=_readers,
     metavar="READERS",
     default="denotation,eager",
     show_default=True,
@@ -54,7 +71,7 @@ if TYPE_CHECKING:
 )
 def command(
     file: str,
-    against: str,
+    against: list[str],
     backends: tuple[str, ...],
     mode: Mode,
     top: int | None,
@@ -89,10 +106,10 @@ def command(
             ir,
             executor.weights,
             inputs,
-            against=[name.strip() for name in against.split(",")],
+            against=against,
             constants=executor.constants,
             repro=repro,
-            backend=[_backend(name) for name in backends] or None,
+            backend=[named_backend(name) for name in backends] or None,
             mode=mode,
             allow=call.allow,
         )
@@ -101,12 +118,3 @@ def command(
     else:
         console.result(f"{report}\n\n{report.table(top)}")
     finish(report.verdict, allow_not_compared)
-
-
-def _backend(name: str) -> Any:
-    """A backend by its name, or the object that a module or file names."""
-    if ":" not in name:
-        return name
-    from torch_ir.cli.user_code import import_object
-
-    return import_object(name)

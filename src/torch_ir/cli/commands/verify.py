@@ -10,6 +10,7 @@ from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
 from torch_ir.cli.options import finish, input_option, require_torch
 from torch_ir.cli.progress import progress
+from torch_ir.cli.user_code import named_backend, target_place
 
 if TYPE_CHECKING:
     from torch_ir.cli.target import Target
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("file")
-@click.argument("target")
+@click.argument("target", is_eager=True, callback=target_place)
 @input_option
 @click.option("--weights", metavar="PATH", help="Weights for both [what the callable made].")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
 @click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="What runs the IR: a backend's name, or package.module:NAME or file.py:NAME [torch].",
+)
 @click.option("--rtol", type=float, default=0.0, help="Allowed relative difference [0].")
 @click.option("--atol", type=float, default=0.0, help="Allowed absolute difference [0].")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -37,6 +43,7 @@ def command(
     weights: str | None,
     seed: int,
     every_node: bool,
+    backend: str | None,
     rtol: float,
     atol: float,
     as_json: bool,
@@ -69,6 +76,7 @@ def command(
             built.args,
             kwargs=built.kwargs,
             every_node=every_node,
+            backend=None if backend is None else named_backend(backend),
             rtol=rtol,
             atol=atol,
         )

@@ -9,12 +9,17 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import STDIO, read_ir, read_report, write
+from torch_ir.cli.options import OUTPUT
 
 
 @click.command
 @click.argument("file")
 @click.option(
-    "-o", "--output", metavar="PATH", help="Where to write [the name of FILE, as .html]."
+    "-o",
+    "--output",
+    type=OUTPUT,
+    metavar="PATH",
+    help="Where to write [the name of FILE, as .html].",
 )
 @click.option("--against", metavar="FILE", help="Another IR beside it, the difference marked.")
 @click.option(

@@ -35,7 +35,8 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import pytree
 
-Judged: TypeAlias = "str | DelegateBackend | Sequence[str | DelegateBackend] | Runner"
+One: TypeAlias = "str | DelegateBackend | type[DelegateBackend]"
+Judged: TypeAlias = "One | Sequence[One] | Runner"
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 
 
@@ -112,7 +113,7 @@ def judged_executor(
         return None
     if isinstance(judged, DelegatingExecutor):
         return judged
-    if isinstance(judged, str | DelegateBackend):
+    if isinstance(judged, str | type | DelegateBackend):
         judged = (judged,)
     if not isinstance(judged, Iterable):
         raise _unknown("backend", judged)

@@ -27,6 +27,7 @@ from torch_ir.passes.patterns.elements import (
     Wildcard,
 )
 from torch_ir.passes.patterns.matcher import attribute, operands_of
+from torch_ir.torch_api import silent_log
 
 LEVELS = ("export", "aten", "core_aten", "edge")
 """The forms in which a function may be wanted, by the dialect of the program."""
@@ -217,7 +218,7 @@ def traced(
     """
     name = getattr(function, "__name__", "the function")
     try:
-        with kept_whole():
+        with kept_whole(), silent_log():
             ir = extract_ir(_Function(function, attributes).eval(), tuple(inputs))
         ir = _lowered(ir, level)
     except TorchIRError as error:

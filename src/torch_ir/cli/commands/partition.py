@@ -1,0 +1,52 @@
+"""``torch-ir partition``."""
+
+from __future__ import annotations
+
+import click
+
+from torch_ir.cli import console
+from torch_ir.cli.files import format_of, read_ir, write_ir
+from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.user_code import delegate_named
+from torch_ir.errors import counted
+
+
+@click.command
+@click.argument("file")
+@click.option(
+    "--backend",
+    required=True,
+    metavar="NAME",
+    help="A registered backend, or package.module:NAME or file.py:NAME of one.",
+)
+@click.option(
+    "--min-nodes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Leave smaller subgraphs to torch.",
+)
+@click.option("-o", "--output", type=OUTPUT, help="Where to write [text to stdout].")
+def command(file: str, backend: str, min_nodes: int, output: str | None) -> None:
+    """Write the IR in FILE with a function for each part that a backend takes.
+
+    The program computes the same, bit for bit. The functions are named after the backend.
+
+    \b
+    torch-ir partition m.tir --backend my_device -o parts.tir
+    torch-ir partition m.tir --backend examples/numpy_device.py:NumpyDevice --min-nodes 3
+    """  # noqa: D301  # \b is a character that click reads
+    kind = format_of(output, None, "text")
+    ir = read_ir(file)
+    found = delegate_named(backend)
+    from torch_ir.backends import Partitioner, to_backend
+    from torch_ir.backends.delegate import body_of, delegates
+
+    result = to_backend(ir, Partitioner(found, min_nodes=min_nodes))
+    calls = delegates(result)
+    taken = sum(len(body_of(result, call).nodes) for call in calls)
+    console.note(
+        f"{taken} of {counted(len(ir.nodes), 'node')} in {counted(len(calls), 'subgraph')} of "
+        f"{found.name!r}"
+    )
+    write_ir(result, output, kind)

@@ -1,0 +1,115 @@
+"""Errors are found before long work, take few lines, and say what is full or missing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # whoever imports it fails
+from torch_ir.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    lines = (
+        "ir {",
+        "  input %x: f32[2]",
+        "  %y: f32[2] = aten.relu.default(%x)",
+        "  return %y",
+        "}",
+    )
+    (tmp_path / "m.ir").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def call(folder, *args, code=None, **options):
+    what = ("-c", code) if code else ("-m", "torch_ir")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-W", "ignore", *what, *args]
+    options = {"stdout": subprocess.PIPE, **options}
+    return subprocess.run(
+        command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_a_wrong_shape_is_the_error_alone_and_all_of_it_with_traceback(folder):
+    given = ("extract", "net.py:Net", "--input", "2x9")
+    done = call(folder, *given)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: torch.export refused Net: ")
+    assert done.stderr.count("\n") <= 4
+    assert "Traceback" in call(folder, *given, "--traceback").stderr
+
+
+EARLY = {
+    "no file": (("extract", "nett.py:Net"), f"there is no file nett.py\n{FORMS}"),
+    "no module": (("extract", "nomodule:Net"), "there is no module 'nomodule'"),
+    "no model": (("verify", "m.ir", "nett.py:Net"), f"there is no file nett.py\n{FORMS}"),
+    "no folder": (
+        ("extract", "net.py:Net", "-o", "nowhere/x.tir"),
+        "nowhere/x.tir: cannot be written: No such file or directory",
+    ),
+    "a file as folder": (
+        ("run", "m.ir", "--random", "-o", "m.ir/x.npz"),
+        "m.ir/x.npz: cannot be written: Not a directory",
+    ),
+    "no folder for a trace": (
+        ("profile", "m.ir", "--random", "--chrome", "nowhere/x.json"),
+        "nowhere/x.json: cannot be written: No such file or directory",
+    ),
+    "no reader": (
+        ("validate", "m.ir", "--random", "--against", "eagre"),
+        "nothing reads an IR that is called 'eagre'\nDid you mean eager?",
+    ),
+    "no module to import": (("show", "m.ir", "--import", "absent"), "there is no module 'absent'"),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_can_be_known_without_torch_is_found_before_it_is_imported(folder, name):
+    args, message = EARLY[name]
+    done = call(folder, *args, code=WITHOUT_TORCH)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {message}")
+    assert done.stderr.count("\n") <= 4
+
+
+def test_a_dialect_that_nearly_exists_is_named(folder):
+    done = call(folder, "lower", "m.ir", "--to", "core")
+    assert done.returncode == 2
+    assert "there is no 'core'. Did you mean core_aten?" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", ["show", "info", "check", "operators"])
+def test_a_full_output_is_said_as_what_it_is(folder, command):
+    with Path("/dev/full").open("w") as full:
+        done = call(folder, command, "m.ir", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == ("error: cannot write to standard output: No space left on device\n")
+
+
+def test_passes_are_listed_with_what_they_do(folder):
+    done = call(folder, "opt", "--list", code=WITHOUT_TORCH)
+    assert "clean-casts            Makes one cast of a chain of casts.\n" in done.stdout
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())

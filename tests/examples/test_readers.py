@@ -1,0 +1,143 @@
+"""The readers in JavaScript and C++: right on models, and one line on damaged files."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import torch_ir
+
+READERS = Path(__file__).parents[2] / "examples" / "readers"
+
+
+@pytest.fixture(scope="module")
+def cpp(tmp_path_factory):
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++")
+    binary = tmp_path_factory.mktemp("reader") / "reader"
+    source = READERS / "reader.cpp"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-o", str(binary), str(source)], check=True)
+    return [str(binary)]
+
+
+@pytest.fixture(params=["mjs", "cpp"])
+def reader(request):
+    if request.param == "cpp":
+        return request.getfixturevalue("cpp")
+    if shutil.which("node") is None:
+        pytest.skip("there is no node")
+    return ["node", str(READERS / "reader.mjs")]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.second = nn.Conv2d(8, 8, (1, 3), groups=4, dilation=(1, 2), bias=False)
+        self.norm, self.last = nn.BatchNorm2d(8), nn.Linear(8, 5)
+        self.table = torch.arange(20.0).reshape(4, 5)
+
+    def forward(self, x, y):
+        x = torch.max_pool2d(self.norm(self.first(x)).relu(), 3, 2, 1, ceil_mode=True)
+        x = self.second(x).sigmoid() * 2 - x[:, :, :, 2:-2]
+        rows = self.last(x.mean((2, 3))).softmax(-1)
+        joined = torch.cat([rows, y.t()[:, 1:], self.table[::2] * rows.mean((0, 1))], 1)
+        return joined.tanh(), (y @ joined.permute(1, 0)[:2] + y.mean((0, 1))).reshape(-1, 2, 1)
+
+
+class Line(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 4, 3, padding=1)
+
+    def forward(self, x):
+        return torch.sub(self.conv(x), x.mean((0, 1, 2)), alpha=0.5).view(x.shape[0], -1)
+
+
+MODELS = {
+    "net": (Net, lambda: (torch.randn(2, 3, 17, 15), torch.randn(3, 2))),
+    "line": (Line, lambda: (torch.randn(3, 2, 6),)),
+}
+
+
+def written(name, folder):
+    torch.manual_seed(1)
+    make, inputs = MODELS[name]
+    model, args = make().eval(), inputs()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean)
+            nn.init.uniform_(module.running_var)
+    ir = torch_ir.decompose(torch_ir.extract_ir(model, args))
+    torch_ir.serde.save(ir, folder / "p.tir", weights=model.state_dict())
+    named = zip([meta.name for meta in ir.graph_inputs], args, strict=True)
+    save_file({key: tensor.contiguous() for key, tensor in named}, folder / "in.safetensors")
+    expected = torch_ir.IRExecutor(ir, model.state_dict()).execute(args)
+    return dict(zip([meta.name for meta in ir.graph_outputs], expected, strict=True))
+
+
+def run(reader, folder, program="p.tir", given="in.safetensors"):
+    files = [folder / program, folder / given, folder / "out.safetensors"]
+    command = [*reader, *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_reader_gives_what_torch_gives(reader, name, tmp_path):
+    expected = written(name, tmp_path)
+    done = run(reader, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    got = load_file(tmp_path / "out.safetensors")
+    assert got.keys() == expected.keys()
+    for key, tensor in got.items():
+        torch.testing.assert_close(tensor, expected[key].detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_program_with_its_defaults_gives_the_same(reader, tmp_path):
+    written("net", tmp_path)
+    assert run(reader, tmp_path).returncode == 0
+    before = (tmp_path / "out.safetensors").read_bytes()
+    ir = torch_ir.load_ir(tmp_path / "p.tir")
+    weights = torch_ir.load_weights(tmp_path / "p.tir")
+    torch_ir.serde.save(
+        torch_ir.ir.edit.with_defaults(ir), tmp_path / "p.tir", weights=dict(weights)
+    )
+    assert run(reader, tmp_path).returncode == 0
+    assert (tmp_path / "out.safetensors").read_bytes() == before
+
+
+def test_another_operator_is_named(reader, tmp_path):
+    ir = torch_ir.parse("""ir {
+      dialect "core_aten"
+      input %x: f32[2]
+      %y: f32[2] = aten.erf.default(%x)
+      return %y
+    }""")
+    ir.save(tmp_path / "p.tir")
+    save_file({"x": torch.ones(2)}, tmp_path / "in.safetensors")
+    done = run(reader, tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: node y: there is no operator aten.erf.default here\n"
+
+
+def test_damaged_files_end_in_one_line(reader, tmp_path):
+    written("line", tmp_path)
+    for name in ("p.tir", "in.safetensors"):
+        whole = (tmp_path / name).read_bytes()
+        damaged = [whole[:n] for n in (0, 1, 20, len(whole) // 2, len(whole) - 1)]
+        for at in range(3, len(whole) if name == "p.tir" else 120, 211 if name == "p.tir" else 9):
+            damaged.append(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        for data in damaged:
+            (tmp_path / "bad").write_bytes(data)
+            names = ("bad", "in.safetensors") if name == "p.tir" else ("p.tir", "bad")
+            done = run(reader, tmp_path, *names)
+            if done.returncode == 0:  # a byte that nothing reads, such as the padding of the zip
+                continue
+            assert done.returncode == 1, (name, data[:8], done)
+            assert done.stderr.startswith("error: ")
+            assert done.stderr.count("\n") == 1
+    assert run(reader, tmp_path, "nothing").stderr.startswith("error: ")

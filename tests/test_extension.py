@@ -1,0 +1,175 @@
+"""The example package: every kind of extension, found by its entry points alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "extension"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder on the path with the package as an installer leaves it."""
+    import tomllib
+
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "acme_npu").symlink_to(EXAMPLE / "acme_npu")
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    info = folder / "acme_npu-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-npu\nVersion: 0.1\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items()), ""]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+def run(site, code, *args, module=None):
+    env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        *(("-c", code) if code else ("-m", "torch_ir")),
+        *args,
+    ]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+PROGRAM = """ir "Net" {
+  weight @w: f32[4, 3]
+  operator "acme::softclip(Tensor x, float limit=1.0) -> Tensor"
+  input %x: f32[2, 3]
+  %h: f32[2, 4] = aten.linear.default(%x, @w)
+  %s: f32[2, 4] = acme.softclip.default(x=%h, limit=2.0)
+  %y: f32[2, 4] = aten.cumsum.default(%s, dim=1)
+  return %y
+}
+"""
+
+
+@pytest.fixture
+def net(tmp_path):
+    path = tmp_path / "net.ir"
+    path.write_text(PROGRAM)
+    return path
+
+
+COMMANDS = {
+    "run": ("--random", "--random-weights"),
+    "run by meaning": ("--random", "--random-weights", "--reference"),
+    "validate": ("--random", "--random-weights"),
+    "validate on the device": ("--random", "--random-weights", "--backend", "acme"),
+    "lower": ("--to", "edge"),
+    "check": (),
+    "support": ("--backend", "acme"),
+    "opt": ("-p", "fuse-softclip,fuse-conv-bn-relu", "--explain"),
+    "extensions": (),
+    "operators": (),
+    "partition": ("--backend", "acme"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_finds_what_it_needs(site, net, name):
+    given = () if name == "extensions" else (net,)
+    status, out, err = run(site, "", name.split()[0], *given, *COMMANDS[name])
+    assert status == 0, err
+    if name == "lower":
+        assert "aten.abs.default" in out
+        assert "acme.softclip" not in out.replace("operator", "")
+    if name == "partition":
+        assert "func &acme_0" in out
+        assert err == "note: 2 of 3 nodes in 1 subgraph of 'acme'\n"
+    if name == "extensions":
+        assert out.count("loaded") == 5
+    if name.startswith("validate"):
+        assert "all readers agree" in out
+
+
+CODE = """
+import itertools, sys, torch, torch_ir
+from torch import nn
+from torch_ir import *
+from torch_ir.passes import pass_named, run_passes
+from torch_ir.passes.patterns import near_misses
+
+class Block(nn.Module):
+    def __init__(self, stride, padding, dilation, kernel):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, kernel, stride, padding, dilation, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+    def forward(self, x):
+        return self.norm(self.conv(x)).relu()
+
+step = pass_named("fuse-conv-bn-relu")
+x, count = torch.randn(1, 3, 8, 8), 0
+for options in itertools.product((1, 2), (0, 1, 2), (1, 2), (1, 2, 3)):
+    model = Block(*options).eval()
+    ir = extract_ir(model, (x,))
+    fused = run_passes(ir, [step]).ir
+    assert [n.op_type for n in fused.nodes] == ["acme.conv_bn_relu.default"], options
+    assert torch.equal(IRExecutor(fused, model.state_dict())(x), model(x))
+    count += 1
+again = decompose(fused)
+assert "acme.conv_bn_relu.default" not in {n.op_type for n in again.nodes}
+report = validate(fused, model.state_dict(), (x,))
+print(count, report.verdict)
+"""
+
+
+def test_one_rule_takes_all_36_kinds_of_convolution(site):
+    status, out, err = run(site, CODE)
+    assert (status, out) == (0, "36 agree\n"), err
+
+
+def test_a_name_of_a_namespace_that_nobody_has_says_what_to_do(net):
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "torch_ir", "run", str(net), "--random", "--random-weights"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 1
+    assert "--import MODULE on the command line, or an entry point 'acme'" in done.stderr
+    missing = subprocess.run(
+        [*command, "--import", "no_such"], capture_output=True, text=True, env=env
+    )
+    assert missing.stderr.startswith("error: there is no module 'no_such'\n")
+
+
+VERIFY = """
+import torch, torch_ir
+from torch_ir.backends import DelegateBackend, Partitioner, as_backend, support
+from acme_npu.backend import Acme
+
+model, x = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh()).eval(), torch.randn(2, 3)
+ir = torch_ir.extract_ir(model, (x,))
+for backend in ("acme", Acme, Acme()):
+    assert torch.equal(torch_ir.compile(ir, model.state_dict(), backend=backend)(x), model(x))
+    assert torch_ir.verify(ir, model, (x,), backend=backend).is_valid
+    assert len(Partitioner(backend)(ir).subgraphs) == 1
+
+class Fails(Acme):
+    def compile(self, ir, payload):
+        def call(*tensors):
+            raise RuntimeError("no power")
+        return call
+
+for wrong in (Fails, 3):
+    try:
+        torch_ir.verify(ir, model, (x,), backend=wrong) if wrong is Fails else as_backend(wrong)
+    except (torch_ir.BackendError, torch_ir.ExecutionError) as error:
+        print(type(error).__name__, error.message)
+"""
+
+
+def test_a_backend_is_a_name_a_class_or_an_instance_at_every_door(site):
+    status, out, err = run(site, VERIFY)
+    assert status == 0, err
+    reason = "the backend 'acme' fails to run 'acme_0', a delegate of linear, tanh: "
+    assert f"BackendError {reason}RuntimeError: no power" in out
+    assert "ExecutionError 3 is no backend" in out
