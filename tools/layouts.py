@@ -30,26 +30,10 @@ STAGES: dict[str, Callable[[IR], IR]] = {
     "edge": lambda ir: torch_ir.to_edge(ir).ir(),
 }
 SKIPPED = (
-    *("svd", "lobpcg", "jiterator", "empty", "resize", "linear_cross_entropy"),
-    *(
-        "bernoulli",
-        "cauchy",
-        "exponential",
-        "geometric",
-        "normal",
-        "multinomial",
-        "rand",
-        "dropout",
-    ),
-    *(
-        "fractional",
-        "multi_head",
-        "embedding_bag",
-        "as_strided",
-        "chalf",
-        "median",
-        "masked_select",
-    ),
+    *("svd", "lobpcg", "jiterator", "empty", "resize", "linear_cross_entropy", "tensor_split"),
+    *("bernoulli", "cauchy", "exponential", "geometric", "normal", "multinomial", "rand"),
+    *("dropout", "uniform", "fractional", "multi_head", "scaled_dot_product", "embedding_bag"),
+    *("as_strided", "chalf", "median", "masked_select", "native_group_norm", "scaled_mm"),
 )
 """Operators that draw, whose results strides decide, that torch.export gets wrong, or that read
 memory which is not theirs."""
