@@ -96,3 +96,10 @@ def test_a_program_from_meta_takes_the_constants_of_the_real_model():
         ir = torch_ir.extract_ir(Scaled(), (torch.empty(3, 2),))
     executor = IRExecutor(ir, model.state_dict(), constants_of(model))
     assert torch.equal(executor(x), model(x))
+
+
+def test_an_archive_may_hold_the_weights(tmp_path):
+    model, x = nn.Linear(3, 2), torch.randn(1, 3)
+    torch_ir.extract_ir(model, (x,)).save(tmp_path / "m.tir", weights=model.state_dict())
+    weights = torch_ir.load_weights(tmp_path / "m.tir")
+    assert torch.equal(IRExecutor(torch_ir.load_ir(tmp_path / "m.tir"), weights)(x), model(x))

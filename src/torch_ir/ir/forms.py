@@ -76,17 +76,21 @@ class Forms:
 
         return ir_from_dict(data)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, weights: Mapping[str, Any] | None = None) -> None:
         """Write this IR: an archive if the name ends in ``.tir``, JSON otherwise.
 
         A save that fails leaves the old file as it was.
+
+        Args:
+            path: Where to.
+            weights: Tensors by ``state_dict`` key, to store in an archive with it.
 
         Raises:
             SerializationError: The file cannot be written.
         """
         from torch_ir.serde import save
 
-        save(cast("IR", self), path)
+        save(cast("IR", self), path, weights=weights)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, mmap: bool = True) -> IR:
