@@ -7,13 +7,13 @@ from typing import ClassVar
 import pytest
 
 from torch_ir.errors import PassError
+from torch_ir.ops import extensions
 from torch_ir.passes import (
     EliminateDeadCode,
     Pass,
     PassResult,
     pass_named,
     pass_names,
-    pass_registry,
     passes_named,
     register_pass,
     unregister_pass,
@@ -59,9 +59,7 @@ def test_installed_packages_name_their_passes(monkeypatch):
         EntryPoint("their-pass", "torch_ir.passes.dead_code:EliminateDeadCode", GROUP),
         EntryPoint("no-pass", "torch_ir.passes.base:PassResult", GROUP),
     ]
-    monkeypatch.setattr(
-        pass_registry, "entry_points", lambda group: points if group == GROUP else []
-    )
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points if group == GROUP else [])
     assert "their-pass" in pass_names()
     assert isinstance(pass_named("their-pass"), EliminateDeadCode)
     with pytest.raises(PassError) as caught:
