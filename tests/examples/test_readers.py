@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import torch_ir
+from torch_ir.ir.edit import with_defaults
 
 READERS = Path(__file__).parents[2] / "examples" / "readers"
 
@@ -103,9 +104,7 @@ def test_a_program_with_its_defaults_gives_the_same(reader, tmp_path):
     before = (tmp_path / "out.safetensors").read_bytes()
     ir = torch_ir.load_ir(tmp_path / "p.tir")
     weights = torch_ir.load_weights(tmp_path / "p.tir")
-    torch_ir.serde.save(
-        torch_ir.ir.edit.with_defaults(ir), tmp_path / "p.tir", weights=dict(weights)
-    )
+    torch_ir.serde.save(with_defaults(ir), tmp_path / "p.tir", weights=dict(weights))
     assert run(reader, tmp_path).returncode == 0
     assert (tmp_path / "out.safetensors").read_bytes() == before
 
