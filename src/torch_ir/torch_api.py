@@ -40,6 +40,7 @@ __all__ = [
     "BelowViewTracking",
     "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
+    "SingleLevelFunction",
     "assume",
     "bytes_of",
     "FakeTensor",
@@ -93,6 +94,9 @@ fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 
 BelowAutograd = torch._C._AutoDispatchBelowAutograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """A context in which calls go past autograd: no graph is recorded, results are plain tensors."""
+
+SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+"""The class above ``torch.autograd.Function``, whose ``apply`` that of every function calls."""
 
 BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """As :data:`BelowAutograd`, and views do not know what they are views of, which costs less."""

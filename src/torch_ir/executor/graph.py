@@ -232,7 +232,7 @@ class ExecGraph(Shown):
 
         Raises:
             CompileError: ``no-gradient``: an operator has no formula, ``written-input``: the
-                program writes to an input. Nothing has run then.
+                program writes to an input, ``custom-gradient``: it lacks a backward. Nothing ran.
             InputError: An input does not fit, or a weight can have no gradient.
             ExecutionError: As :meth:`eval`.
 

@@ -14,6 +14,7 @@ from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 
 from torch_ir.errors import ExportError, raised_as
+from torch_ir.frontend.custom_gradients import with_custom_gradients
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
@@ -72,7 +73,12 @@ def extract_ir(
     def flat() -> IR:
         return convert_exported_program(export_model(model, example_inputs, **traced), name)
 
-    ir = flat() if regions is None else _with_regions(model, example_inputs, traced, regions, flat)
+    def whole() -> IR:
+        if regions is None:
+            return flat()
+        return _with_regions(model, example_inputs, traced, regions, flat)
+
+    ir = with_custom_gradients(whole)
     if verify_regions:
         _require_same(flat(), ir)
     ir = ir if ir.model_name == name else ir.replace(model_name=name)

@@ -128,7 +128,9 @@ class IR(Forms):
             where they do not hold, and a call that breaks one is refused.
         operators: Schemas, in torch's text, of the operators that libraries registered, by
             overload: those that the table of torch's own operators does not have.
-        metadata: Values for tools, kept by every pass and format, without meaning to this package.
+        metadata: Values for tools, kept by every pass and format. To this package only
+            ``custom_gradients`` has a meaning: autograd functions that were traced by their
+            forward alone, so that gradients are refused.
 
     Raises:
         InvalidIRError: A field holds what it cannot hold. How the parts fit together is the matter

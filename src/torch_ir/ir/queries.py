@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torch_ir.errors import printable
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -88,6 +89,17 @@ def result_names(ir: IR) -> tuple[str, ...]:
         return ir.output_names
     found = leaves(ir.signature.outputs)
     return tuple([leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found])
+
+
+CUSTOM_GRADIENTS = "custom_gradients"
+"""Key in the metadata of a program: the autograd functions whose own gradients were not traced."""
+
+
+def custom_gradients(ir: IR) -> str:
+    """Return, as one text, the names of the autograd functions whose gradients were not traced."""
+    names = ir.metadata.get(CUSTOM_GRADIENTS, ())
+    listed = names if isinstance(names, tuple) else (names,)
+    return printable(", ".join(map(str, listed)))
 
 
 def kept_values(ir: IR) -> frozenset[str]:

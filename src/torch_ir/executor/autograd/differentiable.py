@@ -17,6 +17,7 @@ from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
+from torch_ir.ir.queries import custom_gradients
 from torch_ir.torch_api import HigherOrderOperator
 
 
@@ -39,10 +40,12 @@ def require_gradients(
 
     Raises:
         CompileError: ``no-gradient``: an operator has no formula; ``written-input``: the program
-            writes to an input.
+            writes to an input; ``custom-gradient``: it was traced from an autograd function with
+            a gradient of its own, which is lost.
     """
     search = _Search(payload, forward, collect)
     names = frozenset(wanted)
+    search.refuse_custom_gradients(plan.ir)
     search.refuse_written_inputs(plan.ir, names)
     search.walk(plan, names)
     search.raise_findings()
@@ -88,6 +91,19 @@ class _Search:
     def raise_findings(self) -> None:
         if self.findings:
             raise compile_error(self.findings, self.first)
+
+    def refuse_custom_gradients(self, ir: IR) -> None:
+        if names := custom_gradients(ir):
+            self.found(
+                DiagnosticError(
+                    "custom-gradient",
+                    f"the model applies {names}: torch.export keeps the operators of its forward, "
+                    "whose gradient may be another than that of its backward",
+                    remedy="Make it an operator, with torch.library.custom_op and "
+                    "register_autograd, or extract a model without it.",
+                ),
+                None,
+            )
 
     def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
         inputs = wanted & {meta.name for meta in ir.graph_inputs}

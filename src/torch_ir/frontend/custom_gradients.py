@@ -1,0 +1,71 @@
+"""Custom autograd functions that a trace applies: torch.export keeps their forward alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+from torch_ir.ir import IR
+from torch_ir.ir.queries import CUSTOM_GRADIENTS
+from torch_ir.torch_api import SingleLevelFunction
+
+_found: ContextVar[dict[str, None] | None] = ContextVar("_found", default=None)
+_lock = threading.Lock()
+_watching = 0
+
+
+def with_custom_gradients(trace: Callable[[], IR]) -> IR:
+    """Return the program that ``trace`` makes; its metadata name the functions that it applied."""
+    with _applied_functions() as applied:
+        ir = trace()
+    return ir.replace(metadata={**ir.metadata, CUSTOM_GRADIENTS: [*applied]}) if applied else ir
+
+
+@contextmanager
+def _applied_functions() -> Generator[dict[str, None]]:
+    """Collect, in order, the names of the autograd functions that are traced in a ``with`` block.
+
+    One that is applied where nothing is traced is part of an operator that is traced as one, such
+    as the formula of a custom operator, and is not lost. Other threads are not watched.
+    """
+    found: dict[str, None] = {}
+    token = _found.set(found)
+    _watch(1)
+    try:
+        yield found
+    finally:
+        _watch(-1)
+        _found.reset(token)
+
+
+def _watch(change: int) -> None:
+    """Watch calls while somebody wants it.
+
+    ``Function.apply`` calls that of the class above by its name, even where a model keeps
+    ``MyFunction.apply`` itself.
+    """
+    global _watching  # torch's class is one for all threads
+    with _lock:
+        _watching += change
+        if change > 0 and _watching == 1:
+            SingleLevelFunction.apply = classmethod(_apply)
+        elif _watching == 0:
+            del SingleLevelFunction.apply
+
+
+def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    found = _found.get()
+    if found is not None and get_proxy_mode() is not None:
+        found.setdefault(_name(cls))
+    return super(SingleLevelFunction, cls).apply(*args, **kwargs)
+
+
+def _name(cls: type) -> str:
+    """The name of a function; torch's bytecode tracer hides it behind a template."""
+    is_template = cls.__qualname__ == "AutogradFunctionApply.__call__.<locals>.ApplyTemplate"
+    return "torch.autograd.Function" if is_template else f"{cls.__module__}.{cls.__qualname__}"
