@@ -131,7 +131,8 @@ def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """Return how far results move where arguments, each by itself, are off by ``errors``."""
     rule = RULES.get(call.op_type)
     if rule in _LINEAR:
-        return _summed(call, [_weighed(call, name, error) for name, error in errors.items()])
+        moved = _summed(call, [_weighed(call, name, error) for name, error in errors.items()])
+        return _infinite_kept(call, errors, moved)
     if rule in (rows.softmax, rows.log_softmax):
         return [_through_softmax(call, errors["self"], relative=rule is rows.softmax)]
     if rule is rows.transform:
@@ -148,6 +149,17 @@ def _summed(call: BoundedCall, parts: Sequence[Sequence[Array]]) -> list[Array]:
         np.sum(column, axis=0).reshape(result.shape)
         for column, result in zip(zip(*parts, strict=True), call.results, strict=True)
     ]
+
+
+def _infinite_kept(
+    call: BoundedCall, errors: Mapping[str, Any], moved: list[Array]
+) -> list[Array]:
+    """Infinite weights carry no error where the result is the same at both ends of the range."""
+    lost = [~np.isfinite(r) & np.isinf(e) for r, e in zip(call.results, moved, strict=True)]
+    if not any(places.any() for places in lost):
+        return moved
+    ends = _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
+    return [np.where(*both) for both in zip(lost, ends, moved, strict=True)]
 
 
 def _weighed(call: BoundedCall, name: str, error: Any) -> list[Array]:

@@ -4,24 +4,28 @@ A denotation rounds once; a kernel rounds at every step, in an order of its own.
 take it follows from what the operator computes (:mod:`torch_ir.semantics.bounds`, by exact
 overload; ``docs/semantics.md``). Integers, booleans and all that only moves or picks elements must
 be equal; of zeros the sign is never compared. Where something overflows on the way in the type
-that kernels compute in, the value is open: its bound is infinite.
+that kernels compute in, the value is open: its bound is infinite. An infinity or NaN that is the
+value itself, as of log(0), is not: its bound is finite, and how far an infinity is from a number
+is measured from where numbers begin to round to it (:func:`overflow_edge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.bounds import elementwise, sums
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, inexact, rounding, spacing
+from torch_ir.semantics.bounds import control_flow, elementwise, rows, sums
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, inexact, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.dtypes import Array, is_complex, real_of
 from torch_ir.semantics.registry import Bound, Kind, denotation
 
-__all__ = ["Bound", "Kind", "bound", "kind_of", "spacing", "states_tolerance"]
+__all__ = ["Bound", "Kind", "bound", "kind_of", "overflow_edge", "spacing", "states_tolerance"]
 
 _KINDS: dict[Kind, Rule] = {
     "exact": elementwise.exact,
@@ -30,6 +34,11 @@ _KINDS: dict[Kind, Rule] = {
     "sum": sums.reduction,
     "steps": sums.stepwise,
 }
+
+
+_OF_THEIR_OWN: tuple[Rule, ...] = (control_flow.called, rows.transform)
+"""Functions bound their own infinities; which of a line's sums are NaN and which are infinite
+depends on the order of a transform."""
 
 
 def states_tolerance(op_type: str) -> bool:
@@ -87,20 +96,83 @@ def bound(
     arrays = [result for result in results if isinstance(result, np.ndarray)]
     given = denotation(op_type).tolerance
     with np.errstate(all="ignore"):
+        call = BoundedCall(op_type, arguments, arrays, accumulate)
         if callable(given):
-            stated = [np.asarray(error, "float64") for error in given(arguments, arrays)]
-            _require_one_each(op_type, stated, arrays)
-            return [
-                np.broadcast_to(error, array.shape)
-                for error, array in zip(stated, arrays, strict=True)
-            ]
+
+            def stated(call: BoundedCall) -> list[Array]:
+                errors = [np.asarray(e, "float64") for e in given(arguments, call.results)]
+                _require_one_each(op_type, errors, arrays)
+                pairs = zip(errors, arrays, strict=True)
+                return [np.broadcast_to(error, array.shape) for error, array in pairs]
+
+            return _of_values(call, stated, call.results)
         rule = RULES.get(op_type) if given is None else _KINDS[given]
         if rule is None:
             return None
-        call = BoundedCall(op_type, arguments, arrays, accumulate)
-        errors = rule(call)
-        _require_one_each(op_type, errors, arrays)
-        return [_whole(call, error, r) for error, r in zip(errors, arrays, strict=True)]
+
+        def wholes(call: BoundedCall) -> list[Array]:
+            errors = rule(call)
+            _require_one_each(op_type, errors, arrays)
+            return [_whole(call, error, r) for error, r in zip(errors, call.results, strict=True)]
+
+        if rule in _OF_THEIR_OWN:
+            return wholes(call)
+        is_computed = given is None and rule is not control_flow.converted
+        return _of_values(call, wholes, None if is_computed else call.results)
+
+
+def _of_values(
+    call: BoundedCall, rule: Callable[[BoundedCall], list[Array]], exact: Sequence[Array] | None
+) -> list[Array]:
+    """The bounds of a rule; of what is not finite, infinite only where something overflows.
+
+    What is relative to an infinity is infinite too, but not open. ``exact`` are the results in
+    float64; None to compute them.
+    """
+    bounds = rule(call)
+    lost = [
+        inexact(r.dtype) & ~np.isfinite(r) & (bound > 0)
+        for r, bound in zip(call.results, bounds, strict=True)
+    ]
+    if not any(places.any() for places in lost):
+        return bounds
+    given = [np.asarray(item) for value in call.arguments.values() for item in flat(value)]
+    finite = all(np.isfinite(item).all() for item in given if inexact(item.dtype))
+    clipped = rule(replace(call, results=[_clipped(r) for r in call.results]))
+    found: list[Array] = []
+    for index, (result, places) in enumerate(zip(call.results, lost, strict=True)):
+        if not places.any():
+            found.append(bounds[index])
+            continue
+        if exact is None:
+            exact = call.meant()
+        sizes, bound, edge = np.abs(exact[index]), clipped[index], overflow_edge(result.dtype)
+        near = np.isfinite(sizes) & (sizes - bound <= edge)  # where it may as well not overflow
+        if exact[index].dtype == result.dtype:
+            near |= np.isinf(bound) & finite
+        settled = np.where(near, bound, rounding(result, narrow=call.rounds_to(result.dtype)))
+        found.append(np.where(places, settled, bounds[index]))
+    return found
+
+
+def _clipped(values: Array) -> Array:
+    """What is infinite as the largest number."""
+    if not inexact(values.dtype) or is_complex(values.dtype):
+        return values
+    largest = ml_dtypes.finfo(values.dtype).max
+    return np.where(np.isinf(values), np.copysign(largest, values), values).astype(values.dtype)
+
+
+def overflow_edge(dtype: np.dtype[Any]) -> float:
+    """Return the least modulus that rounds to infinity; infinite for float64.
+
+    Example:
+        >>> overflow_edge(np.dtype("float16"))
+        65520.0
+    """
+    info = ml_dtypes.finfo(real_of(dtype))
+    largest = float(info.max)
+    return largest + float(np.ldexp(1.0, int(np.frexp(largest)[1]) - 2 - info.nmant))
 
 
 def _require_one_each(op_type: str, errors: Sequence[Any], arrays: Sequence[Array]) -> None:

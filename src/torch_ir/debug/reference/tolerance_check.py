@@ -12,7 +12,7 @@ import torch
 from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_float
-from torch_ir.semantics.tolerance import spacing
+from torch_ir.semantics.tolerance import overflow_edge, spacing
 
 VALUES_OPEN = frozenset(
     f"aten.{name}"
@@ -92,6 +92,10 @@ def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
 def within(meaning: Array, got: Array, allowed: Array) -> Error:
     """Measure how far a kernel's result is from the denotation.
 
+    NaN is as far from all else as anything can be, an infinity as what rounds to it. Where
+    elements need not be equal, NaN may stand for an infinity, as kernels may subtract two on the
+    way; and of a complex number only that some part is not finite is compared.
+
     Args:
         meaning: What the denotation gives.
         got: What the kernel gave.
@@ -108,15 +112,23 @@ def within(meaning: Array, got: Array, allowed: Array) -> Error:
         return _exactly(meaning, got, allowed)
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     first, second = meaning.astype(wide), got.astype(wide)
+    bound = np.broadcast_to(allowed, first.shape)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
+    same |= np.isinf(first) & np.isnan(second) & (bound > 0)
+    if is_complex(meaning.dtype):
+        same |= ~np.isfinite(first) & ~np.isfinite(second) & (bound > 0)
     if same.all():
         return Error()
     with np.errstate(all="ignore"):
         off = np.abs(first - second)[~same]
         off = np.where(np.isnan(off), np.inf, off)
         size = np.abs(first[~same])
-        bound = np.broadcast_to(allowed, first.shape)[~same]
-        parts = np.where(bound > 0, off / bound, np.inf)
+        bound, apart = bound[~same], off
+        if not is_complex(meaning.dtype):
+            edge = overflow_edge(meaning.dtype)
+            apart = np.abs(np.clip(first, -edge, edge) - np.clip(second, -edge, edge))[~same]
+            apart = np.where(np.isnan(apart), np.inf, apart)
+        parts = np.where(bound > 0, apart / bound, np.inf)
         parts = np.where(bound == np.inf, 0, parts)  # open: something overflows on the way
         relative = np.where(size > 0, off / size, np.inf)
         ulp = off / spacing(meaning)[~same]

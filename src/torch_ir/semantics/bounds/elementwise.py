@@ -81,7 +81,9 @@ def added(call: BoundedCall) -> Errors:
     term = first / second if call.op_type == "aten.addcdiv.default" else first * second
     terms = call.size("self") + value * term
     count = 4 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
-    return [call.opened(call.unit * count * terms, np.maximum(terms, first * value))]
+    divided = np.isinf(term) & np.isfinite(first)  # by 0, which is no overflow
+    terms, way = np.where(divided, 0, (terms, np.maximum(terms, first * value)))
+    return [call.opened(call.unit * count * terms, way)]
 
 
 def lerp(call: BoundedCall) -> Errors:

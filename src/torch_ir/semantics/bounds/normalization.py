@@ -95,7 +95,8 @@ def rms_norm(call: BoundedCall) -> Errors:
     axes = _trailing(call)
     wide = call.wide("input")
     count = FEW + depth(_length(wide, axes))
-    greatest = np.max(np.abs(wide), axis=axes, keepdims=True, initial=0)
+    sizes = np.abs(wide)
+    greatest = np.max(sizes, axis=axes, keepdims=True, initial=0, where=np.isfinite(sizes))
     errors = [call.unit * count * moduli(result) for result in call.results]
     return [call.opened(error, _length(wide, axes) * greatest**2) for error in errors]
 

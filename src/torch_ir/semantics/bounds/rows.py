@@ -156,7 +156,8 @@ def norm(call: BoundedCall) -> Errors:
     error = call.unit * count * sizes
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
-    greatest = np.max(np.abs(call.wide("self")), initial=0)
+    operand = np.abs(call.wide("self"))
+    greatest = np.max(operand, initial=0, where=np.isfinite(operand))
     return [call.opened(error, max(greatest, 1) ** min(max(order, 1), 64))]
 
 

@@ -1,0 +1,162 @@
+"""Infinities and NaN: no bound opens what is the value itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ir
+from semantics.compare import as_numpy, denoted, operator
+from semantics.test_tolerance import HALF, bounds_of
+from torch_ir.debug.reference.tolerance_check import within
+from torch_ir.executor import unregister_executor
+from torch_ir.semantics import denotes
+from torch_ir.semantics.chain import bounded
+from torch_ir.semantics.tolerance import bound
+
+INF = float("inf")
+INFINITE: dict[str, Any] = {
+    "aten.log.default": ([0.0, 1.0],),
+    "aten.log1p.default": ([-1.0, 1.0],),
+    "aten.rsqrt.default": ([0.0, 1.0],),
+    "aten.reciprocal.default": ([-0.0, 1.0],),
+    "aten.div.Tensor": ([1.0, -2.0], [0.0, 0.0]),
+    "aten.exp.default": ([1e3, 0.0],),
+    "aten.sinh.default": ([-1e3, 0.0],),
+    "aten.pow.Tensor_Scalar": ([0.0, 1.0], -2),
+    "aten.mul.Tensor": ([INF, 1.0], [2.0, 2.0]),
+    "aten.add.Tensor": ([1.0, 2.0], [-INF, 0.0]),
+    "aten.addcdiv.default": ([1.0, 2.0], [1.0, 1.0], [0.0, 1.0]),
+    "aten.lerp.Scalar": ([INF, 1.0], [1.0, 2.0], 0.25),
+    "aten.sum.dim_IntList": ([[1.0, -INF], [1.0, 2.0]], [1]),
+    "aten.cumsum.default": ([1.0, INF], 0),
+    "aten.mm.default": ([[1.0, INF], [1.0, 2.0]], [[1.0], [1.0]]),
+    "aten.var.correction": ([[1.0, INF], [1.0, 2.0]], [1]),
+    "aten.logsumexp.default": ([[-INF, -INF], [1.0, 2.0]], [1]),
+    "aten._log_softmax.default": ([[-INF, 0.0], [1.0, 2.0]], 1, False),
+    "aten.gelu.default": ([INF, 1.0],),
+    "aten.softplus.default": ([INF, 1.0],),
+    "aten.lgamma.default": ([0.0, 3.0],),
+    "aten.scalar_tensor.default": (-INF,),
+    "aten.full.default": ([2], -INF),
+    "aten.linalg_vector_norm.default": ([[1.0, INF], [1.0, 2.0]], 2, [1]),
+    "aten.masked_fill.Scalar": ([1.0, 2.0], torch.tensor([True, False]), -INF),
+    "aten.where.self": (torch.tensor([True, False]), [-INF, 1.0], [1.0, 2.0]),
+}
+
+
+def _call(op_type: str, dtype: torch.dtype) -> list[Any]:
+    schema = [a.type.kind() for a in operator(op_type)._schema.arguments]
+    pairs = zip(INFINITE[op_type], schema, strict=False)
+    return [
+        torch.tensor(value, dtype=dtype)
+        if kind == "TensorType" and isinstance(value, list)
+        else value
+        for value, kind in pairs
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
+@pytest.mark.parametrize("op_type", INFINITE)
+def test_an_infinity_is_no_number_and_not_the_other(op_type: str, dtype: torch.dtype) -> None:
+    kwargs = (
+        {"dtype": dtype} if op_type in ("aten.scalar_tensor.default", "aten.full.default") else {}
+    )
+    meant = denoted(op_type, *_call(op_type, dtype), **kwargs)
+    meant = meant[0] if isinstance(meant, tuple) else meant
+    _, got, (allowed, *_) = bounds_of(op_type, *_call(op_type, dtype), **kwargs)
+    lost = ~np.isfinite(meant.astype("float64"))
+    assert lost.any()
+    assert np.isfinite(allowed).all()
+    assert not within(meant, got[0].astype(meant.dtype), allowed).reason
+    largest = float(torch.finfo(dtype).max)
+    for wrong in (0.0, largest, -largest, *({INF, -INF} - set(meant[lost].tolist()))):
+        found = np.where(lost, wrong, meant).astype(meant.dtype)
+        assert within(meant, found, allowed).reason, wrong
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("factor", [0.9, 1.01])
+def test_within_rounding_of_the_largest_number_overflow_is_open(
+    dtype: torch.dtype, factor: float
+) -> None:
+    largest = torch.tensor([torch.finfo(dtype).max], dtype=dtype)
+    half = largest.double() * torch.finfo(dtype).eps / 4  # half a unit, from where it rounds up
+    rows = torch.stack([largest, (half * factor).to(dtype)], dim=1)
+    meant = denoted("aten.sum.dim_IntList", rows, [1])
+    assert np.isinf(meant.astype("float64")).all() == (factor > 1)
+    _, _, (allowed,) = bounds_of("aten.sum.dim_IntList", rows, [1])
+    for right in (largest, largest * INF):
+        assert not within(meant, as_numpy(right), allowed).reason
+    for wrong in (largest * 0.9, -largest, -largest * INF):
+        assert within(meant, as_numpy(wrong), allowed).reason
+
+
+def test_beyond_rounding_it_is_not() -> None:
+    rows = torch.tensor([[65504.0, 100.0]], dtype=torch.float16)
+    meant = denoted("aten.sum.dim_IntList", rows, [1])
+    _, _, (allowed,) = bounds_of("aten.sum.dim_IntList", rows, [1])
+    assert np.isinf(meant).all()
+    assert within(meant, np.float16([65504.0]), allowed).reason
+
+
+def test_complex_infinities_may_be_any_that_is_not_finite() -> None:
+    x = torch.tensor([0j, 1 + 1j], dtype=torch.complex64)
+    meant = denoted("aten.log.default", x)
+    (allowed,) = bound("aten.log.default", {"self": as_numpy(x)}, [meant]) or []
+    other, wrong = meant.copy(), meant.copy()
+    other[0], wrong[0] = complex(INF, float("nan")), -1e30
+    assert not within(meant, other, allowed).reason
+    assert within(meant, wrong, allowed).reason
+
+
+def test_a_stated_tolerance_opens_no_infinity() -> None:
+    def own(arguments: Mapping[str, Any], results: Sequence[Any]) -> list[Any]:
+        return [1e-3 * np.abs(arguments["x"])]
+
+    denotes("tolerancetest.stated.default", tolerance=own)(lambda x: x)
+    x = np.array([INF, 2.0], "f4")
+    (allowed,) = bound("tolerancetest.stated.default", {"x": x}, [x]) or []
+    assert within(x, np.float32([1.0, 2.0]), allowed).reason
+    assert not within(x, np.float32([INF, 2.001]), allowed).reason
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def test_an_infinite_mask_is_closed_at_the_end_of_a_chain() -> None:
+    ir = torch_ir.parse("""ir "Masked" {
+      input %x: f32[2, 2]
+      input %m: f32[2, 2]
+      %a: f32[2, 2] = aten.mm.default(%x, %x)
+      %b: f32[2, 2] = aten.add.Tensor(%a, %m)
+      %c: f32[2, 2] = aten.mm.default(%b, %x)
+      return %b, %c
+    }""")
+    x, m = np.float32([[0.3, 1], [2, 0.7]]), np.float32([[0, -INF], [0, 0]])
+    made, errors = bounded(ir, {"x": x, "m": m}, {})
+    for name in ("b", "c"):
+        assert np.isneginf(made[name]).any()
+        assert np.isfinite(errors[name]).all()
+        assert within(made[name], np.nan_to_num(made[name]), errors[name]).reason
+
+
+@pytest.mark.parametrize("name", ["log", "reciprocal", "rsqrt"])
+def test_validate_finds_a_kernel_that_saturates(name: str) -> None:
+    op_type = f"aten.{name}.default"
+    ir = torch_ir.parse(
+        f'ir "One" {{\ninput %x: f32[2]\n%y: f32[2] = {op_type}(%x)\nreturn %y\n}}'
+    )
+    x = torch.tensor([0.0, 2.0])
+    assert torch_ir.validate(ir, {}, (x,)).is_valid
+    right = operator(op_type)
+    register = torch_ir.register_executor(op_type)
+    register(lambda inputs, attrs: [right(inputs[0]).nan_to_num()])
+    try:
+        assert not torch_ir.validate(ir, {}, (x,), against=("denotation",)).is_valid
+    finally:
+        unregister_executor(op_type)
