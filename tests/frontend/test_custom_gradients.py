@@ -111,6 +111,22 @@ def test_checkpoints_that_enter_autograd_again_run_without_it_in_the_trace():
     assert set(refusals(ir, model)) == {message("torch.utils.checkpoint.CheckpointFunction")}
 
 
+def test_hooks_on_gradients_are_seen():
+    def hooked(x):
+        x.register_hook(lambda gradient: gradient * 3)
+        return x.sin()
+
+    before = torch.Tensor.register_hook
+    ir, model = program(hooked)
+    assert set(refusals(ir, model)) == {message("torch.Tensor.register_hook")}
+    layer = nn.ReLU()
+    layer.register_full_backward_hook(lambda module, given, made: None)
+    ir, model = program(layer)
+    hook = "torch.nn.modules._functions.BackwardHookFunction"
+    assert set(refusals(ir, model)) == {message(hook)}
+    assert torch.Tensor.register_hook is before
+
+
 def test_a_function_in_a_branch_is_seen_without_its_name():
     def branch(x):
         return torch.cond(x.sum() > 0, lambda y: straight(y), torch.sin, (x,))

@@ -1,4 +1,4 @@
-"""Custom autograd functions that a trace applies: torch.export keeps their forward alone."""
+"""Gradients that a model defines itself: torch.export keeps the operators of the forward alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from torch_ir.ir import IR
@@ -17,6 +18,7 @@ from torch_ir.torch_api import SingleLevelFunction
 _found: ContextVar[dict[str, None] | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
 _watching = 0
+_torch_register_hook: Any = torch.Tensor.register_hook
 
 
 def with_custom_gradients(trace: Callable[[], IR]) -> IR:
@@ -28,7 +30,7 @@ def with_custom_gradients(trace: Callable[[], IR]) -> IR:
 
 @contextmanager
 def _applied_functions() -> Generator[dict[str, None]]:
-    """Collect, in order, the names of the autograd functions that are traced in a ``with`` block.
+    """Collect, in order, the autograd functions and hooks that are traced in a ``with`` block.
 
     One that is applied where nothing is traced is part of an operator that is traced as one, such
     as the formula of a custom operator, and is not lost. Other threads are not watched.
@@ -54,14 +56,25 @@ def _watch(change: int) -> None:
         _watching += change
         if change > 0 and _watching == 1:
             SingleLevelFunction.apply = classmethod(_apply)
+            torch.Tensor.register_hook = _register_hook
         elif _watching == 0:
             del SingleLevelFunction.apply
+            torch.Tensor.register_hook = _torch_register_hook
+
+
+def _note(name: str) -> None:
+    found = _found.get()
+    if found is not None and get_proxy_mode() is not None:
+        found.setdefault(name)
+
+
+def _register_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any]) -> Any:
+    _note("torch.Tensor.register_hook")
+    return _torch_register_hook(self, hook)
 
 
 def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    found = _found.get()
-    if found is not None and get_proxy_mode() is not None:
-        found.setdefault(_name(cls))
+    _note(_name(cls))
     return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
 
