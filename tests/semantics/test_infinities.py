@@ -114,6 +114,16 @@ def test_complex_infinities_may_be_any_that_is_not_finite() -> None:
     assert within(meant, wrong, allowed).reason
 
 
+def test_of_an_infinite_line_no_frequency_is_a_number() -> None:
+    x = torch.tensor([1.0, INF, 2.0, 3.0])
+    meant = denoted("aten._fft_r2c.default", x, [0], 0, True)
+    arguments = {"self": as_numpy(x), "dim": [0], "normalization": 0, "onesided": True}
+    (allowed,) = bound("aten._fft_r2c.default", arguments, [meant]) or []
+    got = as_numpy(torch.ops.aten._fft_r2c.default(x, [0], 0, True))
+    assert not within(meant, got, allowed).reason
+    assert within(meant, np.zeros_like(meant), allowed).reason
+
+
 def test_a_stated_tolerance_opens_no_infinity() -> None:
     def own(arguments: Mapping[str, Any], results: Sequence[Any]) -> list[Any]:
         return [1e-3 * np.abs(arguments["x"])]
