@@ -23,7 +23,10 @@ def text() -> str:
 def main() -> int:
     """Write it, or compare."""
     if "--check" in sys.argv:
-        return 0 if TARGET.is_file() and TARGET.read_text("utf-8") == text() else 1
+        if TARGET.is_file() and TARGET.read_text("utf-8") == text():
+            return 0
+        print(f"{TARGET.name} is not what the table gives: run `make generate`")
+        return 1
     TARGET.write_text(text(), "utf-8")
     return 0
 

@@ -263,7 +263,9 @@ def test_what_has_no_counterpart_is_named():
     assert str(caught.value) == (
         "node 'y': torch has no operator 'nowhere.op.default'\n"
         "    %y: f32[2] = nowhere.op.default(x=%x)\n"
-        "Import the library that registers the operators of 'nowhere' before running."
+        "Import the library that registers the operators of 'nowhere' before running: --import "
+        "MODULE on the command line, or an entry point 'nowhere' of the group torch_ir.operators "
+        "in its package."
     )
     register_executor("nowhere.op.default")(lambda inputs, attrs: [inputs[0]])
     try:

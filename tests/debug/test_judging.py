@@ -405,14 +405,14 @@ ACME = Acme()
 
 def test_the_script_of_a_backend(block, tmp_path, monkeypatch):
     ir, weights, inputs = block
-    (tmp_path / "acme_backend.py").write_text(MODULE)
+    (tmp_path / "judged_backend.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    from acme_backend import ACME
+    from judged_backend import ACME
 
     report = validate(ir, weights, inputs, backend=ACME, repro=tmp_path / "out")
     assert report.first.node == "tanh"
     script = tmp_path / "out" / "repro.py"
-    assert "from acme_backend import ACME" in script.read_text()
+    assert "from judged_backend import ACME" in script.read_text()
     path = {**os.environ, "PYTHONPATH": str(Path(torch_ir.__file__).parents[1])}
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, env=path)
     assert run.returncode == 1, run.stderr

@@ -117,7 +117,11 @@ def test_b11_operators_that_nothing_can_run_are_listed_in_one_error_with_the_rem
     )
     with pytest.raises(DialectError) as caught:
         dialect("backend").require(ir, method="forward")
-    remedy = "Import the library that registers the operators of 'nobodys' before running."
+    remedy = (
+        "Import the library that registers the operators of 'nobodys' before running: --import "
+        "MODULE on the command line, or an entry point 'nobodys' of the group torch_ir.operators "
+        "in its package."
+    )
     assert [(v.node, v.remedy) for v in caught.value.violations] == [("y", remedy), ("z", remedy)]
 
 

@@ -199,7 +199,8 @@ def test_a_custom_operator_of_a_library_is_called():
         (
             one_node("mylib.foo.default", {}, {"self": 0}),
             "node 'y': torch has no operator 'mylib.foo.default'. Import the library that "
-            "registers the operators of 'mylib' before running.\n"
+            "registers the operators of 'mylib' before running: --import MODULE on the command "
+            "line, or an entry point 'mylib' of the group torch_ir.operators in its package.\n"
             "    %y: f32[2] = mylib.foo.default(self=%x)",
         ),
         (

@@ -100,7 +100,9 @@ def test_a_missing_operator_names_its_library():
         IRExecutor(ir)(X)
     assert str(caught.value) == (
         "node 'double': torch has no operator 'torch_ir_tests_gone.double.default'. Import the "
-        "library that registers the operators of 'torch_ir_tests_gone' before running.\n"
+        "library that registers the operators of 'torch_ir_tests_gone' before running: "
+        "--import MODULE on the command line, or an entry point 'torch_ir_tests_gone' of the "
+        "group torch_ir.operators in its package.\n"
         f"    {node}\n"
         f"    at {node.location}"
     )

@@ -177,7 +177,7 @@ def instance_of(found: Any, name: str) -> Any:
 
 
 def as_backend(thing: object) -> Backend:
-    r"""Return the backend that something is.
+    """Return the backend that something is.
 
     Args:
         thing: The name of one, an instance, a class that is made without arguments, or a function
@@ -187,12 +187,8 @@ def as_backend(thing: object) -> Backend:
         ExecutionError: It is none of these, there is no such backend, or the class cannot be made.
 
     Example:
-        >>> as_backend(3)
-        Traceback (most recent call last):
-        ...
-        torch_ir.errors.ExecutionError: 3 is no backend
-        A backend is a name, an instance or a class of DelegateBackend, or a function of a \
-program, its weights and options.
+        >>> as_backend("aten") is as_backend(as_backend("aten"))
+        True
     """
     if isinstance(thing, str):
         return find_backend(thing)

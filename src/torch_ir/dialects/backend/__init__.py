@@ -8,7 +8,7 @@ from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_ir.dialects.backend.binding import bind_pattern_to_op, bindings
-    from torch_ir.dialects.backend.ops import ops
+    from torch_ir.dialects.backend.operator_namespace import ops
 
 __all__ = ["bind_pattern_to_op", "bindings", "ops"]
 
@@ -17,6 +17,6 @@ __getattr__ = lazy_names(
     {
         "bind_pattern_to_op": "torch_ir.dialects.backend.binding",
         "bindings": "torch_ir.dialects.backend.binding",
-        "ops": "torch_ir.dialects.backend.ops",
+        "ops": "torch_ir.dialects.backend.operator_namespace",
     },
 )
