@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
+from counting import calls_made
 from torch_ir import IR, OpNode, TensorMeta, compile_graph
 from torch_ir.executor.codegen import function
 from torch_ir.executor.codegen.source import write_source
@@ -27,22 +27,6 @@ def chain(length):
         value = made
     ir = IR(nodes, [x], [value], weights)
     return ir, {meta.name: torch.ones(2) for meta in weights}
-
-
-def calls_made(work):
-    """How many functions are called, of Python and of C."""
-    count = 0
-
-    def count_call(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(count_call)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 class Counted(tuple):

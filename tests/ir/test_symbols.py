@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from counting import calls_made
 from torch_ir import SymExpr
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import FUNCTIONS
@@ -323,22 +322,6 @@ CALLS = 1_000_000
 """Far less than a spelling that doubles with each level would take."""
 
 
-def calls_of(function):
-    """How many functions it calls: its time, on any machine."""
-    made = 0
-
-    def count(_frame, event, _argument):
-        nonlocal made
-        made += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return made
-
-
 def nested(name, depth):
     """A function of the language, or a sign, around itself."""
     if name in ("-x", "+x", "not"):
@@ -364,7 +347,7 @@ def test_a_nesting_has_a_spelling_or_is_refused_at_once(name, depth):
             except InvalidIRError:
                 assert depth > 60 or name in ("**", "bit_and", "bit_or", "bit_xor", *SIGNS)
 
-    assert calls_of(spell) < CALLS
+    assert calls_made(spell) < CALLS
 
 
 def test_work_is_counted_over_the_whole_expression():
@@ -375,7 +358,7 @@ def test_work_is_counted_over_the_whole_expression():
         with pytest.raises(InvalidIRError, match="too large when it is expanded"):
             SymExpr(text)
 
-    assert calls_of(expand) < CALLS
+    assert calls_made(expand) < CALLS
 
 
 def test_a_chain_is_one_level():
