@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from torch_ir.errors import OptionalDependencyError, SerializationError, did_you_mean
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     from torch_ir.debug.validation import Verdict
@@ -77,6 +80,24 @@ allow_option = click.option(
     help="Let the program call this overload, or every operator of NAMESPACE.*, although the "
     "rules refuse it: only if you trust the program; may be repeated.",
 )
+
+
+def partition_options(command: F) -> F:
+    """Add the options that say which backend takes what: ``--backend`` and ``--min-nodes``."""
+    backend = click.option(
+        "--backend",
+        required=True,
+        metavar="NAME",
+        help="A registered backend, or package.module:NAME or file.py:NAME of one.",
+    )
+    min_nodes = click.option(
+        "--min-nodes",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Leave smaller subgraphs to torch.",
+    )
+    return backend(min_nodes(command))
 
 
 def require_torch() -> None:

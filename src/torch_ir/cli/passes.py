@@ -17,7 +17,7 @@ def steps_of(names: str) -> list[Pass]:
         UsageError: An object of a file is no pass.
         PassError: There is no pass of a name.
     """
-    from torch_ir.cli.target import import_object
+    from torch_ir.cli.user_code import import_object
     from torch_ir.passes import Pass, passes_named
 
     found: list[Pass] = []

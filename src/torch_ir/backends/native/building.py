@@ -67,7 +67,6 @@ class Safe:
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
-        """Run it."""
         tensors = [
             item if type(item) is int or item.is_contiguous() else item.contiguous()
             for item in given

@@ -104,6 +104,6 @@ def reader_of(name: str) -> Any:
     """Return the reader that an option names: an object of a file, or the name itself."""
     if ":" not in name:
         return name
-    from torch_ir.cli.target import import_object
+    from torch_ir.cli.user_code import import_object
 
     return import_object(name)

@@ -6,26 +6,14 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import format_of, read_ir, write_ir
-from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.options import OUTPUT, partition_options
 from torch_ir.cli.user_code import delegate_named
 from torch_ir.errors import counted
 
 
 @click.command
 @click.argument("file")
-@click.option(
-    "--backend",
-    required=True,
-    metavar="NAME",
-    help="A registered backend, or package.module:NAME or file.py:NAME of one.",
-)
-@click.option(
-    "--min-nodes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Leave smaller subgraphs to torch.",
-)
+@partition_options
 @click.option("-o", "--output", type=OUTPUT, help="Where to write [text to stdout].")
 def command(file: str, backend: str, min_nodes: int, output: str | None) -> None:
     """Write the IR in FILE with a function for each part that a backend takes.

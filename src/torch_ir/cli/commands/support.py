@@ -6,24 +6,13 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
+from torch_ir.cli.options import partition_options
 from torch_ir.cli.user_code import delegate_named
 
 
 @click.command
 @click.argument("file")
-@click.option(
-    "--backend",
-    required=True,
-    metavar="NAME",
-    help="A registered backend, or package.module:NAME or file.py:NAME of one.",
-)
-@click.option(
-    "--min-nodes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Leave smaller subgraphs to torch.",
-)
+@partition_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
     """Show what of the IR in FILE a backend runs, and why not the rest.

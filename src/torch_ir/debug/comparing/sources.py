@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 import torch
 
-from torch_ir.backends.backend_registry import Runner, find_backend
+from torch_ir.backends.backend_registry import Runner, find_backend, instance_of
 from torch_ir.backends.delegate import function_of
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend, Delegated
@@ -182,8 +182,7 @@ def source_of(reader: Any) -> AnySource:
         return LoweredSource(reader, reader.dialect)
     if isinstance(reader, Captured):
         return GoldenSource(reader.values)
-    if isinstance(reader, type) and issubclass(reader, DelegateBackend):
-        reader = reader()
+    reader = instance_of(reader, "the reader")
     if isinstance(reader, DelegateBackend):
         return BackendSource(reader)
     if isinstance(reader, DelegatingExecutor):
@@ -221,9 +220,7 @@ def _named(name: str) -> AnySource:
         return GoldenSource(load_file(name), Path(name).name)
     if name.endswith(SUFFIXES) and Path(name).exists():
         return LoweredSource(load_ir(name), Path(name).name)
-    found: Any = _imported(name) if ":" in name else find_backend(name)
-    if isinstance(found, type) and issubclass(found, DelegateBackend):
-        found = found()
+    found = instance_of(_imported(name) if ":" in name else find_backend(name), name)
     if isinstance(found, DelegateBackend):
         return BackendSource(found)
     if not callable(found):

@@ -89,7 +89,6 @@ class _Search:
         self.failure = ""
         self._oracle = oracle
         self._end = time.monotonic() + seconds
-        self._asked: dict[str, bool] = {}
 
     @property
     def is_over(self) -> bool:
@@ -126,9 +125,10 @@ class _Search:
 
     def small(self, case: Failing, *, shapes: bool) -> Failing:
         """Return the smallest case found."""
-        for change in (without_writes, inline_functions):
-            if change is without_writes and is_functional(case.ir):
-                continue
+        changes = (inline_functions,)
+        if not is_functional(case.ir):
+            changes = (without_writes, *changes)
+        for change in changes:
             with_change = _changed(case, change)
             if with_change is not None and self.fails(with_change):
                 case = with_change
@@ -138,8 +138,6 @@ class _Search:
             case = self._fewer_outputs(case)
             for smaller in simpler(shapes=shapes):
                 case = self._simplified(case, smaller)
-            if case is before or len(case.ir.nodes) == len(before.ir.nodes) == 1:
-                break
             if len(case.ir.nodes) == len(before.ir.nodes):
                 break
         return case
