@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
 
@@ -65,18 +65,26 @@ class Mutation:
         set_plain_text(self, "target")
 
 
+def _has_unnamed_producer(ir: IR, taken: Collection[str]) -> bool:
+    """Whether a value that a node makes names no producer; in loops, as every new IR asks."""
+    for node in ir.nodes:
+        for meta in node.outputs:
+            if meta.producer_node is None:
+                return True
+        for meta in node.inputs:
+            if meta.producer_node is None and meta.name not in taken:
+                return True
+    ends = (*ir.graph_outputs, *[mutation.value for mutation in ir.mutations])
+    return any(meta.producer_node is None and meta.name not in taken for meta in ends)
+
+
 def with_producers(ir: IR) -> dict[str, tuple[Any, ...]]:
     """Return the fields that change where values name the node that makes them, at its position.
 
     Values that are made by hand name no producer; those of graph inputs and weights have none.
     """
     taken = {meta.name for meta in ir.graph_inputs} | ir.weight_name_mapping.keys()
-    is_open = any(m.producer_node is None for node in ir.nodes for m in node.outputs)
-    used = (meta for node in ir.nodes for meta in node.inputs)
-    ends = (*ir.graph_outputs, *(mutation.value for mutation in ir.mutations))
-    if not is_open and not any(
-        meta.producer_node is None and meta.name not in taken for meta in (*used, *ends)
-    ):
+    if not _has_unnamed_producer(ir, taken):
         return {}
     made: dict[str, TensorMeta] = {}
 
