@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 from unicodedata import east_asian_width
 
 from torch_ir.errors import printable, printable_lines
+
+Rows: TypeAlias = Sequence[Sequence[str]]
+"""Rows of cells, the first of them the heading."""
 
 
 def table(
@@ -114,7 +117,7 @@ def text_html(text: str) -> str:
 
 
 class Shown:
-    """A value that a notebook shows as it prints, with its picture above it if it has one."""
+    """A value that a notebook shows as it prints or as its rows, under its picture if any."""
 
     __slots__ = ()
 
@@ -122,8 +125,15 @@ class Shown:
         """Return a picture as SVG, or the empty string."""
         return ""
 
+    def _grid(self) -> Rows:
+        """Return rows to show in place of the text below its first line, or none."""
+        return ()
+
     def _repr_html_(self) -> str:
-        return self._picture() + text_html(str(self))
+        rows, text = self._grid(), str(self)
+        return self._picture() + (
+            html_table(text.split("\n")[0], rows) if rows else text_html(text)
+        )
 
 
 def module_paths(path: str) -> list[str]:

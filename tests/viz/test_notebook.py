@@ -1,9 +1,11 @@
 """What a notebook shows of the values that a user holds."""
 
 import html
+from collections import Counter
 
 import pytest
 
+import torch_ir
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.passes import run_passes
 from torch_ir.passes.memory_plan import plan_memory
@@ -48,3 +50,18 @@ def test_a_long_program_is_an_outline():
 def test_a_long_text_ends():
     text = text_html("\n".join(map(str, range(MAX_LINES + 5))))
     assert text.endswith(f"{MAX_LINES - 1}\nand 5 more lines</pre>")
+
+
+def test_all_that_a_user_holds_is_shown_by_one_way():
+    missing = []
+    for name in torch_ir.__all__:
+        found = getattr(torch_ir, name)
+        if isinstance(found, type) and {"__str__", "to_dict"} & vars(found).keys():
+            missing += [name] if not hasattr(found, "_repr_html_") else []
+    assert missing == ["TensorMeta", "SymExpr", "TorchIRError"], "parts of a line, and errors"
+    ways = Counter(
+        getattr(torch_ir, name)._repr_html_
+        for name in torch_ir.__all__
+        if hasattr(getattr(torch_ir, name), "_repr_html_")
+    )
+    assert len(ways) <= 4, "Shown, programs, pages and plots"

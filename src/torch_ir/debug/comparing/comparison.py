@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from torch_ir.debug.validation import Verdict
 from torch_ir.errors import counted, printable
-from torch_ir.tables import html_table, table
+from torch_ir.tables import Rows, Shown, table
 
 WIDTH = 100
 Kind = Literal["missing", "shape", "dtype", "nan", "numeric", "error"]
@@ -19,7 +19,7 @@ FeedMode = Literal["isolated", "accumulated"]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDivergence:
+class NodeDivergence(Shown):
     """A value that differs, with the node of the compared program that is to blame.
 
     Attributes:
@@ -65,7 +65,7 @@ class NodeDivergence:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Shown):
     """What came of comparing two readers of a program.
 
     Attributes:
@@ -134,8 +134,8 @@ class Comparison:
             lines += [f"  {line}" for line in str(self.divergences[0]).split("\n")]
         return "\n".join(part for line in lines for part in wrapped(line, WIDTH))
 
-    def _repr_html_(self) -> str:
-        return html_table(str(self).split("\n", 1)[0], self._rows(50))
+    def _grid(self) -> Rows:
+        return self._rows(50)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; numbers that are not finite become text."""

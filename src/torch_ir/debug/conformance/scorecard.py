@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch_ir.errors import SerializationError
 from torch_ir.serde import write_atomically
-from torch_ir.tables import html_table, table
+from torch_ir.tables import Rows, Shown, table
 
 Status = Literal[
     "pass", "wrong", "nan", "shape", "dtype", "missing", "error", "crash", "timeout", "unsupported"
@@ -46,7 +46,7 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Conformance:
+class Conformance(Shown):
     """What a backend gets right.
 
     Attributes:
@@ -106,8 +106,8 @@ class Conformance:
         kinds = heads[1:]
         return [heads, *[(n, *[str(c[k]) for k in kinds]) for n, c in sorted(by_operator.items())]]
 
-    def _repr_html_(self) -> str:
-        return html_table(str(self).split("\n", 1)[0], self._rows())
+    def _grid(self) -> Rows:
+        return self._rows()
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the card to plain data."""

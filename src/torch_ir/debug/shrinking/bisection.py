@@ -15,11 +15,11 @@ from torch_ir.debug.shrinking.reduced import Oracle
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
 from torch_ir.passes import Pass
-from torch_ir.tables import html_table
+from torch_ir.tables import Rows, Shown
 
 
 @dataclass(frozen=True, slots=True)
-class Bisection:
+class Bisection(Shown):
     """Which of some passes breaks a program.
 
     Attributes:
@@ -48,9 +48,8 @@ class Bisection:
         told = self.failure if self.report is None else str(self.report)
         return "\n".join([printable(head)[:100], told]).rstrip()
 
-    def _repr_html_(self) -> str:
-        rows = [("", "pass"), *[(str(i + 1), name) for i, name in enumerate(self.passes)]]
-        return html_table(str(self).split("\n", 1)[0], rows)
+    def _grid(self) -> Rows:
+        return [("", "pass"), *[(str(i + 1), name) for i, name in enumerate(self.passes)]]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data."""

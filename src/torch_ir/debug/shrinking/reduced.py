@@ -14,7 +14,7 @@ import torch
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
 from torch_ir.serde import write_atomically
-from torch_ir.tables import html_table
+from torch_ir.tables import Rows, Shown
 
 Oracle: TypeAlias = Callable[
     [IR, Mapping[str, torch.Tensor], Sequence[torch.Tensor]], str | bool | None
@@ -48,7 +48,7 @@ raise SystemExit(report.verdict == "disagree")"""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Shown):
     """The smallest program found that still fails in the same way.
 
     Attributes:
@@ -86,9 +86,8 @@ class Reduced:
         head = [f"{nodes}, {elements}, {asked}", f"  {self.failure}"]
         return "\n".join([*[printable(line)[:100] for line in head], str(self.ir)])
 
-    def _repr_html_(self) -> str:
-        rows = [("node", "operator"), *[(n.name, n.op_type) for n in self.ir.nodes]]
-        return html_table(self.failure, rows)
+    def _grid(self) -> Rows:
+        return [("node", "operator"), *[(n.name, n.op_type) for n in self.ir.nodes]]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data, with the program as text."""

@@ -27,7 +27,15 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
-from torch_ir.tables import bytes_text, html_table, module_paths, number_text, table, time_text
+from torch_ir.tables import (
+    Rows,
+    Shown,
+    bytes_text,
+    module_paths,
+    number_text,
+    table,
+    time_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class CostGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Shown):
     """What a program costs.
 
     Attributes:
@@ -182,8 +190,8 @@ class Cost:
     def __str__(self) -> str:
         return self.table()
 
-    def _repr_html_(self) -> str:
-        return html_table(self._headline(), self._rows("operator", 50)[0])
+    def _grid(self) -> Rows:
+        return self._rows("operator", 50)[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the cost to plain data, with the groups."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch_ir.errors import printable_lines
-from torch_ir.tables import html_table, table
+from torch_ir.tables import Rows, Shown, table
 
 if TYPE_CHECKING:
     from torch_ir.ir.diff.structure import Change
@@ -19,7 +19,7 @@ MAX_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class DiffStat:
+class DiffStat(Shown):
     """How many changes there are between two programs.
 
     Attributes:
@@ -61,9 +61,8 @@ class DiffStat:
         more = sum(counts.values()) - sum(list(counts.values())[:most])
         return rows[:most] + ([(f"{more:,}", f"{len(rows) - most} more")] if more else [])
 
-    def _repr_html_(self) -> str:
-        rows = [("nodes", "operator"), *self._rows(self.by_operator)]
-        return html_table(self._headline() or "no difference", rows)
+    def _grid(self) -> Rows:
+        return [("nodes", "operator"), *self._rows(self.by_operator)]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to plain data, for JSON."""

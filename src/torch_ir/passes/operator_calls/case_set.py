@@ -17,7 +17,7 @@ from torch_ir.ir.symbols import Dim
 from torch_ir.ir.text.values import spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.serde import write_atomically
-from torch_ir.tables import html_table, number_text, table
+from torch_ir.tables import Rows, Shown, number_text, table
 
 FORMAT, VERSION = "torch-ir cases", 1
 
@@ -160,7 +160,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseSet:
+class CaseSet(Shown):
     """Distinct calls, in the order of their ids."""
 
     cases: tuple[Case, ...]
@@ -216,8 +216,8 @@ class CaseSet:
         head = f"{counted(len(self.cases), 'case')} in {counted(calls, 'call')}"
         return "\n".join([head, *[line[:100] for line in self.table(20).splitlines()]])
 
-    def _repr_html_(self) -> str:
-        return html_table(str(self).split("\n", 1)[0], self._rows(50, "count"))
+    def _grid(self) -> Rows:
+        return self._rows(50, "count")
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the cases to plain data."""
