@@ -370,6 +370,25 @@ def test_symbols_of_a_function_stand_for_what_it_is_given(inputs, fits):
         assert (ir.check() == ()) is expected
 
 
+@pytest.mark.parametrize("value", ["4", "4.0", "True", "`s0`", "None"])
+def test_only_none_passes_for_none(value):
+    text = f"""ir {{
+      symbol s0: 2..
+      func &f {{
+        signature ((%a, None), {{}}) -> %r
+        input %a: f32[2]
+        %r: f32[2] = aten.neg.default(%a)
+        return %r
+      }}
+      input %x: f32[2]
+      input %y: f32[s0]
+      %c: f32[2] = c: higher_order.invoke_subgraph(operands=[%x, {value}], subgraph=&f)
+      return %c
+    }}"""
+    found = parse(text).check()
+    assert [finding.code for finding in found] == ([] if value == "None" else ["bad-call"])
+
+
 def test_a_finding_names_the_function_the_position_and_both_types():
     ir = retyped(written("invoke_subgraph", "2", "2"), "v", TensorMeta("v", (1, 4), "float32"))
     (finding,) = ir.check()

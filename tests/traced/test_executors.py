@@ -20,6 +20,8 @@ from torch_ir.errors import (
     InputError,
     OptionalDependencyError,
 )
+from torch_ir.ir import ValueLeaf
+from torch_ir.ir.tree import leaves
 from torch_ir.ops import extensions
 from traced.comparing import agree
 
@@ -312,6 +314,41 @@ def test_control_flow(executor: str):
         agree(function, traced, -X, times=1)
     body = make_ir(branch)(X).functions["true_graph_0"]
     assert {node.op_type.partition(".")[0] for node in body.nodes} == {"prims"}
+
+
+@pytest.mark.parametrize("call", ["cond", "while_loop", "scan", "map"])
+def test_a_body_is_handed_the_numbers_that_torch_baked_into_it(call: str):
+    # from the second size on torch hands a size to each body, and records no value for it there
+    higher = torch._higher_order_ops
+
+    def function(x):
+        size = x.shape[0]
+        if call == "cond":
+            return torch.cond(x.sum() > 0, lambda x: x.relu() * size, lambda x: x - size, (x,))
+        if call == "while_loop":
+            first = (torch.tensor(0), x)
+            return higher.while_loop(
+                lambda i, x: i < 3, lambda i, x: (i + 1, x.relu() * size), first
+            )
+        if call == "scan":
+            start = torch.zeros(3)
+            return higher.scan(lambda c, row: (c + row * size, c * 2), start, x)
+        return higher.map(lambda row: row.relu() * size, x)
+
+    torch._dynamo.reset()
+    traced = make_traced(function, executor="prims")
+    for size in (3, 4, 5):
+        x = torch.randn(size, 3, generator=torch.Generator().manual_seed(size))
+        agree(function, traced, x, times=1)
+        ir = make_ir(function)(x)
+        assert ir.check() == ()
+        numbers = [
+            leaf.value
+            for body in ir.functions.values()
+            for leaf in leaves(body.signature.inputs)
+            if isinstance(leaf, ValueLeaf)
+        ]
+        assert set(numbers) <= {size}
 
 
 def test_primitives_of_symbolic_sizes():

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # as everybody calls it
 from torch import nn
 
-from torch_ir import make_traced
+from torch_ir import IRExecutor, make_traced, parse
 from torch_ir.errors import ExecutionError, TraceError
+from torch_ir.traced.run.runners import with_settled_sizes
 from traced.comparing import same
 
 X = torch.arange(6.0).view(2, 3) / 3 + 1
@@ -265,3 +266,33 @@ def test_forward_derivatives(executor: str):
             return tuple(torch.autograd.forward_ad.unpack_dual(call(dual)))
 
     torch.testing.assert_close(tangent(traced), tangent(function))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_second_derivatives_where_data_decides_sizes(executor):
+    def function(x):
+        return x[x > 1.5] * x.sum()
+
+    traced = make_traced(function, executor=executor)
+    for shift in (0, -1, 1, 0.5, -3):  # 4, 1, 6, 5 and 0 elements
+        found, expected = gradients(traced, X + shift), gradients(function, X + shift)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_size_that_torch_settled_is_checked_when_data_decides_another():
+    ir = parse(
+        """ir {
+          input %x: f32[3]
+          %m: b8[3] = aten.gt.Scalar(%x, 0)
+          %y: f32[2] = aten.index.Tensor(%x, [%m])
+          %z: f32[2] = aten.neg.default(%y)
+          return %z
+        }"""
+    )
+    settled = with_settled_sizes(ir)
+    run = IRExecutor(settled, {}, check_types=False)
+    assert run(torch.tensor([1.0, -1.0, 2.0]))[0].tolist() == [-1, -2]
+    with pytest.raises(ExecutionError, match=r"Tensor sizes mismatch! Expected: .2., Got: .3."):
+        run(torch.ones(3))
+    symbolic = parse(str(ir).replace("f32[2]", "f32[u0]"))
+    assert with_settled_sizes(symbolic) is symbolic

@@ -62,7 +62,7 @@ def translate_call(
         InvalidIRError: An argument cannot be stored.
     """
     call = ExportedCall()
-    for name, value, skippable in _named_arguments(node):
+    for name, value, skippable in named_arguments(node):
         value = map_arg(value, resolve)
         if value is None and skippable:
             continue
@@ -70,8 +70,8 @@ def translate_call(
     return call
 
 
-def _named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
-    """The name and value of each given argument, and whether a None may be left out.
+def named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
+    """Yield each given argument: its name, its value, and whether a None may be left out.
 
     It may where None is the default: leaving it out says the same.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
-from torch_ir.frontend.calls import ExportedCall, schema_of, translate_call
+from torch_ir.frontend.calls import ExportedCall, named_arguments, schema_of, translate_call
 from torch_ir.frontend.captures import Captured, Captures
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
@@ -36,6 +36,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
+from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
@@ -185,9 +186,23 @@ class GraphTranslator:
                 f"the graph holds a {type(held).__name__} as the attribute {name!r}"
             )
         if name not in self.functions:
-            self.functions[name], captured = function_ir(held, name, self.context)
+            handed = self._handed(node)
+            self.functions[name], captured = function_ir(held, name, self.context, handed)
             self.captures.of_bodies[name] = captured
         return FunctionRef(name)
+
+    def _handed(self, body: FxNode) -> list[Any]:
+        """What the call of a body hands it last, out of the lists that it takes."""
+        for call in body.users:
+            named = {name: value for name, value, _ in named_arguments(call)}
+            known = BODY_CALLS.get(
+                f"higher_order.{cast(HigherOrderOperator, call.target).name()}", {}
+            )
+            for argument, how in known.items():
+                if named.get(argument) is body:
+                    lists = [named.get(taken, ()) for taken in how.takes]
+                    return [self._resolved(item) for part in lists for item in part]
+        return []
 
     @cached_property
     def _names(self) -> set[str]:
@@ -290,13 +305,21 @@ def _layout_symbols(node: FxNode) -> set[str]:
     }
 
 
-def function_ir(module: GraphModule, name: str, context: Context) -> tuple[IR, Captured]:
-    """Return the IR of a body, and its own constants, which are to become inputs."""
+def function_ir(
+    module: GraphModule, name: str, context: Context, handed: Sequence[Any]
+) -> tuple[IR, Captured]:
+    """Return the IR of a body, and its own constants, which are to become inputs.
+
+    ``handed`` is what the call hands it last: torch records no value for a number that it baked
+    into the body, which is then that of the call.
+    """
     translator = GraphTranslator(module, context)
     arguments: list[TensorLeaf | ValueLeaf] = []
     graph_inputs: list[TensorMeta] = []
-    for node in module.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
+    placeholders = module.graph.find_nodes(op="placeholder")
+    unknown = [None] * (len(placeholders) - len(handed))
+    for node, given in zip(placeholders, [*unknown, *handed], strict=False):
+        value = node.meta.get("val", given)
         if isinstance(value, torch.Tensor):
             meta = tensor_meta(node.name, value)
             graph_inputs.append(meta)

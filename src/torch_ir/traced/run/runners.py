@@ -16,8 +16,9 @@ from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
+from torch_ir.frontend.captures import new_name
 from torch_ir.infer.generators import register_generator
-from torch_ir.ir import IR, Signature, SymExpr, TensorMeta
+from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.traced.functional import (
     Functional,
@@ -131,7 +132,8 @@ class _Search:
         if executor.is_torch:
             if self.preference.strict:
                 _require_primitives(ir)
-            runner = IRExecutor(ir, {}, check_types=not _settles_sizes(ir))
+            checked = with_settled_sizes(ir)
+            runner = IRExecutor(checked, {}, check_types=checked is ir)
             return self._choice(functional, executor.name, runner, whole(ir, "prims"))
         if isinstance(executor.backend, DelegateBackend):
             found = assign(ir, [executor.backend])
@@ -314,9 +316,24 @@ def _numbers(program: Program, ir: IR) -> Signature | None:
     return flat_signature(ir, numbers) if numbers else None
 
 
-def _settles_sizes(ir: IR) -> bool:
-    """Return whether data decides sizes that torch may have settled by the arguments of the trace.
+def with_settled_sizes(ir: IR) -> IR:
+    """Return a program that refuses data which gives other sizes than torch settled.
 
-    The gradient of ``x[x > 0]`` is traced with a cotangent of a known size, which it records.
+    The gradient of the gradient of ``x[x > 0]`` is traced with a cotangent, whose size torch
+    records where data decides, for no new symbol. Such types are not derived from the program; a
+    run must show them. The program itself is returned where torch settled none.
     """
-    return any("dynamic-shape" in tagged_traits(node.op_type) for node in ir.nodes)
+    nodes: list[OpNode] = []
+    names = {node.name for node in ir.nodes}
+    known = {*ir.given_symbols}
+    for node in ir.nodes:
+        nodes.append(node)
+        if "dynamic-shape" in tagged_traits(node.op_type):
+            for meta in node.outputs:
+                if known.issuperset(_in_shape(meta)):
+                    attrs = {"size": meta.shape, "stride": None, "dtype": None}
+                    name = new_name(f"{node.name}_settled", names)
+                    op_type = "aten._assert_tensor_metadata.default"
+                    nodes.append(OpNode(name, op_type, (meta,), (), attrs, {"a": 0}))
+        known.update(node.binds, *map(_in_shape, node.outputs))
+    return ir if len(nodes) == len(ir.nodes) else ir.replace(nodes=nodes)
