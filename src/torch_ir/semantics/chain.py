@@ -18,11 +18,11 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, inexact, moduli, widened
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, widened
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, is_integer
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
 
@@ -195,7 +195,7 @@ _ADDED = {
 def _moduli(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_moduli, value))
-    is_number = isinstance(value, np.ndarray) and inexact(value.dtype)
+    is_number = isinstance(value, np.ndarray) and is_inexact(value.dtype)
     return np.abs(widened(value)) if is_number else value
 
 

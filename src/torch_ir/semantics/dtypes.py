@@ -48,6 +48,11 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype.type.__module__ == "ml_dtypes"
 
 
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype holds floating-point numbers, real or complex."""
+    return is_float(dtype) or is_complex(dtype)
+
+
 def is_integer(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype holds integers; booleans are none."""
     return dtype.kind in "iu"

@@ -16,6 +16,7 @@ from torch_ir.semantics.dtypes import (
     is_bool,
     is_complex,
     is_float,
+    is_inexact,
     is_integer,
     real_of,
     result_dtype,
@@ -65,7 +66,7 @@ def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, 
 def floating(*operands: Operand) -> np.dtype[Any]:
     """Return the common type, or float32 in place of an integer or boolean one."""
     dtype = result_dtype(*operands)
-    return dtype if is_float(dtype) or is_complex(dtype) else DEFAULT_FLOAT
+    return dtype if is_inexact(dtype) else DEFAULT_FLOAT
 
 
 def whole(tensor: Array) -> bool:
@@ -132,8 +133,3 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 def is_real_number(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype holds real numbers, and no booleans."""
     return is_integer(dtype) or is_float(dtype)
-
-
-def is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype holds floating-point numbers, real or complex."""
-    return is_float(dtype) or is_complex(dtype)

@@ -20,9 +20,9 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.bounds import control_flow, elementwise, rows, sums
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, inexact, rounding, spacing
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
-from torch_ir.semantics.dtypes import Array, is_complex, real_of
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.registry import Bound, Kind, denotation
 
 __all__ = ["Bound", "Kind", "bound", "kind_of", "overflow_edge", "spacing", "states_tolerance"]
@@ -128,13 +128,13 @@ def _of_values(
     """
     bounds = rule(call)
     lost = [
-        inexact(r.dtype) & ~np.isfinite(r) & (bound > 0)
+        is_inexact(r.dtype) & ~np.isfinite(r) & (bound > 0)
         for r, bound in zip(call.results, bounds, strict=True)
     ]
     if not any(places.any() for places in lost):
         return bounds
     given = [np.asarray(item) for value in call.arguments.values() for item in flat(value)]
-    finite = all(np.isfinite(item).all() for item in given if inexact(item.dtype))
+    finite = all(np.isfinite(item).all() for item in given if is_inexact(item.dtype))
     clipped = rule(replace(call, results=[_clipped(r) for r in call.results]))
     found: list[Array] = []
     for index, (result, places) in enumerate(zip(call.results, lost, strict=True)):
@@ -154,7 +154,7 @@ def _of_values(
 
 def _clipped(values: Array) -> Array:
     """What is infinite as the largest number."""
-    if not inexact(values.dtype) or is_complex(values.dtype):
+    if not is_inexact(values.dtype) or is_complex(values.dtype):
         return values
     largest = ml_dtypes.finfo(values.dtype).max
     return np.where(np.isinf(values), np.copysign(largest, values), values).astype(values.dtype)
@@ -181,7 +181,7 @@ def _require_one_each(op_type: str, errors: Sequence[Any], arrays: Sequence[Arra
 
 def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
     """An error in the type computed in, with what rounding to the result's type adds."""
-    if error is None or not inexact(result.dtype):
+    if error is None or not is_inexact(result.dtype):
         return np.zeros(result.shape)
     error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal
     whole = error + rounding(result, narrow=call.rounds_to(result.dtype))

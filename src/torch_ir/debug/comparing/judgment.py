@@ -17,7 +17,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import dtype_name
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.tolerance import spacing
 
 Tensors = Mapping[str, torch.Tensor]
@@ -158,7 +158,7 @@ def _wide(values: Array) -> Array:
 
 
 def _is_rounded(values: Array) -> bool:
-    return is_float(values.dtype) or is_complex(values.dtype)
+    return is_inexact(values.dtype)
 
 
 def _with_one_unit(bound: Array, expected: Array) -> Array:

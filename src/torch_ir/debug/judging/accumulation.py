@@ -11,7 +11,7 @@ from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
 from torch_ir.debug.reference.eager_call import Symbols, call_plainly
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.torch_api import constant_tensor
 
 
@@ -96,7 +96,7 @@ class Accumulation:
                 self._meant.pop(meta.name, None)
 
     def _note(self, name: str, meant: Array, got: Array) -> None:
-        is_rounded = is_float(got.dtype) or is_complex(got.dtype)
+        is_rounded = is_inexact(got.dtype)
         if name not in self._last or not is_rounded or meant.shape != got.shape:
             return
         if not np.array_equal(meant, got):

@@ -30,7 +30,7 @@ from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.dtypes import Array, is_inexact
 from torch_ir.semantics.tolerance import spacing
 
 Mode = Literal["isolated", "accumulated"]
@@ -381,7 +381,7 @@ def _malformed(body: IR, results: Sequence[object]) -> str:
 
 
 def _is_rounded(values: Array) -> bool:
-    return is_float(values.dtype) or is_complex(values.dtype)
+    return is_inexact(values.dtype)
 
 
 def with_one_unit(allowed: Allowance) -> Array:

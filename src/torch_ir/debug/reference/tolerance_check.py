@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_float
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.tolerance import overflow_edge, spacing
 
 VALUES_OPEN = frozenset(
@@ -108,7 +108,7 @@ def within(meaning: Array, got: Array, allowed: Array) -> Error:
     if meaning.shape != got.shape or meaning.dtype != got.dtype:
         told, wanted = (f"{a.dtype} of shape {list(a.shape)}" for a in (got, meaning))
         return Error(part=np.inf, reason=f"it is {told}, and means {wanted}")
-    if not (is_float(meaning.dtype) or is_complex(meaning.dtype)):
+    if not is_inexact(meaning.dtype):
         return _exactly(meaning, got, allowed)
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     first, second = meaning.astype(wide), got.astype(wide)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, is_integer, real_of
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of
 from torch_ir.semantics.registry import denotation
 
 Errors: TypeAlias = Sequence[Any]
@@ -51,7 +51,7 @@ class BoundedCall:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type in which the kernel computes the first floating-point result."""
-        made = next((r.dtype for r in self.results if inexact(r.dtype)), np.dtype("float32"))
+        made = next((r.dtype for r in self.results if is_inexact(r.dtype)), np.dtype("float32"))
         return accumulated_in(made) if self.accumulate is None else self.accumulate
 
     @property
@@ -62,7 +62,7 @@ class BoundedCall:
     @property
     def result_unit(self) -> float:
         """The same in the first result's own type, to which some kernels round on the way."""
-        made = next((r.dtype for r in self.results if inexact(r.dtype)), self.dtype)
+        made = next((r.dtype for r in self.results if is_inexact(r.dtype)), self.dtype)
         return float(ml_dtypes.finfo(real_of(made)).eps) / 2
 
     @property
@@ -89,7 +89,7 @@ class BoundedCall:
         arguments = {name: widened(value) for name, value in self.arguments.items()}
         arguments |= changed
         dtype = arguments.get("dtype")
-        if isinstance(dtype, np.dtype) and inexact(dtype):
+        if isinstance(dtype, np.dtype) and is_inexact(dtype):
             arguments["dtype"] = np.dtype("complex128" if is_complex(dtype) else "float64")
         given = denotation(op_type or self.op_type).function(**arguments)
         return [part for part in flat(given) if isinstance(part, np.ndarray)]
@@ -112,11 +112,6 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
-def inexact(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype holds floating-point numbers, real or complex."""
-    return is_float(dtype) or is_complex(dtype)
-
-
 def accumulated_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the real type in which kernels compute: float32 for narrower types."""
     real = real_of(dtype)
@@ -132,7 +127,7 @@ def widened(value: Any) -> Any:
     """Return floating-point arrays (in lists too) in float64 or complex128, all else unchanged."""
     if isinstance(value, list | tuple):
         return type(value)(map(widened, value))
-    if not isinstance(value, np.ndarray) or not inexact(value.dtype):
+    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
         return value
     return value.astype("complex128" if is_complex(value.dtype) else "float64")
 
@@ -141,7 +136,7 @@ def _absolute(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_absolute(name, item) for item in value)
     if isinstance(value, np.ndarray):
-        signed = inexact(value.dtype) or (is_integer(value.dtype) and name == "self")
+        signed = is_inexact(value.dtype) or (is_integer(value.dtype) and name == "self")
         return np.abs(widened(value)) if signed and value.dtype.kind != "u" else value
     scales = name in ("alpha", "beta", "value") or isinstance(value, float | complex)
     return abs(value) if scales and not isinstance(value, bool) else value

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, inexact, moduli
-from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 
 ONE_ROUNDING, FUNCTION = 1, 7
 COMPLEX_PRODUCT, COMPLEX_FUNCTION = 5, 16
@@ -40,7 +40,7 @@ def function(call: BoundedCall) -> Errors:
 
 
 def _relative(call: BoundedCall, result: Array, count: float, complex_count: float) -> Any:
-    if not inexact(result.dtype):
+    if not is_inexact(result.dtype):
         return None
     sizes = moduli(result)
     if not is_complex(result.dtype):
@@ -59,7 +59,7 @@ def sum_of_two(call: BoundedCall) -> Errors:
     (result,) = call.results
     alpha = call.arguments.get("alpha", 1)
     error = _relative(call, result, ONE_ROUNDING, ONE_ROUNDING)
-    if not inexact(result.dtype):
+    if not is_inexact(result.dtype):
         return [None]
     is_number = not isinstance(call["other"], np.ndarray)
     is_reversed = call.op_type in ("aten.rsub.Tensor", "aten.rsub.Scalar")
@@ -74,7 +74,7 @@ def sum_of_two(call: BoundedCall) -> Errors:
 def added(call: BoundedCall) -> Errors:
     """Allow what is added at an element: ``c · u · Σ |terms|`` there."""
     (result,) = call.results
-    if not inexact(result.dtype):
+    if not is_inexact(result.dtype):
         return [None]
     value = abs(call.arguments.get("value", 1))
     first, second = call.size("tensor1"), call.size("tensor2")
@@ -155,7 +155,7 @@ def log_of_two(call: BoundedCall) -> Errors:
 def linspace(call: BoundedCall) -> Errors:
     """Bound ``start + i · step`` from the nearer end: both ends' roundings, and the step's."""
     (result,) = call.results
-    if not inexact(result.dtype):
+    if not is_inexact(result.dtype):
         return [None]
     ends = max(float(moduli(call[name])) for name in ("start", "end"))
     step = 2 * call.result_unit if call.is_narrow else 0  # rounded to the type

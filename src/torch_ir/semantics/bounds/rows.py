@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.axes import axis, reduced_axes
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, inexact, length, moduli
-from torch_ir.semantics.dtypes import Array, is_complex, rounded
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, length, moduli
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
@@ -20,7 +20,7 @@ def _row(call: BoundedCall) -> tuple[Array, tuple[int, ...]]:
     """The operand as the type that it is converted to, and the axes of a row."""
     values = call["self"]
     dtype = call.results[0].dtype
-    wide = rounded(values, dtype).astype("float64") if inexact(dtype) else call.wide("self")
+    wide = rounded(values, dtype).astype("float64") if is_inexact(dtype) else call.wide("self")
     dim = call.arguments.get("dim")
     return wide, reduced_axes(dim, values.ndim)
 

@@ -14,11 +14,10 @@ from torch_ir.semantics.bounds.call import (
     BoundedCall,
     Errors,
     depth,
-    inexact,
     length,
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
-from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 
 FEW = 2
 """The product or quotient of a term, and the last addition."""
@@ -29,7 +28,7 @@ def _summed(call: BoundedCall, lengths: list[int], block: int, few: float = FEW)
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
         terms = next(parts)
-        if not inexact(result.dtype):
+        if not is_inexact(result.dtype):
             errors.append(None)
             continue
         scale = 3 if is_complex(result.dtype) else 1
@@ -136,7 +135,7 @@ def running_sum(call: BoundedCall) -> Errors:
 def running_product(call: BoundedCall) -> Errors:
     """Bound relative to the result: each factor rounds once."""
     (result,) = call.results
-    if not inexact(result.dtype):
+    if not is_inexact(result.dtype):
         return [None]
     count = length(call) if "dim" not in call.arguments else _along(call)
     if call.op_type == "aten.prod.default":
@@ -165,7 +164,7 @@ def scattered(call: BoundedCall) -> Errors:
     """Bound sums in open order: n go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
     for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
-        if not inexact(result.dtype):
+        if not is_inexact(result.dtype):
             errors.append(None)
             continue
         walk = np.sqrt(hits)
@@ -181,7 +180,7 @@ def _hits(call: BoundedCall) -> list[Array]:
     ones = {
         name: np.zeros(value.shape) if name == "self" else np.ones(value.shape)
         for name, value in call.arguments.items()
-        if isinstance(value, np.ndarray) and inexact(value.dtype)
+        if isinstance(value, np.ndarray) and is_inexact(value.dtype)
     }
     more = {name: 1.0 for name in ("alpha", "value") if name in call.arguments}
     return call.meant(**ones, **more)
@@ -201,7 +200,7 @@ def scatter_joined(call: BoundedCall) -> Errors:
     """Bound sums as :func:`scattered`; products relative to the result; extremes exact."""
     reduce = call["reduce"]
     (result,) = call.results
-    if reduce in ("amax", "amin") or not inexact(result.dtype):
+    if reduce in ("amax", "amin") or not is_inexact(result.dtype):
         return [None]
     counted: dict[str, Any] = {
         "self": np.zeros(result.shape),

@@ -16,9 +16,8 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_float
+from torch_ir.semantics.dtypes import Array, is_float, is_inexact
 from torch_ir.semantics.pointwise import (
-    is_inexact,
     is_real_number,
     number_as,
     pointwise,

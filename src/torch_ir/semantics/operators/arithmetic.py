@@ -21,13 +21,13 @@ from torch_ir.semantics.dtypes import (
     is_bool,
     is_complex,
     is_float,
+    is_inexact,
     is_integer,
     result_dtype,
     rounded,
 )
 from torch_ir.semantics.pointwise import (
     floating,
-    is_inexact,
     is_number,
     is_real,
     number_as,

@@ -15,8 +15,16 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_to
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_complex, is_float, real_of, rounded
-from torch_ir.semantics.pointwise import is_inexact, number_as, pointwise, require_type
+from torch_ir.semantics.dtypes import (
+    DEFAULT_FLOAT,
+    Array,
+    is_complex,
+    is_float,
+    is_inexact,
+    real_of,
+    rounded,
+)
+from torch_ir.semantics.pointwise import number_as, pointwise, require_type
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]

@@ -23,7 +23,7 @@ from torch_ir.semantics.dtypes import (
     Array,
     is_bool,
     is_complex,
-    is_float,
+    is_inexact,
     is_integer,
     rounded,
     working,
@@ -92,7 +92,7 @@ def mean(
 
 def _mean_dtype(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
     taken = self.dtype if dtype is None else dtype
-    if not (is_float(taken) or is_complex(taken)):
+    if not is_inexact(taken):
         raise InvalidIRError(f"a mean is floating or complex, not {taken}")
     return taken
 
@@ -360,7 +360,7 @@ def vector_norm(
         InvalidIRError: The operand is neither floating nor complex, the dtype asked for is not of
             its kind, or a norm with p < 0 or p = inf goes over a size of 0.
     """
-    if not (is_float(self.dtype) or is_complex(self.dtype)):
+    if not is_inexact(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no norm")
     if dtype is not None and is_complex(dtype) != is_complex(self.dtype):
         raise InvalidIRError(f"a norm of {self.dtype} is not taken in {dtype}")

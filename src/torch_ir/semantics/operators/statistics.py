@@ -9,7 +9,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import reduced_axes
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_inexact, rounded, working
 from torch_ir.semantics.numbers import part_dtype
 from torch_ir.semantics.operators.reductions import Dims, count, wide_mean
 from torch_ir.semantics.registry import denotes
@@ -27,7 +27,7 @@ def wide_variance(
 
 
 def _variance(self: Array, dim: Dims, correction: float | None, keepdim: bool) -> Array:
-    if not (is_float(self.dtype) or is_complex(self.dtype)):
+    if not is_inexact(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no variance")
     axes = reduced_axes(dim, self.ndim)
     wide = self.astype(working(self.dtype))
