@@ -249,7 +249,7 @@ def test_another_count_of_results(block):
     for mode in ("isolated", "accumulated"):
         report = validate(ir, weights, inputs, backend=Dropping(), mode=mode)
         assert report.first.node == ir.nodes[2].name
-        assert report.first.reason == "the backend gave 0 results, and it has 1 result"
+        assert report.first.reason == "the backend gave 0 results in place of 1"
 
 
 def test_a_backend_that_fails(block):

@@ -18,6 +18,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.builder import Builder, Names, subgraph
+from torch_ir.ir.queries import live_out
 from torch_ir.ir.tree import leaves
 
 CALL = "higher_order.invoke_subgraph"
@@ -123,7 +124,6 @@ class _Delegator:
         self.group = {
             node.name: index for index, nodes in enumerate(partition.subgraphs) for node in nodes
         }
-        self.returned = self._values_used_outside()
 
     def run(self) -> IR:
         done: set[int] = set()
@@ -136,22 +136,10 @@ class _Delegator:
                 done.add(index)
         return self.builder.finish()
 
-    def _values_used_outside(self) -> set[str]:
-        """The values that something outside of their own subgraph uses."""
-        makers = {meta.name: self.group.get(n.name) for n in self.ir.nodes for meta in n.outputs}
-        used = {meta.name for meta in self.ir.graph_outputs}
-        used |= {mutation.value.name for mutation in self.ir.mutations}
-        for node in self.ir.nodes:
-            own = self.group.get(node.name)
-            for meta in node.inputs:
-                if own is None or makers.get(meta.name) != own:
-                    used.add(meta.name)
-        return used
-
     def _call(self, nodes: Sequence[OpNode], number: int) -> None:
         name = self.names.fresh(f"{self.partition.backend}_{number}")
-        made = {meta.name: meta for node in nodes for meta in node.outputs}
-        returned = [meta for key, meta in made.items() if key in self.returned]
+        made = {meta.name for node in nodes for meta in node.outputs}
+        returned = live_out(self.ir, nodes)
         body = function_of(self.ir, nodes, returned, name, self.partition.backend)
         sizes = _sizes(nodes, body.graph_inputs)
         self.builder.functions[name] = body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,17 @@ def custom_gradients(ir: IR) -> str:
 def kept_values(ir: IR) -> frozenset[str]:
     """Return the names of the values that live on when the program ends: results and writes."""
     return frozenset([*ir.output_names, *(mutation.value.name for mutation in ir.mutations)])
+
+
+def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:
+    """Return what some nodes make that others read, or that lives on when the program ends."""
+    own = {node.name for node in nodes}
+    kept: frozenset[str] = ir.view("kept_values", lambda: kept_values(ir))
+
+    def is_live(name: str) -> bool:
+        return name in kept or any(user.name not in own for user in ir.users.get(name, ()))
+
+    return [meta for node in nodes for meta in node.outputs if is_live(meta.name)]
 
 
 def symbol_binders(ir: IR) -> Iterator[str]:

@@ -18,6 +18,7 @@ from torch_ir.backends.native.samples import Samples
 from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.queries import live_out
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -86,10 +87,7 @@ class Attempts:
         return self._known[key]
 
     def _tried(self, nodes: Sequence[OpNode]) -> Attempt:
-        own = {node.name for node in nodes}
-        used = {m.name for node in self.ir.nodes if node.name not in own for m in node.inputs}
-        used.update(self.ir.output_names, [m.value.name for m in self.ir.mutations])
-        returned = [m for node in nodes for m in node.outputs if m.name in used]
+        returned = live_out(self.ir, nodes)
         body = function_of(self.ir, nodes, returned, "delegate", self.backend.name)
         attempt = Attempt(body, held_tensors(self.ir, body, self.payload))
         try:

@@ -67,7 +67,7 @@ def _region(
         why = meaning if isinstance(meaning, str) else str(other)
         state.reasons.update(dict.fromkeys(names, why))
         return
-    if meaning.draws or meaning.has_open_values or other.draws:
+    if meaning.open_reason or other.draws:
         state.covered |= names
         return
     try:

@@ -39,6 +39,7 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.queries import live_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 
@@ -236,21 +237,10 @@ class _Case:
     def _units(
         self, state: Feed, units: Sequence[tuple[tuple[OpNode, ...], PartSource]]
     ) -> Iterator[Found]:
-        returned = {*self.program.output_names, *(m.value.name for m in self.program.mutations)}
-        users = self.program.users
         for nodes, source in units:
-            own = {node.name for node in nodes}
-            read = [
-                meta
-                for node in nodes
-                for meta in node.outputs
-                if meta.name in returned
-                or any(user.name not in own for user in users.get(meta.name, ()))
-            ]
-            if len(nodes) == 1:
-                read = list(nodes[0].outputs)
+            read = nodes[0].outputs if len(nodes) == 1 else live_out(self.program, nodes)
             if not any(node.outputs for node in nodes):
-                state.covered |= own
+                state.covered |= {node.name for node in nodes}
                 for node in nodes:
                     state.keep(node, {})
                     state.done(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,18 +16,17 @@ from torch_ir.debug.comparing.sources import (
     Values,
     part_of,
 )
-from torch_ir.debug.reference.denotation import Meanings, meaning_of
+from torch_ir.debug.reference.denotation import DRAWS, OPEN, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.queries import live_out
 
 MAX_BYTES = 128 << 20
 """A region whose values are larger together is judged node by node alone: bounds take memory."""
 MAX_PAIRS = 100
 """In a subgraph of so many nodes at most, neighbors are tried together as well."""
-RANDOM = "it draws random numbers"
-OPEN = "its values are open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,8 @@ def node_faults(
         return state.judging.faults(body, None, state.values, known, results)
     if isinstance(meaning, str):
         return meaning
-    if meaning.draws or meaning.has_open_values:
-        form = state.judging.form_faults(body, known, results)
-        return form or (RANDOM if meaning.draws else OPEN)
+    if meaning.open_reason:
+        return state.judging.form_faults(body, known, results) or meaning.open_reason
     slack = state.slack([node], node.outputs)
     judging = state.judging
     try:
@@ -143,8 +142,8 @@ def region_faults(
     meaning = meaning_of(body.replace(signature=None))
     if isinstance(meaning, str):
         return meaning
-    if meaning.draws or meaning.has_open_values:
-        return RANDOM if meaning.draws else OPEN
+    if meaning.open_reason:
+        return meaning.open_reason
     slack = state.slack(nodes, returned)
     try:
         return state.judging.faults(body, meaning, values, known, results, slack=slack)
@@ -210,7 +209,7 @@ class Unit:
     ) -> list[Found]:
         faults = node_faults(self.state, node, known, results)
         if isinstance(faults, str):
-            if faults in (RANDOM, OPEN):
+            if faults in (DRAWS, OPEN):
                 self.state.covered.add(node.name)
             else:
                 self.state.reasons[node.name] = faults
@@ -265,22 +264,14 @@ class Unit:
 
     def _smallest(self, values: Values) -> tuple[OpNode, ...]:
         """The shortest run of nodes that shows a fault, then without what it does not need."""
-        good, bad = 0, len(self.nodes)
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (
-                (good, middle) if self._fails(self.nodes[:middle], values) else (middle, bad)
-            )
-        if not self._fails(self.nodes[:bad], values):
+        every = self.nodes
+        ends = range(1, len(every))
+        end = 1 + bisect_left(ends, True, key=lambda end: self._fails(every[:end], values))
+        if not self._fails(every[:end], values):
             return ()
-        first, last = 0, bad - 1
-        while last - first > 0:
-            middle = (first + last + 1) // 2
-            if self._fails(self.nodes[middle:bad], values):
-                first = middle
-            else:
-                last = middle - 1
-        nodes = list(self.nodes[first:bad])
+        starts = range(1, end)
+        start = bisect_left(starts, True, key=lambda at: not self._fails(every[at:end], values))
+        nodes = list(every[start:end])
         for node in tuple(nodes[:-1]):
             rest = [other for other in nodes if other is not node]
             if self._fails(rest, values):
@@ -301,15 +292,10 @@ class Unit:
 
     def _live(self, nodes: Sequence[OpNode]) -> list[TensorMeta]:
         """What anything outside of some nodes reads of them, and what nothing reads."""
-        own = {node.name for node in nodes}
-        wanted = {meta.name for meta in self.returned}
-        users = self.state.program.users
-
-        def is_live(meta: TensorMeta) -> bool:
-            names = {user.name for user in users.get(meta.name, ())}
-            return meta.name in wanted or not names or not names <= own
-
-        return [meta for node in nodes for meta in node.outputs if is_live(meta)]
+        program = self.state.program
+        live = {meta.name for meta in live_out(program, nodes)}
+        made = [meta for node in nodes for meta in node.outputs]
+        return [meta for meta in made if meta.name in live or meta.name not in program.users]
 
     def _run(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], values: Values

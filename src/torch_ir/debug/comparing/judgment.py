@@ -11,14 +11,13 @@ import torch
 from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.comparison import Kind
 from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
-from torch_ir.debug.reference.tolerance_check import Error, same_bits, within
+from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_one_unit, within
 from torch_ir.errors import TorchIRError, first_line
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import dtype_name
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
-from torch_ir.semantics.tolerance import spacing
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -108,12 +107,12 @@ class Judging:
         return list(allowances(meaning, call, inputs, self.symbols, results, {}, drew=drew))
 
     def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
-        bound = _with_one_unit(allowed.bound + more, allowed.expected)
+        bound = with_one_unit(allowed.bound + more, allowed.expected)
         error = within(allowed.expected, allowed.got, bound)
         expected = allowed.expected
-        if not self.is_reference and (error.reason or _is_rounded(allowed.got)):
+        if not self.is_reference and (error.reason or is_inexact(allowed.got.dtype)):
             expected = as_array(known[allowed.value])
-            bound = bound + _with_one_unit(allowed.bound, expected)  # both sides round
+            bound = bound + with_one_unit(allowed.bound, expected)  # both sides round
             other = within(expected, allowed.got, bound)
             error = other if other.reason or error.reason else Error()
         if not error.reason:
@@ -144,7 +143,7 @@ def _form(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> PartFa
 
 
 def _kind(expected: Array, got: Array, bound: Array) -> Kind:
-    if expected.shape != got.shape or not _is_rounded(expected):
+    if expected.shape != got.shape or not is_inexact(expected.dtype):
         return "numeric"
     first, second = _wide(expected), _wide(got)
     special = np.isfinite(first) != np.isfinite(second)
@@ -155,15 +154,3 @@ def _kind(expected: Array, got: Array, bound: Array) -> Kind:
 
 def _wide(values: Array) -> Array:
     return values.astype(np.complex128 if is_complex(values.dtype) else np.float64)
-
-
-def _is_rounded(values: Array) -> bool:
-    return is_inexact(values.dtype)
-
-
-def _with_one_unit(bound: Array, expected: Array) -> Array:
-    """A bound that leaves the last place of every number that is rounded to a kernel."""
-    if not _is_rounded(expected):
-        return bound
-    with np.errstate(all="ignore"):
-        return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))

@@ -12,26 +12,24 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
-import numpy as np
 import torch
 
 from torch_ir.backends.delegate import CALL, function_of, sizes_of
-from torch_ir.backends.delegating import Delegate, listed
+from torch_ir.backends.delegating import Delegate, listed, misfit
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.accumulation import Accumulation
-from torch_ir.debug.judging.denoting import RANDOM, untold, without_tolerance
-from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances, meaning_of
+from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.eager_call import Symbols
-from torch_ir.debug.reference.tolerance_check import Error, within
+from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
 from torch_ir.debug.validation import Reader
-from torch_ir.errors import BackendError, OptionalDependencyError, counted, first_line
+from torch_ir.errors import BackendError, OptionalDependencyError, first_line
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.queries import live_out
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_inexact
-from torch_ir.semantics.tolerance import spacing
+from torch_ir.semantics.dtypes import is_inexact
 
 Mode = Literal["isolated", "accumulated"]
 """Whether a delegate is given torch's values, or those that the delegates before it made."""
@@ -151,14 +149,8 @@ class _Case:
         """
         body = self.delegate.body
         meaning = meaning_of(body.replace(signature=None))
-        if isinstance(meaning, str):
-            return meaning
-        if operator := without_tolerance(meaning.ir):
-            return untold(operator)
-        if meaning.draws:
-            return RANDOM
-        if meaning.has_open_values:
-            return "it is made of values that are open"
+        if isinstance(meaning, str) or meaning.open_reason:
+            return meaning if isinstance(meaning, str) else meaning.open_reason
         alone: list[Finding] | None = [] if results is None and len(body.nodes) > 1 else None
         torch_values = self._torch_values(given, body.output_names, alone)
         made = self._called(body, self.delegate.compiled, given) if results is None else results
@@ -189,7 +181,8 @@ class _Case:
         explained: list[Finding] = []
         for item in found:
             allowed = total[item.value]
-            error = within(allowed.expected, allowed.got, with_one_unit(allowed))
+            bound = with_one_unit(allowed.bound, allowed.expected)
+            error = within(allowed.expected, allowed.got, bound)
             explained.append(replace(item, error=item.error if error.reason else error))
         wrong = {item.value for item in explained if item.error.reason}
         for name, allowed in total.items():
@@ -225,7 +218,7 @@ class _Case:
             half, middle, tried = (good + bad) // 2, good, None
             # a prefix that the backend refuses moves the border outward
             for middle in (*range(half, bad), *range(half - 1, good, -1)):
-                tried = self._prefix(middle, _live(self.delegate.body, middle), given)
+                tried = self._prefix(middle, given)
                 if tried is not None:
                     break
             if tried is None:
@@ -236,8 +229,7 @@ class _Case:
                 good = middle
         for part in _parts(self.delegate.body.nodes[:bad], self.symbols):
             names = {meta.name for meta in part}
-            live = [meta for meta in _live(self.delegate.body, bad) if meta.name not in names]
-            tried = self._prefix(bad, [*part, *live], given) or []
+            tried = self._prefix(bad, given, part) or []
             if any(item.error.reason and item.value in names for item in tried):
                 found = tried
                 break
@@ -245,11 +237,20 @@ class _Case:
         return [] if first is None else [item for item in found if item.node is first.node]
 
     def _prefix(
-        self, length: int, returned: Sequence[TensorMeta], given: Values
+        self, length: int, given: Values, shown: Sequence[TensorMeta] = ()
     ) -> list[Finding] | None:
-        """What is off in the first nodes of the body; None if the backend refuses them."""
+        """What is off in the first nodes of the body; None if the backend refuses them.
+
+        Args:
+            length: How many nodes.
+            given: The inputs of the body, by name.
+            shown: Values to look at besides what the rest of the body reads; they come first.
+        """
+        nodes = self.delegate.body.nodes[:length]
+        live = live_out(self.delegate.body, nodes)
+        returned = list({meta.name: meta for meta in (*shown, *live)}.values())
         known = self._torch_values(given, [meta.name for meta in returned])
-        return self._tried(self.delegate.body.nodes[:length], returned, known)
+        return self._tried(nodes, returned, known)
 
     def _tried(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], known: Values
@@ -259,9 +260,7 @@ class _Case:
         name = self.delegate.body.model_name
         body = function_of(self.delegate.body, nodes, returned, name, backend.name)
         meaning = meaning_of(body.replace(signature=None))
-        if isinstance(meaning, str) or without_tolerance(meaning.ir):
-            return None
-        if meaning.draws or meaning.has_open_values:
+        if isinstance(meaning, str) or meaning.open_reason:
             return None
         held = {n: t for n, t in self.delegate.held.items() if n in body.input_names}
         given = {meta.name: known[meta.name] for meta in body.graph_inputs}
@@ -308,11 +307,11 @@ class _Case:
         inputs = [given[meta.name] for meta in body.graph_inputs]
         for allowed in allowances(meaning, _call(body), inputs, self.symbols, results, {}):
             node = body.producers[allowed.value]
-            bound = with_one_unit(allowed)
+            bound = with_one_unit(allowed.bound, allowed.expected)
             denoted = within(allowed.expected, allowed.got, bound)
             if "denotation" in self.against:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
-            if "eager" in self.against and (denoted.reason or _is_rounded(allowed.got)):
+            if "eager" in self.against and (denoted.reason or is_inexact(allowed.got.dtype)):
                 eager = within(as_array(known[allowed.value]), allowed.got, bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 
@@ -355,14 +354,6 @@ def _parts(nodes: Iterable[OpNode], symbols: Symbols) -> Iterator[list[TensorMet
     yield part
 
 
-def _live(body: IR, length: int) -> list[TensorMeta]:
-    """The values of a prefix that the rest of the body reads or the program takes."""
-    used = {meta.name for node in body.nodes[length:] for meta in node.inputs}
-    used |= {meta.name for meta in body.graph_outputs}
-    made = [meta for node in body.nodes[:length] for meta in node.outputs]
-    return [meta for meta in made if meta.name in used]
-
-
 def _is_wrong(found: Iterable[Finding]) -> bool:
     return any(item.error.reason for item in found)
 
@@ -372,21 +363,6 @@ def _call(body: IR) -> OpNode:
 
 
 def _malformed(body: IR, results: Sequence[object]) -> str:
-    """Why results are not those of a function at all; empty if they are as many tensors."""
-    if len(results) != len(body.graph_outputs):
-        wanted = counted(len(body.graph_outputs), "result")
-        return f"the backend gave {counted(len(results), 'result')}, and it has {wanted}"
-    others = [type(item).__name__ for item in results if not isinstance(item, torch.Tensor)]
-    return f"the backend gave {others[0]}, and no tensor" if others else ""
-
-
-def _is_rounded(values: Array) -> bool:
-    return is_inexact(values.dtype)
-
-
-def with_one_unit(allowed: Allowance) -> Array:
-    """A bound that leaves the last place of every number that is rounded to the backend."""
-    if not _is_rounded(allowed.expected):
-        return allowed.bound
-    with np.errstate(all="ignore"):
-        return np.asarray(allowed.bound + np.nan_to_num(spacing(allowed.expected), posinf=0.0))
+    """Why results are not those of a function at all; empty if they fit."""
+    fault = misfit(body.graph_outputs, results)
+    return f"the backend gave {fault}" if fault else ""

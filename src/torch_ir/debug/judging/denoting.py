@@ -8,15 +8,11 @@ import torch
 
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
-from torch_ir.debug.reference.denotation import Meanings, errors_of
+from torch_ir.debug.reference.denotation import DRAWS, OPEN, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
-from torch_ir.semantics.tolerance import states_tolerance
-
-RANDOM = "drew random numbers"
-"""Why the values of a node cannot be compared with its denotation."""
 
 
 class Denoting:
@@ -53,9 +49,6 @@ class Denoting:
         meaning = self._meanings.of(node)
         if node.op_type == "aten.as_strided.default" and not is_whole(inputs[0]):
             meaning = "aten.as_strided.default reads memory, not a value"
-        if not isinstance(meaning, str) and (operator := without_tolerance(meaning.ir)):
-            self._tally.left(node, untold(operator))
-            return
         if isinstance(meaning, str):
             self.undenoted[node.name] = meaning
             self._tally.left(node, meaning)
@@ -72,21 +65,11 @@ class Denoting:
         if meaning.draws and drew:
             self._left_random(node)
         elif meaning.has_open_values and node.op_type not in VALUES_OPEN:
-            self._tally.left(node, "it is made of values that are open")
+            self._tally.left(node, OPEN)
         else:
             self._tally.read(node, "denotation")
             self.decomposed += meaning.is_decomposed
 
     def _left_random(self, node: OpNode) -> None:
         self.random.append(node.name)
-        self._tally.left(node, RANDOM)
-
-
-def without_tolerance(ir: IR) -> str | None:
-    """Return an operator of a program for which no tolerance is stated."""
-    return next((n.op_type for n in ir.nodes if not states_tolerance(n.op_type)), None)
-
-
-def untold(operator: str) -> str:
-    """Return why a node of an operator without a tolerance cannot be compared."""
-    return f"no tolerance is stated for {operator}; give denotes(\u2026, tolerance=\u2026)"
+        self._tally.left(node, DRAWS)

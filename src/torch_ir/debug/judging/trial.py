@@ -8,11 +8,9 @@ import numpy as np
 import torch
 
 from torch_ir.backends.delegate import CALL
-from torch_ir.debug.judging.delegates import with_one_unit
-from torch_ir.debug.judging.denoting import without_tolerance
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.eager_call import Symbols
-from torch_ir.debug.reference.tolerance_check import Error, within
+from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 from torch_ir.semantics.arguments import as_array
@@ -38,7 +36,7 @@ def judge_of(body: IR) -> Judge:
         A function of the inputs by name, the results, torch's results by name, and the symbols.
     """
     meaning = meaning_of(body.replace(signature=None))
-    if isinstance(meaning, str) or without_tolerance(meaning.ir) or meaning.has_open_values:
+    if isinstance(meaning, str) or meaning.has_open_values:
         return lambda given, results, known, symbols: _by_eager(body, results, known)
     call = OpNode("delegate", CALL, body.graph_inputs, body.graph_outputs)
 
@@ -82,7 +80,7 @@ def _by_meaning(
 ) -> Error:
     inputs = [given[meta.name] for meta in call.inputs]
     found = [
-        within(a.expected, a.got, with_one_unit(a))
+        within(a.expected, a.got, with_one_unit(a.bound, a.expected))
         for a in allowances(meaning, call, inputs, symbols, results, {})
     ]
     return _worst(found)

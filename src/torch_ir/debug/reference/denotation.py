@@ -30,6 +30,8 @@ from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import spacing, states_tolerance
 
+DRAWS = "it draws random numbers"
+OPEN = "its values are open"
 _AUTOCAST = "higher_order.wrap_with_autocast"
 
 
@@ -51,6 +53,11 @@ class Meaning:
     def has_open_values(self) -> bool:
         """Whether values are whatever is in memory: then only shapes and types can be compared."""
         return any(node.op_type in VALUES_OPEN for node in self.ir.nodes)
+
+    @property
+    def open_reason(self) -> str:
+        """Why only shapes and types can be compared; empty if values can."""
+        return DRAWS if self.draws else OPEN if self.has_open_values else ""
 
 
 def alone(ir: IR, node: OpNode) -> IR:

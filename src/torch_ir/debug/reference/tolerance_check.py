@@ -89,6 +89,19 @@ def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
     return Error(error.ulp, error.absolute, error.relative, np.inf, difference.reason)
 
 
+def with_one_unit(bound: Array, expected: Array) -> Array:
+    """Return a bound that leaves the last place of every number that is rounded to a kernel.
+
+    Args:
+        bound: How far each element may be off.
+        expected: The elements.
+    """
+    if not is_inexact(expected.dtype):
+        return bound
+    with np.errstate(all="ignore"):
+        return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))
+
+
 def within(meaning: Array, got: Array, allowed: Array) -> Error:
     """Measure how far a kernel's result is from the denotation.
 

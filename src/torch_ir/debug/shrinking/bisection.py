@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,10 +111,8 @@ def bisect(
 
     if not failure(programs[-1]):
         return Bisection(None, None, ir, programs[-1], None, names)
-    good, bad = 0, len(passes)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (good, middle) if failure(programs[middle]) else (middle, bad)
+    steps = range(1, len(passes))
+    bad = 1 + bisect_left(steps, True, key=lambda step: bool(failure(programs[step])))
     before, after = programs[bad - 1], programs[bad]
     report = None
     if oracle is None:

@@ -11,7 +11,7 @@ from torch_ir.ir.builder import Builder, split_arguments, subgraph
 from torch_ir.ir.functions.inlining import MODULE, rerooted
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import kept_values, symbol_binders
+from torch_ir.ir.queries import live_out, symbol_binders
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, ValueLeaf, map_names
@@ -87,7 +87,6 @@ class _Layers:
 
     def __init__(self, ir: IR):
         self._ir = ir
-        self._kept = kept_values(ir)
         self._binders = frozenset(symbol_binders(ir))
 
     def groups(self, min_nodes: int, min_calls: int) -> Iterator[list[LayerRun]]:
@@ -127,13 +126,7 @@ class _Layers:
 
     def results(self, run: LayerRun) -> list[TensorMeta]:
         """Return what is read after a run of what it makes."""
-        own = {node.name for node in run.nodes}
-        made = [meta for node in run.nodes for meta in node.outputs]
-        return [meta for meta in made if self._is_read(meta.name, own)]
-
-    def _is_read(self, name: str, own: set[str]) -> bool:
-        users = self._ir.users.get(name, ())
-        return name in self._kept or any(user.name not in own for user in users)
+        return live_out(self._ir, run.nodes)
 
     def body(self, run: LayerRun) -> IR:
         """Return a run as a function."""
@@ -145,6 +138,7 @@ class _Layers:
         if own & self._binders or any(node.operands is None for node in run.nodes):
             return None
         numbers: dict[str, int] = {}
+        read = {meta.name for meta in self.results(run)}
         found: list[Hashable] = []
         for node in run.nodes:
             inputs: list[Hashable] = []
@@ -155,7 +149,7 @@ class _Layers:
             results: list[Hashable] = []
             for meta in node.outputs:
                 numbers[meta.name] = len(numbers)
-                is_read = self._is_read(meta.name, own)
+                is_read = meta.name in read
                 results.append((meta.producer_output_idx, meta.dtype, meta.shape, is_read))
             attrs = _attributes_key(self._ir, node.attrs, run.path)
             location = node.location and replace(
