@@ -18,6 +18,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
 from torch_ir.ops.extensions import points_of
+from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
     import torch
@@ -126,12 +127,15 @@ def registered_backends() -> tuple[str, ...]:
 
 
 def find_backend(name: str) -> Backend:
-    """Look up the backend of a name.
+    """Look up the backend of a name, or of its place: ``package.module:NAME``, ``FILE.py:NAME``.
 
     Raises:
         ExecutionError: There is none, the package that offers it cannot be imported, or it is a
             class that takes arguments.
+        TargetError: There is nothing in that place, or importing it fails.
     """
+    if ":" in name:
+        return instance_of(import_object(name), name)
     if name in _OWN:
         module, function = _OWN[name]
         return getattr(import_module(module), function)

@@ -176,7 +176,7 @@ def delegate_backend(name: str) -> DelegateBackend:
     Raises:
         ExecutionError: There is no backend of that name, or it says nothing of single operators.
     """
-    return require_delegate(name, f"the backend {name!r}")
+    return require_delegate(name, name if ":" in name else f"the backend {name!r}")
 
 
 def require_delegate(found: object, name: str) -> DelegateBackend:

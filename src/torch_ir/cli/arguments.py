@@ -11,9 +11,9 @@ from torch import nn
 
 from torch_ir.cli.target import Target, build
 from torch_ir.cli.tensors import InputSpec, make_inputs
-from torch_ir.cli.user_code import TargetError
 from torch_ir.executor.samples import random_tensor
 from torch_ir.torch_api import pytree
+from torch_ir.user_code import TargetError
 
 
 def prepared(target: str, inputs: Sequence[InputSpec], *, meta: bool, seed: int) -> Target:

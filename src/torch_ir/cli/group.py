@@ -34,7 +34,7 @@ TRACEBACK = click.Option(
 
 def _import_first(_: click.Context, __: click.Parameter, places: tuple[str, ...]) -> None:
     for place in places:
-        from torch_ir.cli.user_code import import_module_of
+        from torch_ir.user_code import import_module_of
 
         import_module_of(place)
 

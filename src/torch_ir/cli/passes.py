@@ -17,8 +17,8 @@ def steps_of(names: str) -> list[Pass]:
         UsageError: An object of a file is no pass.
         PassError: There is no pass of a name.
     """
-    from torch_ir.cli.user_code import import_object
     from torch_ir.passes import Pass, passes_named
+    from torch_ir.user_code import import_object
 
     found: list[Pass] = []
     for name in [part.strip() for part in names.split(",") if part.strip()]:

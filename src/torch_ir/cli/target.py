@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from torch_ir.cli.user_code import TargetError, import_object, run_user_code
+from torch_ir.user_code import TargetError, import_object, run_user_code
 
 
 @dataclass(frozen=True, slots=True)

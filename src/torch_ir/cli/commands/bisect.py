@@ -8,7 +8,6 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.commands.compare import reader_of
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
@@ -37,7 +36,7 @@ def command(file: str, passes: str, against: str, as_json: bool, **options: Any)
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     steps = steps_of(passes)
     with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
-        found = bisect(ir, steps, executor.weights, inputs, against=reader_of(against))
+        found = bisect(ir, steps, executor.weights, inputs, against=against)
     if as_json:
         console.write_json(found.to_dict())
     else:

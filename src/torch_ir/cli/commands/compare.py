@@ -85,8 +85,8 @@ def command(
             ir,
             executor.weights,
             call.tensors(ir),
-            run=reader_of(run),
-            against=reader_of(against),
+            run=run,
+            against=against,
             mode=mode,
             samples=more,
             constants=executor.constants,
@@ -98,12 +98,3 @@ def command(
         shown = [str(report), *([report.table(top)] if report.divergences else [])]
         console.result("\n\n".join(shown))
     finish(report.verdict, allow_not_compared)
-
-
-def reader_of(name: str) -> Any:
-    """Return the reader that an option names: an object of a file, or the name itself."""
-    if ":" not in name:
-        return name
-    from torch_ir.cli.user_code import import_object
-
-    return import_object(name)

@@ -13,7 +13,6 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.commands.compare import reader_of
 from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
 
@@ -78,7 +77,7 @@ def command(
     from torch_ir.debug.shrinking.reduction import reduce
 
     if run is not None:
-        oracle = _compared(reader_of(run), reader_of(against))
+        oracle = _compared(run, against)
         script = COMPARE.format(run=_absolute(run), against=_absolute(against))
     else:
         oracle = _tested(test or "", match, timeout)

@@ -10,7 +10,6 @@ from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
 from torch_ir.cli.options import finish, require_torch
 from torch_ir.cli.progress import progress
-from torch_ir.cli.user_code import named_backend
 from torch_ir.errors import InvalidIRError, did_you_mean
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def command(
             against=against,
             constants=executor.constants,
             repro=repro,
-            backend=[named_backend(name) for name in backends] or None,
+            backend=list(backends) or None,
             mode=mode,
             allow=call.allow,
         )

@@ -10,7 +10,7 @@ from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
 from torch_ir.cli.options import finish, input_option, require_torch
 from torch_ir.cli.progress import progress
-from torch_ir.cli.user_code import named_backend, target_place
+from torch_ir.cli.user_code import target_place
 
 if TYPE_CHECKING:
     from torch_ir.cli.target import Target
@@ -76,7 +76,7 @@ def command(
             built.args,
             kwargs=built.kwargs,
             every_node=every_node,
-            backend=None if backend is None else named_backend(backend),
+            backend=backend,
             rtol=rtol,
             atol=atol,
         )

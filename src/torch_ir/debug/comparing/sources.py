@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -22,7 +20,7 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
+from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import Number
@@ -220,28 +218,10 @@ def _named(name: str) -> AnySource:
         return GoldenSource(load_file(name), Path(name).name)
     if name.endswith(SUFFIXES) and Path(name).exists():
         return LoweredSource(load_ir(name), Path(name).name)
-    found = instance_of(_imported(name) if ":" in name else find_backend(name), name)
+    found = find_backend(name)
     if isinstance(found, DelegateBackend):
         return BackendSource(found)
-    if not callable(found):
-        raise ExecutionError(f"the backend {name!r} cannot be called")
-    return BackendSource(WholePrograms(name, cast(Any, found)))
-
-
-def _imported(spec: str) -> Any:
-    """The object that ``FILE.py:NAME`` or ``package.module:NAME`` names."""
-    place, _, name = spec.rpartition(":")
-    if place.endswith(".py"):
-        file = importlib.util.spec_from_file_location(Path(place).stem, place)
-        if file is None or file.loader is None or not Path(place).exists():
-            raise InvalidIRError(f"there is no file {place}")
-        module = importlib.util.module_from_spec(file)
-        file.loader.exec_module(module)
-    else:
-        module = importlib.import_module(place)
-    if not hasattr(module, name):
-        raise InvalidIRError(f"{place} has no {name!r}", remedy=did_you_mean(name, vars(module)))
-    return getattr(module, name)
+    return BackendSource(WholePrograms(name, found))
 
 
 def external_tensors(

@@ -1,0 +1,147 @@
+"""The user's code: found and imported, and what it raises said in one error. Imports no torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from torch_ir.errors import TorchIRError, did_you_mean
+
+T = TypeVar("T")
+FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
+
+
+class TargetError(TorchIRError):
+    """The user's model cannot be found or built."""
+
+    code = "target-error"
+
+
+def require_place(spec: str) -> tuple[str, str]:
+    """Require that a file or a module is where the user's code is said to be; import nothing.
+
+    Returns:
+        The file or module, and the name in it.
+
+    Raises:
+        TargetError: ``spec`` has not the form ``package.module:name`` or
+            ``path/to/file.py:name``, or there is no such file or package.
+    """
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
+        raise TargetError(f"{spec!r} does not say what to call", remedy=FORMS)
+    if _is_file(place):
+        if not Path(place).is_file():
+            raise TargetError(f"there is no file {place}", remedy=FORMS)
+        return place, name
+    _import_from(Path.cwd())
+    if importlib.util.find_spec(place.partition(".")[0]) is None:
+        raise _no_module(place)
+    return place, name
+
+
+def import_object(spec: str) -> object:
+    """Import what ``package.module:name`` or ``path/to/file.py:name`` names, without a call of it.
+
+    Raises:
+        TargetError: ``spec`` has not this form, it does not exist, or importing it fails.
+    """
+    place, name = require_place(spec)
+    return _attribute(_module(place, spec), name, spec)
+
+
+def import_module_of(place: str) -> ModuleType:
+    """Import a module by its name, or that of a file.
+
+    Raises:
+        TargetError: It does not exist, or importing it fails.
+    """
+    return _module(place, place)
+
+
+def _module(place: str, spec: str) -> ModuleType:
+    if _is_file(place):
+        return run_user_code(lambda: _module_of_file(Path(place)), f"importing {place}", spec)
+    _import_from(Path.cwd())
+    try:
+        return run_user_code(lambda: importlib.import_module(place), f"importing {place}", spec)
+    except TargetError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and place.split(".")[0] == cause.name:
+            raise _no_module(place) from cause
+        raise
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or os.sep in place
+
+
+def _no_module(place: str) -> TargetError:
+    return TargetError(
+        f"there is no module {place!r}",
+        remedy=f"It is looked for in {Path.cwd()} and among what is installed. {FORMS}",
+    )
+
+
+def _import_from(directory: Path) -> None:
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def _module_of_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise TargetError(f"there is no file {file}", remedy=FORMS)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{file} is not a Python file", remedy=FORMS)
+    _import_from(file.parent.resolve())
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module  # dataclasses and torch.export look the module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+def _attribute(module: ModuleType, name: str, spec: str) -> object:
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            hint = did_you_mean(part, [n for n in dir(found) if not n.startswith("_")])
+            raise TargetError(f"{spec}: there is no {part!r}", remedy=hint or None)
+        found = getattr(found, part)
+    return found
+
+
+def run_user_code(function: Callable[[], T], doing: str, spec: str) -> T:
+    """Return what the user's code gives; what it raises becomes one error that names its line."""
+    try:
+        return function()
+    except (TorchIRError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # the user's code may raise anything, SystemExit too
+        raise TargetError(
+            f"{doing} failed: {type(error).__name__}: {error}".rstrip(": "),
+            picture=_where(error, spec),
+            remedy="The fault is in the code that is called; --traceback shows all of it.",
+        ) from error
+
+
+def _where(error: BaseException, spec: str) -> str | None:
+    """The innermost line of the user's own code, or the innermost of all."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and frame.filename != __file__
+    ]
+    place = spec.rpartition(":")[0].replace(".py", "").rpartition(".")[2]
+    own = [frame for frame in frames if Path(frame.filename).stem == Path(place).stem]
+    if not frames:
+        return None
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}: {frame.line}"
