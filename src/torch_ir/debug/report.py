@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch_ir.debug.trace import chrome_trace
-from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable
+from torch_ir.errors import counted, printable
+from torch_ir.ir.analysis.groups import grouped
 from torch_ir.tables import Shown, bytes_text, module_paths, number_text, table, time_text
 
 
@@ -96,27 +97,15 @@ class Profile(Shown):
 
     def by_node(self) -> tuple[Group, ...]:
         """Return one group for each node, the slowest first."""
-        return _slowest_first(self._group(node.node, [node]) for node in self.nodes)
+        return self.groups("node")
 
     def by_operator(self) -> tuple[Group, ...]:
         """Group the nodes by operator, the slowest first."""
-        members: dict[str, list[NodeProfile]] = {}
-        for node in self.nodes:
-            members.setdefault(node.operator, []).append(node)
-        return _slowest_first(self._group(name, nodes) for name, nodes in members.items())
+        return self.groups("operator")
 
     def by_module(self) -> tuple[Group, ...]:
-        """Group the nodes by module, each with all that is inside it.
-
-        The root, whose name is empty, comes first, and each module before those inside it.
-        """
-        members: dict[str, list[NodeProfile]] = {"": []}
-        for node in self.nodes:
-            for path in module_paths(node.module):
-                members.setdefault(path, []).append(node)
-        first = {path: position for position, path in enumerate(members)}
-        ordered = sorted(members, key=lambda path: [first[p] for p in module_paths(path)])
-        return tuple([self._group(path, members[path]) for path in ordered])
+        """Group the nodes by module, each with all that is inside it, from the root on."""
+        return self.groups("module")
 
     def groups(self, by: str) -> tuple[Group, ...]:
         """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
@@ -124,15 +113,9 @@ class Profile(Shown):
         Raises:
             InvalidIRError: It is none of these.
         """
-        kinds: dict[str, Callable[[], tuple[Group, ...]]] = {
-            "node": self.by_node,
-            "operator": self.by_operator,
-            "module": self.by_module,
-        }
-        if by not in kinds:
-            hint = did_you_mean(by, kinds)
-            raise InvalidIRError(f"a profile has no groups by {by!r}", remedy=hint)
-        return kinds[by]()
+        members = grouped(self.nodes, by, "a profile")
+        found = tuple([self._group(name, nodes) for name, nodes in members.items()])
+        return found if by == "module" else _slowest_first(found)
 
     def _group(self, name: str, nodes: Sequence[NodeProfile]) -> Group:
         seconds = sum(node.seconds for node in nodes)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import live_out
 from torch_ir.ir.symbols import Dim
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, tensor_names
@@ -393,14 +394,11 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
           return %b
         }
     """
-    own = {node.name for node in nodes}
-    made = {meta.name: meta for node in nodes for meta in node.outputs}
+    made = {meta.name for node in nodes for meta in node.outputs}
     taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
     given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
     if outputs is None:
-        used = {m.name for node in ir.nodes if node.name not in own for m in node.inputs}
-        used.update(ir.output_names, (mutation.value.name for mutation in ir.mutations))
-        outputs = [meta for name, meta in made.items() if name in used]
+        outputs = live_out(ir, nodes)
     symbols = {symbol for node in nodes for symbol in node.symbols}
     called = {name for node in nodes for name in node.functions}
     operators = {node.op_type for node in nodes}

@@ -23,13 +23,13 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from torch_ir.errors import TraceError
+from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
     SYMBOLIC_TYPES,
     FakeTensor,
     FakeTensorMode,
     ShapeEnv,
-    fake_tensor_log,
     pytree,
     version_of,
 )
@@ -143,7 +143,7 @@ class _Attempt:
             return self._outputs(lifter, result)
 
         with self._state_kept(), self._closures_kept(), ExitStack() as stack:
-            stack.enter_context(_quiet())
+            stack.enter_context(quiet())
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
@@ -317,17 +317,6 @@ def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[
             if t.requires_grad and t.grad_fn is None and id(t) not in given
         ]
     )
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Keep torch from logging the errors that it raises."""
-    before = fake_tensor_log.disabled
-    fake_tensor_log.disabled = True
-    try:
-        yield
-    finally:
-        fake_tensor_log.disabled = before
 
 
 @contextmanager

@@ -7,12 +7,13 @@ and a look-up reads its rows, not its table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
-from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable
+from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.aliases import possible_sources
+from torch_ir.ir.analysis.groups import grouped
 from torch_ir.ir.analysis.layouts import (
     Layout,
     Shape,
@@ -31,7 +32,6 @@ from torch_ir.tables import (
     Rows,
     Shown,
     bytes_text,
-    module_paths,
     number_text,
     table,
     time_text,
@@ -127,27 +127,27 @@ class Cost(Shown):
 
     def by_node(self) -> tuple[CostGroup, ...]:
         """Return one group for each node, the most costly first."""
-        return self._sorted([_group(node.node, [node]) for node in self.nodes])
+        return self.groups("node")
 
     def by_operator(self) -> tuple[CostGroup, ...]:
         """Group the nodes by operator, the most costly first."""
-        members: dict[str, list[NodeCost]] = {}
-        for node in self.nodes:
-            members.setdefault(node.operator, []).append(node)
-        return self._sorted([_group(name, nodes) for name, nodes in members.items()])
+        return self.groups("operator")
 
     def by_module(self) -> tuple[CostGroup, ...]:
         """Group the nodes by module, each with all inside it, from the root on."""
-        members: dict[str, list[NodeCost]] = {"": []}
-        for node in self.nodes:
-            for path in module_paths(node.module):
-                members.setdefault(path, []).append(node)
-        first = {path: position for position, path in enumerate(members)}
-        ordered = sorted(members, key=lambda path: [first[p] for p in module_paths(path)])
-        return tuple([_group(path, members[path]) for path in ordered])
+        return self.groups("module")
 
-    def _sorted(self, groups: Sequence[CostGroup]) -> tuple[CostGroup, ...]:
-        return tuple(sorted(groups, key=lambda g: (-(g.seconds or 0.0), -g.bytes, -g.flops)))
+    def groups(self, by: str) -> tuple[CostGroup, ...]:
+        """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
+
+        Raises:
+            InvalidIRError: It is none of these.
+        """
+        members = grouped(self.nodes, by, "a cost")
+        found = [_group(name, nodes) for name, nodes in members.items()]
+        if by != "module":
+            found.sort(key=lambda g: (-(g.seconds or 0.0), -g.bytes, -g.flops))
+        return tuple(found)
 
     def table(self, by: str = "operator", top: int | None = None) -> str:
         """Format the groups as a table under a line on the whole.
@@ -164,14 +164,7 @@ class Cost(Shown):
         return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
     def _rows(self, by: str, top: int | None) -> tuple[list[tuple[str, ...]], int]:
-        kinds: dict[str, Callable[[], tuple[CostGroup, ...]]] = {
-            "node": self.by_node,
-            "operator": self.by_operator,
-            "module": self.by_module,
-        }
-        if by not in kinds:
-            raise InvalidIRError(f"a cost has no groups by {by!r}", remedy=did_you_mean(by, kinds))
-        groups = kinds[by]()
+        groups = self.groups(by)
         shown = groups[:top] if top is not None else groups
         timed = self.seconds is not None
         heads = (by, "nodes", "FLOPs", "bytes", *(["time"] if timed else []))
