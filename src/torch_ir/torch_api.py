@@ -387,9 +387,8 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
     return unchanged if tensors else lambda: True
 
 
-def is_any_autocast_enabled() -> bool:
-    """Return whether autocast is on in this thread, for whatever device."""
-    return torch._C._is_any_autocast_enabled()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+"""Whether autocast is on in this thread, for whatever device."""
 
 
 def has_function_modes() -> bool:

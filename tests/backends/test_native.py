@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import Dim
 
 import torch_ir
+from counting import calls_made
 from torch_ir import extract_ir, parse
 from torch_ir.backends import (
     SUPPORTED,
@@ -20,6 +21,13 @@ from torch_ir.backends.backend_registry import find_backend
 from torch_ir.errors import BackendError, ExecutionError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def as_module(function):
+    """A module whose forward is a function."""
+    model = nn.Module()
+    model.forward = function
+    return model
 
 
 class Torch(NativeBackend):
@@ -363,6 +371,40 @@ def test_what_no_sample_reaches_is_judged_in_real_calls():
         for _ in range(3):
             torch.testing.assert_close(run(*given), Checked()(*given))
         assert [v.used for v in run.verdicts if v.runtime == "again"][-1] is (fault is None)
+
+
+def test_a_border_costs_a_few_calls_whatever_the_size_of_the_result():
+    class Quick(Torch):
+        def build(self, program, options):
+            return lambda *given: [given[0] + 1] * len(program.graph_signature.user_outputs)
+
+    for model in (lambda x: x + 1, lambda x: (x + 1,)):
+        x = torch.randn(2, 16)
+        run = torch_ir.compile(extract_ir(as_module(model), (x,)), {}, backend=Quick())
+        assert run.assignment.left == ()
+        with torch.no_grad():
+            run(x)
+            assert calls_made(lambda: run(x)) <= 34  # noqa: B023  # called at once
+
+
+def test_results_of_another_type_are_replaced_in_later_calls_too():
+    class Changing(Torch):
+        def build(self, program, options):
+            seen = []
+
+            def call(x):
+                seen.append(x)
+                return [(x + 1).double() if len(seen) > 3 else x + 1]
+
+            return call
+
+    x = torch.randn(2, 16)
+    run = torch_ir.compile(extract_ir(as_module(lambda x: x + 1), (x,)), {}, backend=Changing())
+    for _ in range(3):
+        torch.testing.assert_close(run(x), x + 1)
+    (verdict,) = run.verdicts
+    assert not verdict.used
+    assert verdict.reason == "it gives f64[2, 16] in place of f32[2, 16]"
 
 
 def test_several_backends_take_in_turn_what_is_left(net):

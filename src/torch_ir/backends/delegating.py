@@ -24,15 +24,14 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.ir import IR, DType, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.builder import Names
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
-from torch_ir.weights.tensor_registry import Kernel, unregister_executor
+from torch_ir.weights.tensor_registry import DirectKernel, Kernel, unregister_executor
 
 _NUMBERS = count()
 
@@ -104,19 +103,16 @@ class DelegatingExecutor:
         kernels: dict[str, Kernel] = {}
         nodes: list[OpNode] = []
         called = {n.name: b for b in backends for n in delegates(self.ir, b.name)}
-        names = Names.of(self.ir)
         for node in self.ir.nodes:
             if (taker := called.get(node.name)) is not None:
                 op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
                 made = self.delegates[node.name] = self._delegate(node, payload, taker)
                 kernels[op_type] = _kernel(taker.name, node, made.body, made.compiled)
-                inputs = [meta for meta in node.inputs if meta.name not in made.held]
-                numbers = [_number(names, size) for size in _sizes(node)]
-                taken = (*inputs, *[number.outputs[0] for number in numbers])
-                nodes.extend(numbers)
+                taken = [meta for meta in node.inputs if meta.name not in made.held]
                 slots = {"inputs": tuple(range(len(taken)))}
+                sizes = {"sizes": _sizes(node)}
                 nodes.append(
-                    OpNode(node.name, op_type, taken, node.outputs, {}, slots, node.location)
+                    OpNode(node.name, op_type, taken, node.outputs, sizes, slots, node.location)
                 )
             else:
                 nodes.append(node)
@@ -220,38 +216,41 @@ def require_weights(ir: IR, weights: Mapping[str, torch.Tensor] | None) -> None:
         )
 
 
-def _number(names: Names, size: Any) -> OpNode:
-    """A node that gives a symbol's value as a tensor: a kernel takes nothing else."""
-    name = names.fresh(f"size_{size}")
-    made = TensorMeta(name, (), "int64", name)
-    return OpNode(
-        name, "aten.scalar_tensor.default", [], [made], {"s": size, "dtype": DType("int64")}
-    )
-
-
-def _kernel(backend: str, call: OpNode, body: IR, compiled: Callable[..., Any]) -> Kernel:
-    count = len(_sizes(call))
+def _kernel(backend: str, call: OpNode, body: IR, compiled: Callable[..., Any]) -> DirectKernel:
     names = [node.name for node in body.nodes]
     nodes = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    types = [getattr(torch, meta.dtype) for meta in call.outputs]
+    expected = [(i, types[i], meta.shape) for i, meta in enumerate(call.outputs)]
 
-    def run(inputs: list[torch.Tensor], attrs: Mapping[str, Any]) -> list[torch.Tensor]:
-        del attrs
-        tensors = inputs[:-count] if count else inputs
-        numbers = [int(tensor.item()) for tensor in inputs[len(tensors) :]]
-        with raised_as(
-            lambda error: BackendError(
+    def run(*given: Any) -> Sequence[torch.Tensor]:
+        try:  # raised_as costs a microsecond a call
+            made = compiled(*given)
+        except TorchIRError:
+            raise
+        except Exception as error:
+            raise BackendError(
                 f"the backend {backend!r} fails to run {call.name!r}, a delegate of {nodes}: "
                 f"{type(error).__name__}: {first_line(error)}",
                 node=call.name,
-            ),
-            passing=(TorchIRError,),
-        ):
-            made = listed(compiled(*tensors, *numbers))
+            ) from error
+        if made.__class__ is not list:
+            made = listed(made)
+        if len(made) == len(expected):
+            for i, dtype, shape in expected:
+                result = made[i]
+                is_plain = result.__class__ is torch.Tensor
+                if not (is_plain and result.dtype is dtype and result.shape == shape):
+                    break
+            else:
+                return made
         if fault := misfit(call.outputs, made):
-            raise ExecutionError(f"the backend {backend!r} gave {fault} for {call.name!r}")
+            replaced = getattr(compiled, "replaced", None)
+            if replaced is None:
+                raise ExecutionError(f"the backend {backend!r} gave {fault} for {call.name!r}")
+            return replaced(f"it gives {fault}", given)
         return made
 
-    return run
+    return DirectKernel(run)
 
 
 def misfit(outputs: Sequence[TensorMeta], made: Sequence[Any]) -> str:

@@ -85,8 +85,7 @@ class ExecGraph(Shown):
         self.grad = program.grad
         self._program = program
         self._module = program.module
-        self._accepts = program.module.accepts
-        self._run = program.module.run
+        self._accepts, self._run = program.module.accepts, program.module.run
         self._execute = program.execute
         self._differentiator = Differentiator(program.plan, program.payload, program.device)
         self._count = len(self.ir.graph_inputs)
@@ -168,14 +167,15 @@ class ExecGraph(Shown):
         if values is None:
             symbols = check_inputs(self.ir, inputs, self.device, given)
             values = tuple([symbols[name] for name in self._module.symbols])
+        args = (*inputs, *values)
         if listener is None:
-            results = self._execute(self._run, (*inputs, *values))
+            results = self._execute(self._run, args)
         else:
-            args = (*inputs, *values)
             results = self._program.execute_for(listener, self.ir.nodes, args, reuse=reuse)
+        if not values and len(results) == self._outputs:
+            return results, {}
         known = dict(zip(self._module.symbols, values, strict=True))
-        if len(results) > self._outputs:
-            known.update(zip(self._module.returned_symbols, results[self._outputs :], strict=True))
+        known.update(zip(self._module.returned_symbols, results[self._outputs :], strict=True))
         return results[: self._outputs], known
 
     def eval_all(

@@ -147,6 +147,15 @@ def takes_tensors_alone(ir: IR) -> bool:
     return is_alone and names == [meta.name for meta in ir.graph_inputs]
 
 
+def gives_outputs(ir: IR) -> bool:
+    """Return whether the model's result is the tuple of the graph's outputs, in order."""
+    tree = None if ir.signature is None else ir.signature.outputs
+    if not isinstance(tree, Container) or tree.type != "tuple":
+        return tree is None
+    names = [leaf.name for leaf in tree.children if isinstance(leaf, TensorLeaf)]
+    return len(names) == len(tree.children) and names == [m.name for m in ir.graph_outputs]
+
+
 def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:
     """Give results the model's own structure; a tuple where it has none."""
     if ir.signature is None:

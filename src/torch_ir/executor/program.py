@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +17,10 @@ from torch_ir.executor.plan import Plan
 from torch_ir.executor.state import State
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.torch_api import BelowAutograd, BelowViewTracking
+from torch_ir.torch_api import BelowAutograd, BelowViewTracking, is_any_autocast_enabled
+from torch_ir.weights.tensor_registry import DirectKernel
+
+_set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
 
 
 class CompiledProgram:
@@ -72,7 +74,7 @@ class CompiledProgram:
         Raises:
             ExecutionError: A kernel fails, or the state is half written.
         """
-        if torch.is_autocast_enabled(self.device.type):
+        if is_any_autocast_enabled() and torch.is_autocast_enabled(self.device.type):
             with torch.autocast(self.device.type, enabled=False):  # the IR says every type itself
                 return self.execute(run, args, module)
         if self._turn is not None:
@@ -136,17 +138,21 @@ class CompiledProgram:
         if self.grad:
             return self._call_recording(run, args, module)
         before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
+        if before:
+            _set_grad_enabled(False)
         below = self._below
         if below is BelowAutograd and any(map(_is_sparse, args)):
             below = BelowViewTracking
         try:
+            if below is None:
+                return run(*args)
             with below():
                 return run(*args)
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
             raise self._explained(error, module) from _cause(error)
         finally:
-            torch._C._set_grad_enabled(before)  # pyright: ignore[reportPrivateUsage]  # as above
+            if before:
+                _set_grad_enabled(True)
 
     def _call_recording(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
@@ -200,15 +206,18 @@ def _makes_sparse(ir: IR) -> bool:
     )
 
 
-def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]:
-    """The context in which a run calls kernels: below autograd, which costs less.
+def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any] | None:
+    """The context in which a run calls kernels: below autograd, which costs less; None for none.
 
     Conjugation is a mark on complex tensors that some kernels take into account. Composite
     operators have to come apart before torch sees to the mark, and do so at autograd's level.
     """
     ir = plan.ir
-    if ir.view("has_complex", lambda: _has_complex(ir)):
-        return nullcontext
+    is_direct = all(isinstance(step.call.target, DirectKernel) for step in plan.steps)
+    if (is_direct and plan.steps and not plan.writes) or ir.view(
+        "has_complex", lambda: _has_complex(ir)
+    ):
+        return None
     makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
     is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))
     return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd

@@ -11,7 +11,12 @@ import torch
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
-from torch_ir.executor.inputs import flatten_arguments, results_of, takes_tensors_alone
+from torch_ir.executor.inputs import (
+    flatten_arguments,
+    gives_outputs,
+    results_of,
+    takes_tensors_alone,
+)
 from torch_ir.executor.listeners import Listener
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
@@ -78,6 +83,7 @@ class IRExecutor:
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
         self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
+        self._gives_outputs = gives_outputs(ir)
         self._last: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
         if weights is not None:
             self.load_weights_from_state_dict(weights)
@@ -180,7 +186,7 @@ class IRExecutor:
             outputs, symbols = self._run(args, given)
         else:
             outputs, symbols = self._run(args, {})
-        return results_of(self.ir, outputs, symbols)
+        return outputs if self._gives_outputs else results_of(self.ir, outputs, symbols)
 
     def call_observed(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], listener: Listener
@@ -240,8 +246,10 @@ def _as_read(ir: IR, payload: Mapping[str, torch.Tensor], grad: bool) -> dict[st
 
 def _is_on(device: torch.device, inputs: tuple[Any, ...]) -> bool:
     """Whether the first tensor of a call is there; a program without tensors runs anywhere."""
-    first = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
-    return first is None or first.device == device
+    for item in inputs:
+        if isinstance(item, torch.Tensor):
+            return item.device == device
+    return True
 
 
 def execute_ir(

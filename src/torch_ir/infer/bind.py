@@ -25,7 +25,7 @@ from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
-from torch_ir.weights.tensor_registry import Kernel, registered_kernel
+from torch_ir.weights.tensor_registry import DirectKernel, Kernel, registered_kernel
 
 
 class Read(NamedTuple):
@@ -226,6 +226,9 @@ def _bound(
     kernel = registered_kernel(node.op_type)
     if kernel is not None:
         inputs = tuple([read(index) for index in range(count)])
+        if isinstance(kernel, DirectKernel):
+            sizes: Any = node.attrs["sizes"]
+            return kernel, [*inputs, *map(Expression, sizes)], [], None
         return kernel, [Listed(inputs), Literal(node.attrs)], [], None
     try:
         operator = permitted(node)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 
@@ -63,6 +64,26 @@ class TensorRegistry:
 
 Kernel: TypeAlias = Callable[[list[torch.Tensor], Mapping[str, Attribute]], list[torch.Tensor]]
 """Computes an operator from its tensors, in the order of ``OpNode.inputs``, and its attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectKernel:
+    """A kernel that generated code calls with its operands themselves, which costs less.
+
+    Attributes:
+        call: Takes the node's tensors, then the values of its attribute ``sizes``; gives one
+            tensor for each of the node's outputs.
+    """
+
+    call: Callable[..., Sequence[torch.Tensor]]
+
+    def __call__(
+        self, inputs: list[torch.Tensor], attrs: Mapping[str, Attribute]
+    ) -> list[torch.Tensor]:
+        """Compute as every other kernel does."""
+        sizes: Any = attrs["sizes"]
+        return list(self.call(*inputs, *sizes))
+
 
 _KERNELS: dict[str, Kernel] = {}
 

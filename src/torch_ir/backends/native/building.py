@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
@@ -35,21 +36,25 @@ def built(
         cache: The folder of blobs; None for none.
     """
     program = body_program(body, held)
+
+    def safe(made: Delegated) -> Safe:
+        return Safe(made, backend.is_thread_safe, bool(sizes_of(body)))
+
     if cache is None:
-        return Safe(backend.build(program, options), backend.is_thread_safe)
+        return safe(backend.build(program, options))
     blobs = Blobs(cache)
     key = blobs.key(backend, body, held, options)
     blob = blobs.read(key)
     if blob is not None:
         try:
-            return Safe(backend.unpack(blob, program), backend.is_thread_safe)
+            return safe(backend.unpack(blob, program))
         except Exception:  # noqa: BLE001  # what a runtime does not read is built anew
             blob = None
     made = backend.build(program, options)
     packed = backend.pack(made)
     if packed is not None:
         blobs.write(key, packed)
-    return Safe(made, backend.is_thread_safe)
+    return safe(made)
 
 
 class Safe:
@@ -60,24 +65,26 @@ class Safe:
             else.
     """
 
-    def __init__(self, call: Delegated, is_thread_safe: bool):
+    def __init__(self, call: Delegated, is_thread_safe: bool, takes_sizes: bool):
         self._call = call
         self._turn = None if is_thread_safe else threading.Lock()
+        self._takes_sizes = takes_sizes
         self.shared: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
-        tensors = [
-            item if type(item) is int or item.is_contiguous() else item.contiguous()
-            for item in given
-        ]
+        if self._takes_sizes or not all(map(_IS_CONTIGUOUS, given)):
+            given = tuple([t if type(t) is int else t.contiguous() for t in given])
         if self._turn is None:
-            made = self._call(*tensors)
+            made = self._call(*given)
         else:
             with self._turn:
-                made = self._call(*tensors)
+                made = self._call(*given)
         if self.shared:
             made = list(made)
             for position in self.shared:
                 made[position] = made[position].clone()
         return made
+
+
+_IS_CONTIGUOUS = torch.Tensor.is_contiguous

@@ -40,14 +40,22 @@ class Guarded:
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
-        """Run it."""
         if self._left or not self.is_used:
             return self._with_torch(given)
         try:
             return self._call(*given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
-            self._refuse(said(error))
-            return self._with_torch(given)
+            return self.replaced(said(error), given)
+
+    def replaced(self, reason: str, given: Sequence[Any]) -> Sequence[torch.Tensor]:
+        """Leave the delegate to torch from now on, and return what torch gives.
+
+        Args:
+            reason: Why.
+            given: The arguments of the call in which it failed.
+        """
+        self._refuse(reason)
+        return self._with_torch(given)
 
     def on_torch(self, given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Return what torch gives."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -95,11 +95,12 @@ class _Method:
         runtime = optional_module("executorch.runtime", _NEEDED, "executorch").Runtime.get()
         self.program = program
         with quietly():
-            self._method = runtime.load_program(program).load_method("forward")
+            method = runtime.load_program(program).load_method("forward")
+        self._execute: Callable[..., list[Any]] = method.execute
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        inputs = [item if type(item) is int else item.detach() for item in given]
-        return [torch.as_tensor(made).clone() for made in self._method.execute(inputs)]
+        made = self._execute(given)  # tensors are copied out of its memory
+        return [t if t.__class__ is torch.Tensor else torch.as_tensor(t) for t in made]
 
 
 EXECUTORCH = ExecuTorch()

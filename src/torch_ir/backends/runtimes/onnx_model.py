@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Generator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 
@@ -39,6 +40,13 @@ def _why(error: Exception) -> str:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     return first_line(cause)
+
+
+def array_of(item: Any) -> Any:
+    """Return a tensor's memory, or a size, as runtimes take it."""
+    if type(item) is int:
+        return np.asarray(item, dtype=np.int64)
+    return item.detach().numpy() if item.requires_grad else item.numpy()
 
 
 @contextlib.contextmanager

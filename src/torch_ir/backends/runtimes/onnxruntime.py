@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
-from torch_ir.backends.runtimes.onnx_model import onnx_bytes, quietly
+from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, quietly
 from torch_ir.lazy import optional_module
 from torch_ir.torch_api import onnx_operators
 
@@ -80,21 +80,14 @@ class _Session:
         providers = list(options.get("providers", ["CPUExecutionProvider"]))
         self.model = model
         session = runtime.InferenceSession(model, settings, providers=providers)
-        self._names = [given.name for given in session.get_inputs()]
-        self._run: Callable[..., list[Any]] = session.run
+        self._names = list(enumerate([given.name for given in session.get_inputs()]))
+        self._outputs = [made.name for made in session.get_outputs()]
+        # below the session is one that does not look at the names of each call again
+        self._run: Callable[..., list[Any]] = getattr(session, "_sess", session).run
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        arrays = [_array(item) for item in given]
-        made = self._run(None, dict(zip(self._names, arrays, strict=True)))
-        return [torch.from_numpy(array) for array in made]
-
-
-def _array(item: Any) -> Any:
-    if type(item) is int:
-        import numpy as np
-
-        return np.int64(item)
-    return item.detach().numpy()
+        feed = {name: array_of(given[index]) for index, name in self._names}
+        return list(map(torch.from_numpy, self._run(self._outputs, feed, None)))
 
 
 ONNXRUNTIME = OnnxRuntime()

@@ -14,6 +14,7 @@ from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.codegen.source import Source
 from torch_ir.infer.bind import BoundCall
 from torch_ir.ir import OpNode
+from torch_ir.weights.tensor_registry import DirectKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ def compile_source(source: Source, name: str) -> CompiledModule:
 def _kernel(call: BoundCall) -> Callable[[Sequence[torch.Tensor]], Any]:
     """A kernel that a user registered, as generated code calls it."""
     function: Any = call.target
+    if isinstance(function, DirectKernel):
+        return function.call
     return lambda inputs: function(list(inputs), call.node.attrs)
 
 

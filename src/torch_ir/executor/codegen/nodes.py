@@ -22,6 +22,7 @@ from torch_ir.infer.bindings import Binding
 from torch_ir.infer.preconditions.table import PRECONDITIONS
 from torch_ir.ir import TensorMeta
 from torch_ir.torch_api import OpOverload
+from torch_ir.weights.tensor_registry import DirectKernel
 
 RUN_TIME = "torch_ir.executor.codegen.run_time"
 
@@ -91,6 +92,8 @@ class NodeWriter:
             return [f"{self._value(node.outputs[0].name)} = {made}"]
         values = [self._value(meta.name) for meta in node.outputs]
         positions = [meta.producer_output_idx for meta in node.outputs]
+        if isinstance(call.target, DirectKernel):
+            return [f"[{', '.join(values)}] = {made}"]
         returns = [] if call.schema is None else [r.type for r in call.schema.returns]
         if call.schema is not None and all(kind == "Tensor" for kind in returns):
             if not node.outputs:
@@ -140,7 +143,7 @@ class NodeWriter:
         call = step.call
         binding = (step.in_place if self._reuse else None) or step.binding
         frozen = isinstance(call.target, OpOverload)
-        if call.is_registered:
+        if call.is_registered and not isinstance(call.target, DirectKernel):
             listed = self._operand(call.args[0], frozen=False)
             return f"{self._module.called(call, binding)}({listed})"
         args = [self._operand(operand, frozen=frozen) for operand in call.args]
