@@ -31,6 +31,11 @@ def _input_of(value: str) -> Any:
     return input_of(value)
 
 
+def names_of_list(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    """Return the names of a list with commas; None where none is given."""
+    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
 input_option = click.option(
     "--input",
     "inputs",

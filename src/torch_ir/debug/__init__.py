@@ -5,6 +5,9 @@ from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
 from torch_ir.debug.conformance.conforming import conform
 from torch_ir.debug.conformance.scorecard import Conformance
+from torch_ir.debug.fuzzing.fuzz_report import FuzzFinding, FuzzReport
+from torch_ir.debug.fuzzing.fuzzing import fuzz
+from torch_ir.debug.fuzzing.random_programs import RandomProgram, random_program
 from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
 from torch_ir.debug.report import Group, NodeProfile, Profile
@@ -29,6 +32,8 @@ __all__ = [
     "Conformance",
     "Difference",
     "Divergence",
+    "FuzzFinding",
+    "FuzzReport",
     "Group",
     "NodeComparison",
     "NodeDifference",
@@ -37,6 +42,7 @@ __all__ = [
     "NodeProfile",
     "Oracle",
     "Profile",
+    "RandomProgram",
     "Reduced",
     "ValidationReport",
     "VerificationReport",
@@ -44,6 +50,8 @@ __all__ = [
     "capture",
     "compare",
     "conform",
+    "fuzz",
+    "random_program",
     "compare_tensors",
     "profile",
     "reduce",

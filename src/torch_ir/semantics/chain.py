@@ -246,14 +246,16 @@ def _tried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
 
 
 def _moved(value: Any, error: Any, sign: Any) -> Any:
+    """The value at an end of its range; one without dimensions stays an array."""
     if isinstance(value, list | tuple):
         return [_moved(v, e, sign) for v, e in zip(value, error, strict=True)]
     if is_bool(value.dtype):
-        return value ^ (error > 0)
+        return np.asarray(value ^ (error > 0))
     if is_integer(value.dtype):
         info = np.iinfo(value.dtype)
-        return np.clip(value + sign * np.ceil(error), info.min, info.max).astype(value.dtype)
-    return widened(value) + sign * error
+        moved = np.clip(value + sign * np.ceil(error), info.min, info.max)
+        return np.asarray(moved.astype(value.dtype))
+    return np.asarray(widened(value) + sign * error)
 
 
 def _apart(first: Array, second: Array) -> Array:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import names_of_list, require_torch
 from torch_ir.cli.progress import progress
-
-
-def _listed(context: click.Context, _: click.Parameter, value: str | None) -> list[str] | None:
-    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
 
 
 @click.command
 @click.option("--backend", required=True, metavar="NAME", help="A backend, or FILE.py:NAME.")
 @click.option(
-    "--operators", callback=_listed, metavar="NAMES", help="Such as 'aten.add*,aten.mm*'."
+    "--operators", callback=names_of_list, metavar="NAMES", help="Such as 'aten.add*,aten.mm*'."
 )
-@click.option("--dtypes", callback=_listed, metavar="NAMES", help="Such as float32,int8.")
+@click.option("--dtypes", callback=names_of_list, metavar="NAMES", help="Such as float32,int8.")
 @click.option(
     "--cases", "suite", metavar="DIR", help="What torch-ir cases wrote [core operators]."
 )

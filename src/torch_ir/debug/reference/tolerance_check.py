@@ -191,8 +191,8 @@ def ties_resolved(
     """
     if mine.shape != theirs.shape or not mine.size:
         return mine
-    values, dim = np.atleast_1d(arguments["self"]), arguments.get("dim", -1)
-    if dim is None and arguments.get("keepdim") is not None:  # of all elements
+    values, dim = np.atleast_1d(arguments["self"]), arguments.get("dim")
+    if dim is None and mine.size == 1:  # of all elements, or of the only row
         values = values.reshape(-1)
     if not isinstance(dim, int) or isinstance(dim, bool):
         dim = -1

@@ -65,16 +65,24 @@ def batch_norm(call: BoundedCall) -> Errors:
     axes = (0, *range(2, values.ndim))
     errors = _normalized(call, call.wide("input"), axes, weight, bias, eps)
     errors = [errors[0], *(np.reshape(e, -1) for e in errors[1:])]
-    given = [call[n] for n in ("weight", "bias", "running_mean", "running_var")]
-    if call.is_narrow and not any(a is not None and a.dtype == np.float32 for a in given):
-        wide = call.wide("input")  # the statistics are rounded to the type before they are used
-        mean = np.mean(wide, axis=axes, keepdims=True)
-        rstd = 1 / np.sqrt(np.mean((wide - mean) ** 2, axis=axes, keepdims=True) + eps)
-        moved = (2 * np.abs(mean) + 2 * np.abs(wide - mean)) * rstd * weight
-        errors[0] = errors[0] + call.result_unit * (moved + bias)
+    errors[0] = errors[0] + _rounded_statistics(call, axes, weight, bias, eps)
     if len(call.results) == 5:
         errors += _moved(call, axes)
     return errors
+
+
+def _rounded_statistics(
+    call: BoundedCall, axes: tuple[int, ...], weight: Array, bias: Array, eps: float
+) -> Array | float:
+    """What the result moves where statistics are rounded to a half type before they are used."""
+    given = [call[n] for n in ("weight", "bias", "running_mean", "running_var")]
+    if not call.is_narrow or any(a is not None and a.dtype == np.float32 for a in given):
+        return 0.0
+    wide = call.wide("input")
+    mean = np.mean(wide, axis=axes, keepdims=True)
+    rstd = 1 / np.sqrt(np.mean((wide - mean) ** 2, axis=axes, keepdims=True) + eps)
+    moved = (2 * np.abs(mean) + 2 * np.abs(wide - mean)) * rstd * weight
+    return call.result_unit * (moved + bias)
 
 
 def _trains(call: BoundedCall) -> bool:
@@ -87,7 +95,11 @@ def instance_norm(call: BoundedCall) -> Errors:
     """Bound by rows: a channel of one sample, or by given statistics as :func:`batch_norm`."""
     if not _trains(call):
         return batch_norm(call)
-    return _grouped(call, call["input"], call["input"].shape[1])
+    (error,) = _grouped(call, call["input"], call["input"].shape[1])
+    shape = [1, call["input"].shape[1]] + [1] * (call["input"].ndim - 2)
+    weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
+    axes, eps = tuple(range(2, call["input"].ndim)), float(call["eps"])
+    return [error + _rounded_statistics(call, axes, weight, bias, eps)]
 
 
 def rms_norm(call: BoundedCall) -> Errors:

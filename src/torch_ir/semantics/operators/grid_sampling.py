@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, is_float, rounded, working
 from torch_ir.semantics.operators.resampling import cubic_kernel
 from torch_ir.semantics.registry import denotes
 
@@ -151,7 +151,12 @@ def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool
     A grid's coordinates run evenly from -1 to 1, or between the middles of the outermost elements
     without ``align_corners``; the last axis comes first.
     Shapes: [n, r, r + 1], (n, c, *sizes) → [n, *sizes, r] with r = 2 or 3; dtype: theta's.
+
+    Raises:
+        InvalidIRError: The map is not of that shape, or not of floating-point numbers.
     """
+    if not is_float(theta.dtype):
+        raise InvalidIRError(f"a grid is moved by floating-point numbers, not by {theta.dtype}")
     rank = len(size) - 2
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1):
         raise InvalidIRError(f"theta {list(theta.shape)} maps no grid of size {list(size)}")

@@ -1,0 +1,331 @@
+"""Recipes of valid calls: shapes that fit each other, and attributes.
+
+A recipe gives each operand a pattern of sizes, such as ``a,b`` and ``b,c`` for a product of
+matrices: equal letters are equal sizes, ``*S`` is any number of dimensions, a number is itself.
+Behind a colon stands what the operand has to be: ``i<b`` indices below the size ``b``, ``b``
+booleans, ``n`` integers, ``p`` positive numbers (``P`` of float32), ``s`` ascending ones; or a
+dtype. An operator without a recipe takes operands that broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from torch_ir.ir import DType
+from torch_ir.ops.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class OperandPattern:
+    """What an operand has to be.
+
+    Attributes:
+        sizes: A letter, a number or ``*S`` for each dimension.
+        kind: ``""`` for the dtype of the first operand, or a letter (see the module).
+        limit: The size that indices stay below.
+        broadcasts: Whether it may be smaller where it broadcasts.
+    """
+
+    sizes: tuple[str, ...]
+    kind: str = ""
+    limit: str = ""
+    broadcasts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make calls of an operator.
+
+    Attributes:
+        operands: The pattern of each operand that is a tensor, by argument; optional ones too.
+        attrs: Values to choose from, by argument; a letter in them is its size.
+    """
+
+    operands: Mapping[str, OperandPattern]
+    attrs: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+
+
+def _recipe(operands: str, **attrs: Sequence[Any]) -> Recipe:
+    found: dict[str, OperandPattern] = {}
+    for part in operands.split():
+        name, _, rest = part.partition("=")
+        sizes, _, kind = rest.partition(":")
+        letter, _, limit = kind.partition("<")
+        found[name] = OperandPattern(tuple([s for s in sizes.split(",") if s]), letter, limit)
+    return Recipe(found, attrs)
+
+
+_ONE, _TWO = [(1,), (2,)], [(1, 1), (2, 1), (2, 2)]
+_ZERO2 = [(0, 0), (1, 1)]
+_CONV: dict[str, Any] = {"groups": [1]}
+_NORM: dict[str, Any] = {"eps": [1e-5, 1e-3], "momentum": [0.1], "cudnn_enabled": [False]}
+_POOL: dict[str, Any] = {"ceil_mode": [False, True], "count_include_pad": [True, False]}
+_ADD = "self={} {}"
+_SDPA = "query=n,g,a,e key=n,g,k,e value=n,g,k,e attn_mask=a,k"
+_QUANT: dict[str, Any] = {
+    "quant_min": [-128],
+    "quant_max": [127],
+    "dtype": [DType("int8")],
+    "scale": [0.05, 0.2],
+    "zero_point": [0, 3],
+    "axis": [0],
+}
+_GRID: dict[str, Any] = {"interpolation_mode": [0, 1, 2], "padding_mode": [0, 1, 2]}
+_DEQUANT: dict[str, Any] = {**_QUANT, "out_dtype": [None], "output_dtype": ["float32"]}
+_BATCH = "input=n,c,*S weight=c bias=c running_mean=c running_var=c:p"
+_BAG = "weight=v,e indices=k:i<v"
+
+
+def _sized(text: str, rank: int) -> str:
+    """A recipe of images for one, two or three dimensions: ``X`` becomes ``h,w,…``."""
+    return text.replace("X", ",".join("hwl"[:rank])).replace("K", ",".join("222"[:rank]))
+
+
+def _images(rank: int) -> dict[str, Recipe]:
+    """The recipes of convolutions, pools and resizes."""
+    ones, zeros = (1,) * rank, (0,) * rank
+    twos = (2,) * rank
+    conv = {**_CONV, "stride": [ones, twos], "dilation": [ones], "padding": [zeros, ones]}
+    moved = {**conv, "output_padding": [zeros]}
+    window = {**_POOL, "kernel_size": [twos], "stride": [ones, twos], "padding": [zeros]}
+    image = _sized("self=n,c,X", rank)
+    filters = _sized("input=n,c,X weight=o,c,K bias=o", rank)
+    return {
+        f"conv{rank}d": _recipe(filters, **conv),
+        f"conv{rank}d.padding": _recipe(filters, **{**conv, "padding": ["valid", "same"]}),
+        f"conv_transpose{rank}d": _recipe(
+            _sized("input=n,c,X weight=c,o,K bias=o", rank), **moved
+        ),
+        f"avg_pool{rank}d": _recipe(image, **window, divisor_override=[None, 3]),
+        f"max_pool{rank}d": _recipe(image, **window, dilation=[ones]),
+        f"max_pool{rank}d_with_indices": _recipe(image, **window, dilation=[ones]),
+        f"adaptive_avg_pool{rank}d": _recipe(image, output_size=[ones, twos, (3,) * rank]),
+        f"_adaptive_avg_pool{rank}d": _recipe(image, output_size=[ones, twos, (3,) * rank]),
+        f"adaptive_max_pool{rank}d": _recipe(image, output_size=[ones, twos, (3,) * rank]),
+        f"reflection_pad{rank}d": _recipe(image, padding=[(1, 2) * rank, (0, 1) * rank]),
+        f"replication_pad{rank}d": _recipe(image, padding=[(1, 2) * rank, (0, 1) * rank]),
+        **{
+            f"{name}{rank}d{overload}": _recipe(
+                image.replace("self", "input") if overload == ".vec" else image,
+                output_size=[(8,) * rank, (3,) * rank],
+                scale_factors=[None],
+                align_corners=[False, True],
+            )
+            for name in (
+                *("upsample_nearest", "_upsample_nearest_exact", "upsample_bicubic"),
+                ("upsample_linear", "upsample_bilinear", "upsample_trilinear")[rank - 1],
+            )
+            for overload in ("", ".vec")
+        },
+    }
+
+
+_RECIPES: dict[str, Recipe] = {
+    **_images(1),
+    **_images(2),
+    **_images(3),
+    "convolution": _recipe(
+        "input=n,c,h,w weight=o,c,3,3 bias=o",
+        stride=_TWO,
+        padding=_ZERO2,
+        dilation=[(1, 1)],
+        transposed=[False],
+        output_padding=[(0, 0)],
+        groups=[1],
+    ),
+    "convolution_backward": _recipe(
+        "grad_output=n,o,h,w input=n,c,h,w weight=o,c,3,3",
+        bias_sizes=[("o",)],
+        stride=[(1, 1)],
+        padding=[(1, 1)],
+        dilation=[(1, 1)],
+        transposed=[False],
+        output_padding=[(0, 0)],
+        groups=[1],
+        output_mask=[(True, True, True)],
+    ),
+    "mm": _recipe("self=a,b mat2=b,c"),
+    "bmm": _recipe("self=n,a,b mat2=n,b,c"),
+    "mv": _recipe("self=a,b vec=b"),
+    "dot": _recipe("self=a tensor=a"),
+    "vdot": _recipe("self=a other=a"),
+    "inner": _recipe("self=a,b other=c,b"),
+    "outer": _recipe("self=a vec2=b"),
+    "ger": _recipe("self=a vec2=b"),
+    "matmul": _recipe("self=*S,a,b other=b,c"),
+    "addmm": _recipe("self=a,c mat1=a,b mat2=b,c"),
+    "addmv": _recipe("self=a mat=a,b vec=b"),
+    "addr": _recipe("self=a,b vec1=a vec2=b"),
+    "addbmm": _recipe("self=a,c batch1=n,a,b batch2=n,b,c"),
+    "baddbmm": _recipe("self=n,a,c batch1=n,a,b batch2=n,b,c"),
+    "linear": _recipe("input=*S,a weight=o,a bias=o"),
+    "cdist": _recipe("x1=a,e x2=b,e", p=[1.0, 2.0], compute_mode=[None]),
+    "_cdist_forward": _recipe("x1=a,e x2=b,e", p=[1.0, 2.0], compute_mode=[None]),
+    "pdist": _recipe("self=a,e"),
+    "_pdist_forward": _recipe("self=a,e"),
+    "scaled_dot_product_attention": _recipe(_SDPA, dropout_p=[0.0], enable_gqa=[False]),
+    "_scaled_dot_product_attention_math": _recipe(_SDPA, dropout_p=[0.0], enable_gqa=[False]),
+    "_scaled_dot_product_flash_attention_for_cpu": _recipe(_SDPA, dropout_p=[0.0]),
+    "layer_norm": _recipe("input=*S,e weight=e bias=e", normalized_shape=[("e",)], eps=[1e-5]),
+    "native_layer_norm": _recipe(
+        "input=*S,e weight=e bias=e", normalized_shape=[("e",)], eps=[1e-5, 1e-2]
+    ),
+    "rms_norm": _recipe("input=*S,e weight=e", normalized_shape=[("e",)], eps=[1e-5]),
+    "_fused_rms_norm": _recipe("input=*S,e weight=e", normalized_shape=[("e",)], eps=[1e-5]),
+    "native_layer_norm_backward": _recipe(
+        "grad_out=a,e input=a,e mean=a,1 rstd=a,1:p weight=e bias=e",
+        normalized_shape=[("e",)],
+        output_mask=[(True, True, True)],
+    ),
+    "group_norm": _recipe("input=n,4,*S weight=4 bias=4", num_groups=[1, 2, 4], eps=[1e-5]),
+    "native_group_norm": _recipe(
+        "input=n,4,a weight=4 bias=4", N=["n"], C=[4], HxW=["a"], group=[1, 2, 4], eps=[1e-5]
+    ),
+    "native_group_norm_backward": _recipe(
+        "grad_out=n,4,a input=n,4,a mean=n,2 rstd=n,2:p weight=4",
+        N=["n"],
+        C=[4],
+        HxW=["a"],
+        group=[2],
+        output_mask=[(True, True, True)],
+    ),
+    "batch_norm": _recipe(_BATCH, **_NORM, training=[False]),
+    "native_batch_norm": _recipe(_BATCH, **_NORM, training=[False]),
+    "_native_batch_norm_legit": _recipe(_BATCH, **_NORM, training=[False]),
+    "_native_batch_norm_legit_functional": _recipe(_BATCH, **_NORM, training=[True, False]),
+    "_native_batch_norm_legit_no_training": _recipe(_BATCH, **_NORM),
+    "_native_batch_norm_legit.no_stats": _recipe(
+        "input=n,c,*S weight=c bias=c", **_NORM, training=[True]
+    ),
+    "instance_norm": _recipe(
+        "input=n,c,h,w weight=c bias=c", **_NORM, use_input_stats=[True], running_mean=[None]
+    ),
+    "embedding": _recipe("weight=v,e indices=*S:i<v"),
+    "embedding_dense_backward": _recipe(
+        "grad_output=k,e indices=k:i<v",
+        num_weights=["v"],
+        padding_idx=[-1],
+        scale_grad_by_freq=[False],
+    ),
+    "_embedding_bag": _recipe(f"{_BAG} offsets=2:s", mode=[0, 1], sparse=[False]),
+    "_embedding_bag_forward_only": _recipe(f"{_BAG} offsets=2:s", mode=[0, 1], sparse=[False]),
+    "gather": _recipe("self=*S,e index=*S,e:i<e", dim=[-1]),
+    "take_along_dim": _recipe("self=*S,e indices=*S,e:i<e", dim=[-1]),
+    "scatter": _recipe("self=*S,e index=*S,1:i<e src=*S,e", dim=[-1], reduce=["add", "multiply"]),
+    "scatter_add": _recipe("self=*S,e index=*S,e:i<e src=*S,e", dim=[-1]),
+    "scatter_reduce": _recipe(
+        "self=*S,e index=*S,e:i<e src=*S,e",
+        dim=[-1],
+        reduce=["sum", "prod", "mean", "amax", "amin"],
+    ),
+    "index_select": _recipe("self=e,*S index=k:i<e", dim=[0]),
+    "index_add": _recipe("self=e,*S index=k:i<e source=k,*S", dim=[0]),
+    "index_copy": _recipe("self=e,*S index=1:i<e source=1,*S", dim=[0]),
+    "index_reduce": _recipe(
+        "self=e,*S index=k:i<e source=k,*S", dim=[0], reduce=["prod", "mean", "amax", "amin"]
+    ),
+    "index_fill.int_Scalar": _recipe("self=e,*S index=k:i<e", dim=[0]),
+    "index_fill.int_Tensor": _recipe("self=e,*S index=k:i<e value=", dim=[0]),
+    "index": _recipe("self=e,*S indices=k:i<e"),
+    "_unsafe_index": _recipe("self=e,*S indices=k:i<e"),
+    "index_put": _recipe("self=e,*S indices=1:i<e values=1,*S"),
+    "_unsafe_index_put": _recipe("self=e,*S indices=1:i<e values=1,*S"),
+    "take": _recipe("self=e index=*S:i<e"),
+    "put": _recipe("self=e index=1:i<e source=1"),
+    "masked_fill.Scalar": _recipe("self=*S mask=*S:b"),
+    "masked_fill.Tensor": _recipe("self=*S mask=*S:b value="),
+    "masked_scatter": _recipe("self=*S mask=*S:b source=*S"),
+    "where.self": _recipe("condition=*S:b self=*S other=*S"),
+    "where.ScalarOther": _recipe("condition=*S:b self=*S"),
+    "where.ScalarSelf": _recipe("condition=*S:b other=*S"),
+    "where.Scalar": _recipe("condition=*S:b"),
+    "fill.Tensor": _recipe("self=*S value="),
+    "searchsorted.Tensor": _recipe("sorted_sequence=a:s self=*S"),
+    "searchsorted.Scalar": _recipe("sorted_sequence=a:s"),
+    "bucketize.Tensor": _recipe("self=*S boundaries=a:s"),
+    "bucketize.Scalar": _recipe("boundaries=a:s"),
+    "one_hot": _recipe("self=*S:i<5", num_classes=[5, 6]),
+    "prelu": _recipe("self=n,c,*S weight=c"),
+    "_prelu_kernel": _recipe("self=n,c weight=c"),
+    "glu": _recipe("self=*S,4", dim=[-1]),
+    "grid_sampler_2d": _recipe("input=n,c,h,w grid=n,a,b,2", **_GRID),
+    "grid_sampler": _recipe("input=n,c,h,w grid=n,a,b,2", **_GRID),
+    "grid_sampler_3d": _recipe(
+        "input=n,c,h,w,l grid=n,a,b,k,3", **{**_GRID, "interpolation_mode": [0, 1]}
+    ),
+    "affine_grid_generator": _recipe("theta=n,2,3", size=[("n", 1, 3, 4)]),
+    "pixel_shuffle": _recipe("self=n,4,h,w", upscale_factor=[2]),
+    "pixel_unshuffle": _recipe("self=n,c,4,4", downscale_factor=[2]),
+    "channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
+    "native_channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
+    "im2col": _recipe(
+        "self=n,c,h,w", kernel_size=[(2, 2)], dilation=[(1, 1)], padding=_ZERO2, stride=_TWO
+    ),
+    "col2im": _recipe(
+        "self=n,4,4",
+        output_size=[(3, 3)],
+        kernel_size=[(2, 2)],
+        dilation=[(1, 1)],
+        padding=[(0, 0)],
+        stride=[(1, 1)],
+    ),
+    "_pad_circular": _recipe("self=n,c,h", pad=[(1, 1), (0, 2)]),
+    "pad": _recipe(
+        "self=n,c,h", pad=[(1, 1), (0, 2)], mode=["constant", "reflect", "replicate", "circular"]
+    ),
+    "diagonal_scatter": _recipe("self=a,a src=a"),
+    "select_scatter": _recipe("self=e,*S src=*S", dim=[0], index=[0]),
+    "slice_scatter": _recipe("self=e,*S src=e,*S", dim=[0], start=[0], end=["e"], step=[1]),
+    "_fft_r2c": _recipe("self=*S,e", dim=[(-1,)], normalization=[0, 1], onesided=[True]),
+    "_fft_c2c": _recipe("self=*S,e", dim=[(-1,)], normalization=[0, 1], forward=[True, False]),
+    "meshgrid": _recipe("tensors=a"),
+    "column_stack": _recipe("tensors=a,b"),
+    "block_diag": _recipe("tensors=a,b"),
+    "trace": _recipe("self=a,b"),
+    "t": _recipe("self=a,b"),
+    "t_copy": _recipe("self=a,b"),
+    "_reshape_alias": _recipe("self=a,b", size=[("b", "a")], stride=[("a", 1)]),
+    "topk": _recipe("self=a,b", k=[1, "b"], dim=[-1], sorted=[True]),
+    "complex": _recipe("real=*S imag=*S"),
+    "as_strided": _recipe("self=a,b", size=[("b", "a")], stride=[(1, "b")], storage_offset=[None]),
+    "avg_pool2d_backward": _recipe(
+        "grad_output=n,c,2,2 self=n,c,4,4",
+        **{**_POOL, "kernel_size": [(2, 2)], "stride": [(2, 2)], "padding": [(0, 0)]},
+        divisor_override=[None],
+    ),
+    "_adaptive_avg_pool2d_backward": _recipe("grad_output=n,c,2,2 self=n,c,h,w"),
+    "quantize_per_tensor.default": _recipe("input=*S:float32", **_QUANT),
+    "quantize_per_tensor": _recipe("input=*S:float32 scale=1:p zero_point=1:n", **_QUANT),
+    "quantize_per_channel": _recipe("input=a,*S:float32 scales=a:p zero_points=a:n", **_QUANT),
+    "quantize_per_token": _recipe("input=a,*S:float32 scales=a,1:p zero_points=a,1:n", **_QUANT),
+    "dequantize_per_tensor.default": _recipe("input=*S:int8", **_DEQUANT),
+    "dequantize_per_tensor": _recipe("input=*S:int8 scale=1:P zero_point=1:n", **_DEQUANT),
+    "dequantize_per_channel": _recipe("input=a,*S:int8 scales=a:P zero_points=a:n", **_DEQUANT),
+    "dequantize_per_token": _recipe("input=a,b:int8 scales=a,1:P zero_points=a,1:n", **_DEQUANT),
+    "dequantize_per_channel_group": _recipe(
+        "input=a,4:int8 scales=a,2:P zero_points=a,2:n", **_DEQUANT, group_size=[2]
+    ),
+}
+_ALIASES = {
+    "true_divide": "div",
+    "concat": "cat",
+    "_convolution": "convolution",
+    "max_pool1d_with_indices": "max_pool1d",
+}
+
+
+@cache
+def recipe_of(schema: Schema) -> Recipe:
+    """Return the recipe of an operator: that of the table, or operands that broadcast."""
+    _, base, overload = schema.op_type.split(".", 2)
+    for name in (f"{base}.{overload}", base, _ALIASES.get(base, "")):
+        if name in _RECIPES:
+            return _RECIPES[name]
+    tensors = [a.name for a in schema.arguments if a.takes_tensor or a.takes_tensor_list]
+    patterns = {
+        name: OperandPattern(("*S",), broadcasts=index > 0) for index, name in enumerate(tensors)
+    }
+    return Recipe(patterns)

@@ -1,0 +1,164 @@
+"""Backends tried with random programs, whose meaning is known."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.debug.comparing.compared import compare
+from torch_ir.debug.comparing.comparison import NodeDivergence
+from torch_ir.debug.comparing.sources import BackendSource, Reader, source_of
+from torch_ir.debug.fuzzing.fuzz_report import FuzzFinding, FuzzReport
+from torch_ir.debug.fuzzing.random_programs import RandomProgram, random_program
+from torch_ir.debug.shrinking.reduced import COMPARE
+from torch_ir.debug.shrinking.reduction import reduce
+from torch_ir.debug.validate import validate
+from torch_ir.debug.validation import Divergence
+from torch_ir.errors import TorchIRError, first_line
+from torch_ir.ir import IR
+from torch_ir.passes.requirements import is_functional
+
+_MODES = ("accumulated", "both")
+Tensors = Mapping[str, torch.Tensor]
+
+
+def fuzz(
+    backend: str | DelegateBackend,
+    *,
+    seed: int = 0,
+    programs: int | None = None,
+    seconds: float | None = None,
+    operators: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
+    against: Reader = "reference",
+    nodes: int = 10,
+    out: str | PathLike[str] | None = None,
+) -> FuzzReport:
+    """Try a backend with random programs; reduce and report what it gets wrong.
+
+    A divergence is looked at twice, made small, and told once for each operator, kind and class
+    of dtypes.
+
+    Args:
+        backend: The backend; ``"aten"`` for this package's own executor.
+        seed: That of the first program; the next has the next.
+        programs: How many; 100 if neither this nor ``seconds`` is given.
+        seconds: When to stop.
+        operators: Overloads to call, with ``*`` as in file names.
+        dtypes: Dtypes of the programs.
+        against: What says what is right.
+        nodes: How many nodes each program has.
+        out: A folder for the findings, each as :func:`reduce` writes it.
+
+    Raises:
+        InvalidIRError: There is no such operator or backend.
+    """
+    source = source_of(backend)
+    trial = _Trial(backend, against, is_delegate=isinstance(source, BackendSource))
+    limit = 100 if programs is None and seconds is None else programs
+    start = time.monotonic()
+    for tried in count():
+        is_over = seconds is not None and time.monotonic() - start > seconds
+        if is_over or tried == limit:
+            break
+        program = random_program(seed + tried, nodes=nodes, operators=operators, dtypes=dtypes)
+        found = trial.look(program)
+        if found is not None and out is not None:
+            found.reduced.save(Path(out) / found.name)
+    return trial.report(source.name, time.monotonic() - start)
+
+
+class _Trial:
+    def __init__(self, backend: Any, against: Reader, *, is_delegate: bool):
+        self.backend, self.against, self.is_delegate = backend, against, is_delegate
+        self.seen: set[tuple[str, str, str]] = set()
+        self.findings: dict[tuple[str, str, str], FuzzFinding] = {}
+        self.operators, self.dtypes = Counter[str](), Counter[str]()
+        self.refused = Counter[str]()
+        self.programs = 0
+
+    def look(self, program: RandomProgram) -> FuzzFinding | None:
+        """Try a program; return what is new about it."""
+        self.programs += 1
+        for node in program.ir.nodes:
+            self.operators[node.op_type] += 1
+            self.dtypes.update([meta.dtype for meta in node.outputs])
+        case = program.ir, program.weights, program.inputs
+        try:
+            first = self._first(*case)
+            again = first and self._first(*case)
+        except TorchIRError as error:  # what no reader runs is no finding
+            self.refused[first_line(error)[:60]] += 1
+            return None
+        if first is None or again is None or (key := _key(program.ir, first)) in self.seen:
+            return None
+        self.seen.add(key)
+        found = self._reduced(program)
+        key = found.operator, found.kind, found.dtypes
+        if key in self.findings:
+            return None
+        self.findings[key] = found
+        return found
+
+    def _first(self, ir: IR, weights: Tensors, inputs: Sequence[Any]) -> NodeDivergence | None:
+        """What is wrong first: with a delegate as a whole, before each node is compiled alone."""
+        if self.backend == "aten" and not is_functional(ir):
+            wrong = validate(ir, weights, inputs, against=("eager",)).divergences
+            if wrong:
+                return _as_written(ir, wrong[0])
+        for mode in _MODES if self.is_delegate else _MODES[-1:]:
+            first = compare(
+                ir, weights, inputs, run=self.backend, against=self.against, mode=mode
+            ).first
+            if first is None:
+                break
+        return first  # pyright: ignore[reportPossiblyUnboundVariable]  # there is a mode
+
+    def _reduced(self, program: RandomProgram) -> FuzzFinding:
+        def oracle(ir: IR, weights: Tensors, inputs: Sequence[torch.Tensor]) -> str | None:
+            try:
+                told = self._first(ir, weights, inputs)
+            except TorchIRError:
+                return None
+            return None if told is None else f"{told.kind} {told.operator}"
+
+        name = self.backend if isinstance(self.backend, str) else self.backend.name
+        script = COMPARE.format(run=name, against=str(self.against))
+        small = reduce(program.ir, program.weights, program.inputs, oracle)
+        small = replace(small, script=script)
+        first = self._first(small.ir, small.weights, small.inputs)
+        assert first is not None  # noqa: S101  # it failed
+        operator, kind, dtypes = _key(small.ir, first)
+        return FuzzFinding(small, kind, operator, dtypes, program.seed, first)
+
+    def report(self, name: str, seconds: float) -> FuzzReport:
+        """What came of it."""
+        found = tuple(self.findings.values())
+        counts = (dict(self.operators), dict(self.dtypes), dict(self.refused))
+        return FuzzReport(name, self.programs, found, *counts, seconds)
+
+
+def _as_written(ir: IR, found: Divergence) -> NodeDivergence:
+    """What validation tells of a program that writes, as a comparison tells it."""
+    node = ir.by_name.get(found.node) or ir.nodes[-1]
+    told = (node.name, node.op_type, found.value, found.location, "numeric", "isolated")
+    return NodeDivergence(*told, (node.name,), reason=found.reason)
+
+
+def _key(ir: IR, found: NodeDivergence) -> tuple[str, str, str]:
+    """What tells findings apart."""
+    node = ir.by_name.get(found.node)
+    dtype = node.outputs[0].dtype if node is not None and node.outputs else ""
+    classes = {"float16": "half", "bfloat16": "half", "bool": "bool"}
+    kinds = ("float", "complex")
+    known = classes.get(dtype) or next((k for k in kinds if dtype.startswith(k)), "integer")
+    return found.operator, found.kind, known

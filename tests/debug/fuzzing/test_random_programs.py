@@ -1,0 +1,104 @@
+"""Random programs are valid, varied, and find what is wrong with a backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from torch_ir import IR, IRExecutor, fuzz, parse, random_program, validate
+from torch_ir.backends import SUPPORTED, DelegateBackend, Support
+from torch_ir.errors import InvalidIRError
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return [random_program(seed, nodes=8) for seed in range(100)]
+
+
+def test_random_programs_are_well_formed_and_come_back_from_text_and_json(programs):
+    for program in programs:
+        assert program.ir.check() == ()
+        assert parse(str(program.ir)) == program.ir
+        assert IR.from_dict(program.ir.to_dict()) == program.ir
+
+
+def test_random_programs_run_as_eager_does(programs):
+    for program in programs[:30]:
+        report = validate(program.ir, program.weights, program.inputs, against=("eager",))
+        assert report.verdict == "agree", str(report)
+
+
+def test_random_programs_are_varied(programs):
+    overloads = Counter(node.op_type for p in programs for node in p.ir.nodes)
+    dtypes = {meta.dtype for p in programs for node in p.ir.nodes for meta in node.outputs}
+    writing = [p for p in programs if any(p.ir.effects(node).writes for node in p.ir.nodes)]
+    assert len(overloads) >= 90
+    assert len(dtypes) >= 7
+    assert len(writing) >= 5
+    assert sum(bool(p.ir.symbols) for p in programs) >= 5
+    assert overloads["higher_order.cond"]
+    assert overloads["higher_order.while_loop"]
+
+
+def test_a_seed_makes_the_same_program_again(programs):
+    again = random_program(7, nodes=8)
+    assert again.ir == programs[7].ir
+    assert all(map(torch.equal, again.inputs, programs[7].inputs))
+
+
+def test_operators_and_dtypes_can_be_chosen():
+    ir = random_program(3, nodes=4, operators=["aten.mul*"], dtypes=["float64"]).ir
+    assert {node.op_type.split(".")[1].rstrip("_") for node in ir.nodes} == {"mul"}
+    assert {meta.dtype for node in ir.nodes for meta in node.outputs} == {"float64"}
+    with pytest.raises(InvalidIRError, match=r"^no operator matches acme"):
+        random_program(0, operators=["acme.*"])
+
+
+class Wrong(DelegateBackend):
+    """Runs with torch; one operator is another."""
+
+    def __init__(self, operator: str, other: str = "aten.neg.default"):
+        self.name, self.operator, self.other = "wrong", operator, other
+
+    def supports(self, node, ir) -> Support:
+        is_plain = node.op_type.startswith("aten.")
+        return SUPPORTED if is_plain else Support.refused("not aten")
+
+    def compile(self, ir, payload):
+        nodes = [
+            node.replace(op_type=self.other) if node.op_type == self.operator else node
+            for node in ir.nodes
+        ]
+        graph = IRExecutor(ir.replace(nodes=nodes), {}).graph
+        names = [name for name in ir.input_names if name not in payload]
+
+        def run(*given):
+            count = len(names)
+            values = {**payload, **dict(zip(names, given[:count], strict=True))}
+            sizes = {"s0": given[count]} if given[count:] else {}
+            return graph.run([values[name].clone() for name in ir.input_names], sizes)[0]
+
+        return run
+
+
+@pytest.mark.parametrize("operator", ["aten.tanh.default", "aten.sigmoid.default"])
+def test_a_wrong_operator_is_found_and_made_small(operator, tmp_path):
+    report = fuzz(
+        Wrong(operator),
+        operators=[operator, "aten.neg.default", "aten.mul.Tensor"],
+        dtypes=["float32"],
+        programs=6,
+        nodes=5,
+        out=tmp_path,
+    )
+    assert {found.operator for found in report.findings} == {operator}
+    assert all(len(found.ir.nodes) <= 2 for found in report.findings)
+    assert (tmp_path / report.findings[0].name / "repro.py").exists()
+
+
+def test_a_right_backend_gives_no_finding():
+    report = fuzz(Wrong("none"), programs=15, nodes=6)
+    assert report.findings == ()
+    assert report.programs == 15
