@@ -9,6 +9,7 @@ one, and the remedy. All errors share the base :class:`TorchIRError`, carry a st
 from __future__ import annotations
 
 import difflib
+import heapq
 import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -235,6 +236,14 @@ def _indented(text: str) -> str:
     return text.rstrip("\n").replace("\n", "\n    ")
 
 
+CLOSE = 0.6
+"""The least ratio of what two close names have in common."""
+MAX_COMPARED = 200
+"""Characters of the longest name to which others are compared."""
+MAX_COMPARISONS = 2**18
+"""Characters, and pairs of characters, that are compared for one name."""
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return a sentence that names the candidates closest to ``name``, or the empty string.
 
@@ -243,8 +252,23 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         'Did you mean aten.relu.default?'
         >>> did_you_mean("zzz", ["aten.relu.default"])
         ''
+
+    Names of more than 200 characters are not compared, and of a great many not all: they may come
+    from a hostile file.
     """
-    close = difflib.get_close_matches(name, list(candidates), n=2, cutoff=0.6)
+    matcher = difflib.SequenceMatcher(b=name[:MAX_COMPARED])
+    found: list[tuple[float, str]] = []
+    left = MAX_COMPARISONS
+    for candidate in candidates if len(name) <= MAX_COMPARED else ():
+        if 2.4 * min(len(name), len(candidate)) < len(name) + len(candidate):
+            continue  # a ratio of 0.6 is out of reach: twice what is equal, of all characters
+        matcher.set_seq1(candidate)
+        left -= len(candidate)
+        if left > 0 and matcher.quick_ratio() >= CLOSE:
+            left -= len(candidate) * len(name)
+            if left > 0 and (ratio := matcher.ratio()) >= CLOSE:
+                found.append((ratio, candidate))
+    close = [candidate for _, candidate in heapq.nlargest(2, found)]
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 

@@ -9,9 +9,6 @@ from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.ir.tensor import Constant, ConstantView
 from torch_ir.ir.values import dtype_name
 
-MAX_COMPARED = 200
-"""Names up to this length are compared when the closest one is looked for."""
-
 
 def needed_constants(
     constants: Mapping[str, Constant], keys: Iterable[str]
@@ -100,7 +97,7 @@ def _misfit(
 ) -> InvalidIRError | None:
     base = constants.get(view.base)
     if base is None:
-        hint = _closest(view.base, constants)
+        hint = did_you_mean(view.base, constants)
         return InvalidIRError(
             f"{name} is a view of {view.base!r:.80}, which is no constant",
             remedy=hint or "Keep the base with its views, or drop the view with on_its_own().",
@@ -121,10 +118,3 @@ def _misfit(
             remedy="Strides and offset count elements of the base, from 0.",
         )
     return None
-
-
-def _closest(name: str, names: Iterable[str]) -> str:
-    """The closest names; comparing very long ones would take too long."""
-    if len(name) > MAX_COMPARED:
-        return ""
-    return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])

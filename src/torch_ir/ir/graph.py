@@ -189,8 +189,9 @@ class IR(Forms):
                 raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
         constants = {key: as_constant(value) for key, value in self.constants.items()}
         set_field(self, "constants", frozen_mapping(constants))
-        metadata = {key: as_attribute(value) for key, value in self.metadata.items()}
-        set_field(self, "metadata", frozen_mapping(metadata))
+        if type(self.metadata) is not FrozenDict:
+            metadata = {key: as_attribute(value) for key, value in self.metadata.items()}
+            set_field(self, "metadata", frozen_mapping(metadata))
 
     # -- views ------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ with ``z`` is a floating-point number, as torch names them; every other symbol i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.expressions import Number, canonical, evaluate_expression, kind_of, symbols_of
+from torch_ir.ir.expressions import Number, canonical, evaluate_expression, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,9 @@ class SymExpr:
         text: The expression in Python syntax: numbers, symbols, ``+ - * / // % **``, ``min``,
             ``max``, ``abs``, ``int``, ``floor``, ``ceil``, ``round``, ``float``, ``sqrt`` and
             other functions of :mod:`math`, comparisons, ``and``, ``or``, ``not``.
+
+    Attributes:
+        kind: The type of its value: ``int``, ``float`` or ``bool``.
 
     Raises:
         InvalidIRError: The text is not such an expression, or is too large.
@@ -40,11 +43,14 @@ class SymExpr:
     """
 
     text: str
+    kind: type[Number] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise InvalidIRError(f"an expression is text, got {type(self.text).__name__}")
-        object.__setattr__(self, "text", canonical(self.text))
+        spelling = canonical(self.text)
+        object.__setattr__(self, "text", spelling.text)
+        object.__setattr__(self, "kind", spelling.kind)
 
     def __str__(self) -> str:
         return self.text
@@ -118,7 +124,7 @@ def as_dim(value: object) -> Dim:
     if isinstance(value, str):
         value = SymExpr(value)
     if isinstance(value, SymExpr):
-        if kind_of(value.text) is not int:
+        if value.kind is not int:
             raise InvalidIRError(f"a dimension is an integer, {value.text!r:.80} is none")
         if not value.text.removeprefix("-").isdecimal():
             return value

@@ -254,14 +254,14 @@ def typed(argument: Argument, value: Any) -> Any:
     return float(value) if argument.type.startswith("float") and type(value) is int else value
 
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+("?)')  # also to the end: another try would start there
 
 
 def _split(text: str) -> Sequence[str]:
     """The text at commas outside brackets and quotes."""
     parts: list[str] = []
     depth, start = 0, 0
-    outside = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    outside = _QUOTED.sub(lambda quoted: ("_" if quoted[1] else '"') * len(quoted[0]), text)
     for position, character in enumerate(outside):
         if character in "([":
             depth += 1

@@ -9,6 +9,7 @@ from typing import Any, cast
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.values import (
+    PLAIN,
     Attribute,
     Device,
     DType,
@@ -19,7 +20,7 @@ from torch_ir.ir.values import (
     OperatorRef,
     as_attribute,
 )
-from torch_ir.serde.json.faults import Fault, each, each_value
+from torch_ir.serde.json.faults import Fault, as_fault, each_value
 
 MAX_DEPTH = 64
 """How deep attribute values, signatures and functions may be nested, each for itself."""
@@ -82,11 +83,21 @@ def decode_attribute(value: object, depth: int = 0) -> Attribute:
         Fault: An object without a known tag, or nesting too deep.
         InvalidIRError: The data model refuses the value.
     """
-    if isinstance(value, list | tuple):
+    kind = type(value)
+    if kind in PLAIN:
+        plain: Any = value
+        return plain
+    if kind is list or isinstance(value, list | tuple):
         if depth >= MAX_DEPTH:
             raise too_deep()
-        items = cast(list[object], value)
-        return each(lambda item: decode_attribute(item, depth + 1), items, "")
+        items: Any = value
+        done: list[Attribute] = []
+        try:
+            for item in items:  # in one frame a level: lists may be many
+                done.append(decode_attribute(item, depth + 1))
+        except (InvalidIRError, Fault) as error:
+            raise as_fault(error, f"[{len(done)}]") from None
+        return tuple(done)
     if isinstance(value, dict):
         return _decode_tagged(cast(dict[str, object], value), depth)
     return as_attribute(value)

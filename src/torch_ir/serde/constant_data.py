@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, cast
 
 from msgspec import UNSET
@@ -164,7 +165,7 @@ def constant_of_lists(data: object, dtype: str, shape: tuple[int, ...] | None) -
         InvalidIRError: The dtype is unknown.
     """
     found = _shape_of(data) if shape is None else shape
-    flat = list(_flatten(data, found))
+    flat = _flatten(data, found)
     code = _CODES.get(dtype_name(dtype))
     if code is None:
         return Constant(dtype, found, _packed_by_numpy(flat, dtype))
@@ -194,13 +195,24 @@ def _shape_of(data: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _flatten(data: object, shape: tuple[int, ...], path: str = ".data") -> Iterator[Any]:
-    if not shape:
-        if not isinstance(data, bool | int | float):
-            raise Fault(path, f"expected a number, got {type(data).__name__}")
-        yield data
-        return
-    if not isinstance(data, list | tuple) or len(cast(list[object], data)) != shape[0]:
-        raise Fault(path, f"expected a list of {shape[0]} to fill the shape")
-    for index, item in enumerate(cast(list[object], data)):
-        yield from _flatten(item, shape[1:], f"{path}[{index}]")
+def _flatten(data: object, shape: tuple[int, ...]) -> list[Any]:
+    flat: list[Any] = [data]
+    for depth, size in enumerate(shape):
+        for index, item in enumerate(flat):
+            if not isinstance(item, list | tuple) or len(cast(list[object], item)) != size:
+                place = _place(index, shape[:depth])
+                raise Fault(place, f"expected a list of {size} to fill the shape")
+        flat = list(chain.from_iterable(flat))
+    for index, item in enumerate(flat):
+        if not isinstance(item, bool | int | float):
+            raise Fault(_place(index, shape), f"expected a number, got {type(item).__name__}")
+    return flat
+
+
+def _place(index: int, shape: tuple[int, ...]) -> str:
+    """The path of an item by its number in row-major order."""
+    steps: list[str] = []
+    for size in reversed(shape):
+        index, step = divmod(index, size)
+        steps.append(f"[{step}]")
+    return ".data" + "".join(reversed(steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -106,7 +107,8 @@ def _is_file(path: Path) -> bool:
 def _read_index(file: Path) -> dict[str, str]:
     try:
         with file.open("rb") as stream:
-            data = stream.read(MAXIMUM_INDEX_BYTES + 1)
+            size = os.fstat(stream.fileno()).st_size  # no more is asked for: it would be allocated
+            data = stream.read(min(size, MAXIMUM_INDEX_BYTES) + 1)
     except OSError as error:
         raise WeightLoadError(
             f"cannot read {file}: {error.strerror}", remedy="Check the path and its permissions."

@@ -2,7 +2,7 @@
 
 from torch_ir.ir.expressions.evaluation import evaluate_expression
 from torch_ir.ir.expressions.language import FUNCTIONS, Algebra, Number, fold, renamed, symbols_of
-from torch_ir.ir.expressions.normal_form import canonical, kind_of, solve_linear
+from torch_ir.ir.expressions.normal_form import canonical, expressions_of, kind_of, solve_linear
 
 __all__ = [
     "FUNCTIONS",
@@ -10,6 +10,7 @@ __all__ = [
     "Number",
     "canonical",
     "evaluate_expression",
+    "expressions_of",
     "fold",
     "kind_of",
     "renamed",

@@ -158,7 +158,7 @@ def fold(text: str, algebra: Algebra[T], *, max_length: int = MAX_LENGTH) -> T:
     return values[0]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # the trees of large expressions take a megabyte each
 def steps(text: str, max_length: int) -> tuple[FoldStep, ...]:
     """Return the nodes of an expression, each after its parts.
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
+from keyword import iskeyword
 from typing import NamedTuple
 
 from torch_ir.errors import InvalidIRError
@@ -41,25 +44,90 @@ from torch_ir.ir.expressions.polynomials import (
 )
 
 MAX_WORK = 2**18
-"""Factors that may be multiplied while one expression is expanded."""
+"""Work that one expression may take, about in microseconds."""
+
+STEP = 8
+"""The work of one node; a factor that is multiplied is one, and so are 16 characters."""
+
+DOCUMENT_WORK = 2**19
+"""Work that the expressions of one document may take, if half its characters are not more."""
 
 
-@lru_cache(maxsize=4096)
-def canonical(text: str) -> str:
+class Spelling(NamedTuple):
+    """An expression in its canonical spelling, its type, and the work that it took."""
+
+    text: str
+    kind: type[Number]
+    work: int
+
+
+class _Document:
+    """The expressions that one document has had so far, and the work that is left for others."""
+
+    def __init__(self, characters: int):
+        self._known: dict[str, Spelling] = {}
+        self._left = max(characters // 2, DOCUMENT_WORK)
+
+    def spelling(self, text: str) -> Spelling:
+        found = self._known.get(text)
+        if found is None:
+            found = _spelling(text)
+            self._left -= found.work
+            if self._left < 0:
+                raise InvalidIRError(
+                    "the expressions of the document are too many, or too large when they are "
+                    "expanded, for its size"
+                )
+            self._known[text] = found
+        return found
+
+
+_DOCUMENT: ContextVar[_Document | None] = ContextVar("document", default=None)
+
+
+@contextmanager
+def expressions_of(characters: int) -> Generator[None]:
+    """Bound the work of the expressions that are made in the block, those of one document.
+
+    It is counted, each distinct text once, so that it is the same on every machine.
+
+    Args:
+        characters: Of the document.
+
+    Raises:
+        InvalidIRError: The expressions take more than :data:`DOCUMENT_WORK` allows.
+    """
+    token = _DOCUMENT.set(_Document(characters))
+    try:
+        yield
+    finally:
+        _DOCUMENT.reset(token)
+
+
+def canonical(text: str) -> Spelling:
     """Spell an expression in the one way for all that are the same.
 
     Raises:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
-    spelled = normal_form(text).spelled
+    document = _DOCUMENT.get()
+    return _spelling(text) if document is None else document.spelling(text)
+
+
+@lru_cache(maxsize=4096)
+def _spelling(text: str) -> Spelling:
+    normal = _normal_form(text)
+    spelled = normal.spelled
+    if spelled == text:
+        return Spelling(text, normal.kind, normal.work)
     if len(spelled) > MAX_DEPTH:  # what is shorter is neither deep nor large
         steps(spelled, MAX_LENGTH)  # expanding may have made it too large to be read again
-    return spelled
+    return Spelling(spelled, normal.kind, normal.work + len(spelled))
 
 
 def kind_of(text: str) -> type[Number]:
     """Return the type of an expression: ``int``, ``float`` or ``bool``."""
-    return normal_form(text).kind
+    return _normal_form(text).kind
 
 
 def solve_linear(text: str, value: int) -> tuple[str, int] | None:
@@ -71,7 +139,7 @@ def solve_linear(text: str, value: int) -> tuple[str, int] | None:
         >>> solve_linear("2*s0", 7) is None, solve_linear("s0*s1", 6) is None
         (True, True)
     """
-    polynomial = normal_form(text).polynomial or {}
+    polynomial = _normal_form(text).polynomial or {}
     linear = [monomial for monomial in polynomial if monomial]
     if len(linear) != 1 or len(linear[0]) != 1 or linear[0][0][1] != 1:
         return None
@@ -87,7 +155,7 @@ class Normal(NamedTuple):
         kind: Whether it is an integer, a floating-point number, or a condition.
         polynomial: Of an integer.
         text: Of another kind: its spelling.
-        work: Factors multiplied to expand it.
+        work: What it took, in the unit of :data:`MAX_WORK`.
     """
 
     kind: type[Number]
@@ -101,13 +169,21 @@ class Normal(NamedTuple):
         return self.text if self.polynomial is None else spell(self.polynomial)
 
 
-@lru_cache(maxsize=4096)
 def normal_form(text: str) -> Normal:
-    """Return the normal form of an expression.
+    """Return the normal form of an expression, a new one that may be part of another.
 
     Raises:
         InvalidIRError: The text is not an expression of the language, or too large.
     """
+    known = _normal_form(text)
+    return known if known.polynomial is None else known._replace(polynomial={**known.polynomial})
+
+
+@lru_cache(maxsize=4096)
+def _normal_form(text: str) -> Normal:
+    if text.isidentifier() and text.isascii() and not (iskeyword(text) or text in FUNCTIONS):
+        require_length(text)
+        return _normal_symbol(text)
     with refusals(lambda: f"{text!r:.80} has no value"):
         for step in reversed(steps(text, MAX_LENGTH)):  # what is around a fault is named before it
             if isinstance(step.node, ast.Call) and step.operation not in FUNCTIONS:
@@ -117,14 +193,14 @@ def normal_form(text: str) -> Normal:
 
 def _made(parts: Sequence[Normal], kind: type[Number], text: str) -> Normal:
     """What is spelled, and is an atom if it is an integer."""
-    work = _work(*parts)
     require_length(text)
+    work = _work(*parts, more=STEP + len(text) // 16)
     if kind is int:
         return Normal(int, {((text, 1),): 1}, work=work)
     return Normal(kind, text=text, work=work)
 
 
-def _work(*parts: Normal, more: int = 0) -> int:
+def _work(*parts: Normal, more: int) -> int:
     work = sum(part.work for part in parts) + more
     if work > MAX_WORK:
         raise InvalidIRError("an expression is too large when it is expanded")
@@ -134,11 +210,11 @@ def _work(*parts: Normal, more: int = 0) -> int:
 def _normal_constant(value: Number) -> Normal:
     if isinstance(value, int):
         if isinstance(value, bool):
-            return Normal(bool, text=str(value))
-        return Normal(int, constant(value))
+            return Normal(bool, text=str(value), work=STEP)
+        return Normal(int, constant(value), work=STEP)
     if math.isinf(value):  # is spelled "inf", which reads as a symbol
         raise InvalidIRError("a floating-point number in an expression is too large")
-    return Normal(float, text=repr(value))
+    return Normal(float, text=repr(value), work=STEP)
 
 
 def _normal_symbol(name: str) -> Normal:
@@ -160,7 +236,10 @@ def _arithmetic(
     left, right = parts
     if left.polynomial is None or right.polynomial is None:
         return _joined(sign, float, left, right)
-    return Normal(int, combine(left.polynomial, right.polynomial), work=_work(left, right))
+    fewer = min(len(left.polynomial), len(right.polynomial))
+    made = combine(left.polynomial, right.polynomial)
+    spelled = sum([len(atom) for term in made for atom, _ in term]) if len(made) == 1 else 0
+    return Normal(int, made, work=_work(left, right, more=STEP + fewer + spelled // 16))
 
 
 def _product(left: Normal, right: Normal) -> Normal:
@@ -168,7 +247,7 @@ def _product(left: Normal, right: Normal) -> Normal:
         return _joined("*", float, left, right)
     a, b = left.polynomial, right.polynomial
     factors = len(a) * sum(map(len, b)) + len(b) * sum(map(len, a)) + len(a) * len(b)
-    work = _work(left, right, more=factors)
+    work = _work(left, right, more=STEP + factors)
     return Normal(int, times(a, b), work=work)
 
 
@@ -189,7 +268,8 @@ def _power(base: Normal, exponent: Normal) -> Normal:
 def _negative(part: Normal) -> Normal:
     if part.polynomial is None:
         return _made([part], float, f"-{operand(_number(part).text)}")
-    return part._replace(polynomial={m: -c for m, c in part.polynomial.items()})
+    work = _work(part, more=STEP + len(part.polynomial))
+    return part._replace(polynomial={m: -c for m, c in part.polynomial.items()}, work=work)
 
 
 def _negation(part: Normal) -> Normal:
@@ -211,11 +291,11 @@ def _function(name: str, *parts: Normal) -> Normal:
             kind = float
         elif None not in known:
             value = FUNCTIONS[name](*known)
-            return Normal(int, constant(value), work=_work(*parts))
+            return Normal(int, constant(value), work=_work(*parts, more=STEP))
         elif name != "abs":
             spelled = sorted(set(spelled))
             if len(spelled) == 1:
-                return parts[0]._replace(work=_work(*parts))
+                return parts[0]._replace(work=_work(*parts, more=STEP))
     return _made(parts, kind, f"{name}({', '.join(spelled)})")
 
 

@@ -67,11 +67,20 @@ def require_length(text: str) -> None:
 
 
 def plus(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
-    """Return the sum, or with -1 as sign the difference."""
-    total = dict(left)
+    """Return the sum, or with -1 as sign the difference, made in place of the longer operand.
+
+    A sum of many terms takes as many steps as it has terms.
+    """
+    if sign == 1 and len(left) < len(right):
+        left, right = right, left
     for monomial, coefficient in right.items():
-        total[monomial] = total.get(monomial, 0) + sign * coefficient
-    return _bounded(total)
+        changed = left.get(monomial, 0) + sign * coefficient
+        require_bits(changed.bit_length())
+        if changed:
+            left[monomial] = changed
+        else:
+            left.pop(monomial, None)
+    return _few(left)
 
 
 def times(left: Polynomial, right: Polynomial) -> Polynomial:
@@ -88,12 +97,16 @@ def times(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _bounded(total: Polynomial) -> Polynomial:
-    polynomial = {monomial: c for monomial, c in total.items() if c}
+    polynomial = _few({monomial: c for monomial, c in total.items() if c})
+    require_bits(max((c.bit_length() for c in polynomial.values()), default=0))
+    return polynomial
+
+
+def _few(polynomial: Polynomial) -> Polynomial:
     if len(polynomial) > MAX_TERMS:
         raise InvalidIRError(
             f"an expression of {len(polynomial)} terms is too large (at most {MAX_TERMS})"
         )
-    require_bits(max((c.bit_length() for c in polynomial.values()), default=0))
     return polynomial
 
 

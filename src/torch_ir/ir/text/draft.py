@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,6 @@ from torch_ir.ir.text.lexer import Line
 from torch_ir.ir.text.scope import NameScope
 from torch_ir.ir.text.views import WrittenView, with_views
 from torch_ir.ir.values import Attribute
-
-MAX_COMPARED = 200
-"""Names up to this length are compared when the closest one is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +101,6 @@ def require_new(
         raise line.error(f"{what} is given twice", at=at)
 
 
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return a hint with the closest names; very long ones are not compared."""
-    if len(name) > MAX_COMPARED:
-        return ""
-    return did_you_mean(name, [other for other in names if len(other) <= MAX_COMPARED])
-
-
 def _refuse(reference: Reference, scope: NameScope) -> TensorMeta:
     if reference.mark == "#":
         raise reference.line.error(
@@ -123,11 +113,11 @@ def _refuse(reference: Reference, scope: NameScope) -> TensorMeta:
         raise reference.line.error(
             f"there is no weight or constant {name}",
             at=reference.at,
-            remedy=closest(reference.name, scope.keys),
+            remedy=did_you_mean(reference.name, scope.keys),
         )
     raise reference.line.error(
         f"{name} is not defined",
         at=reference.at,
-        remedy=closest(reference.name, [*scope.values, *scope.external])
+        remedy=did_you_mean(reference.name, [*scope.values, *scope.external])
         or f"A value without definition is written with its type, as in {name}: f32[2].",
     )

@@ -90,8 +90,9 @@ class Line:
         Raises:
             ParseError: Another one stands here.
         """
-        if not self.accept(token):
+        if self.tokens[self.at] != token:
             raise self.unexpected(f"{token!r}")
+        self.at += 1
 
     def end(self) -> None:
         """Check that the statement ends here.

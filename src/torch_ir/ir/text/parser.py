@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch_ir.errors import InvalidIRError, ParseError
+from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
+from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR, SymbolRange
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ir.text.draft import Draft, closest, require_new
+from torch_ir.ir.text.draft import Draft, require_new
 from torch_ir.ir.text.given_constants import ConstantReader
 from torch_ir.ir.text.lexer import TOKEN, Line, read_int, read_sigil, read_string, read_word
 from torch_ir.ir.text.nodes import Types, read_meta, read_names, read_node, read_reference
@@ -49,11 +50,13 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise ParseError(f"IR text is a str, got {type(text).__name__}")
     reader = _Reader(constants or {})
-    for number, raw in enumerate(text.split("\n"), 1):
-        line = Line(number, raw, TOKEN.findall(raw))
-        if line.next:
-            reader.read(line)
-    return reader.finish()
+    with expressions_of(len(text)):
+        for number, raw in enumerate(text.split("\n"), 1):
+            raw = raw.rstrip(" \t\r\f\v")  # behind which no token is looked for again and again
+            line = Line(number, raw, TOKEN.findall(raw))
+            if line.next:
+                reader.read(line)
+        return reader.finish()
 
 
 class _Reader:
@@ -244,7 +247,7 @@ def _unknown_statement(line: Line) -> ParseError:
         return line.error("nothing is opened here")
     return line.error(
         f"{token!r:.60} is not a statement",
-        remedy=closest(token, _STATEMENTS)
+        remedy=did_you_mean(token, _STATEMENTS)
         or "A statement is a node (%y: f32[2] = aten.relu.default(%x)) or begins with one of "
         f"{', '.join(_STATEMENTS)}.",
     )

@@ -79,17 +79,9 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
     token = line.next
     if token[:1] == "%":
         return TensorLeaf(read_sigil(line, "%", "a tensor"))
-    if line.accept("("):
-        return _read_tuple(line, depth)
-    if line.accept("["):
-        children: list[Tree] = []
-        while not line.accept("]"):
-            if children:
-                line.expect(",")
-            children.append(read_tree(line, depth + 1))
-        return Container("list", tuple(children))
-    if line.accept("{"):
-        return _read_dict(line, depth)
+    if token in _BRACKETS:
+        line.at += 1
+        return _BRACKETS[token](line, depth)
     is_call = is_word(token) and line.tokens[line.at + 1] == "("
     if is_call and token == "value":
         line.at += 2
@@ -99,6 +91,16 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
     if is_call and token not in ("device", "operator"):
         return _read_registered(line, depth)
     return ValueLeaf(read_value(line))
+
+
+def _read_list(line: Line, depth: int) -> Container:
+    children: list[Tree] = []
+    while line.tokens[line.at] != "]":
+        if children:
+            line.expect(",")
+        children.append(read_tree(line, depth + 1))
+    line.at += 1
+    return Container("list", tuple(children))
 
 
 def _read_tuple(line: Line, depth: int) -> Container:
@@ -127,6 +129,9 @@ def _read_dict(line: Line, depth: int) -> Container:
         line.expect(":")
         children.append(read_tree(line, depth + 1))
     return Container("dict", tuple(children), tuple(keys))
+
+
+_BRACKETS = {"(": _read_tuple, "[": _read_list, "{": _read_dict}
 
 
 def _read_registered(line: Line, depth: int) -> Container:

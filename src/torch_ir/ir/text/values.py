@@ -153,12 +153,14 @@ def _read_list(line: Line, depth: int) -> tuple[Attribute, ...]:
     if depth >= MAX_DEPTH:
         raise line.error(f"lists nest more than {MAX_DEPTH} deep", at=line.at - 1)
     items: list[Attribute] = []
-    while not line.accept("]"):
+    tokens = line.tokens
+    while tokens[line.at] != "]":
         if items:
             line.expect(",")
-            if line.accept("]"):
+            if tokens[line.at] == "]":
                 break
         items.append(read_value(line, depth + 1))
+    line.at += 1
     return tuple(items)
 
 

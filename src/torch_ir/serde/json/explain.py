@@ -85,20 +85,29 @@ def _replaced(document: Any, place: list[Step], value: object) -> object:
 
 def first_place(document: Any, is_bad: Callable[[object], bool]) -> str:
     """Return the path of the first key or value that is bad, or the empty string."""
-    stack: list[tuple[str, Any]] = [("", document)]
-    while stack:
-        path, value = stack.pop()
-        if isinstance(value, Mapping):
-            items = cast(Mapping[str, Any], value).items()
-            bad = next((f'["{key!a}"]' for key, _ in items if is_bad(key)), None)
-            if bad is not None:
-                return path + bad
-            stack.extend(reversed([(path + key_path(key), item) for key, item in items]))
-        elif isinstance(value, list):
-            entries = enumerate(cast(list[Any], value))
-            stack.extend(reversed([(f"{path}[{index}]", item) for index, item in entries]))
-        elif is_bad(value):
-            return path
+    above: list[str] = []
+    waiting = [iter([("", document)])]
+    while waiting:
+        for step, value in waiting[-1]:
+            if isinstance(value, Mapping):
+                held = cast(Mapping[str, Any], value)
+                bad = next((f'["{key!a}"]' for key in held if is_bad(key)), None)
+                if bad is not None:
+                    return "".join([*above, step, bad])
+                inside = ((key_path(key), item) for key, item in held.items())
+            elif isinstance(value, list):
+                entries = enumerate(cast(list[Any], value))
+                inside = ((f"[{index}]", item) for index, item in entries)
+            elif is_bad(value):
+                return "".join([*above, step])
+            else:
+                continue
+            above.append(step)
+            waiting.append(iter(inside))
+            break
+        else:
+            waiting.pop()
+            del above[-1:]
     return ""
 
 
