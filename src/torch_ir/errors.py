@@ -241,7 +241,7 @@ CLOSE = 0.6
 MAX_COMPARED = 200
 """Characters of the longest name to which others are compared."""
 MAX_COMPARISONS = 2**18
-"""Characters, and pairs of characters, that are compared for one name."""
+"""Characters that are compared for one name, and sixteenths of the pairs of them."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -260,12 +260,12 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     found: list[tuple[float, str]] = []
     left = MAX_COMPARISONS
     for candidate in candidates if len(name) <= MAX_COMPARED else ():
-        if 2.4 * min(len(name), len(candidate)) < len(name) + len(candidate):
-            continue  # a ratio of 0.6 is out of reach: twice what is equal, of all characters
+        if 2 * min(len(name), len(candidate)) < CLOSE * (len(name) + len(candidate)):
+            continue  # too long or too short
         matcher.set_seq1(candidate)
         left -= len(candidate)
         if left > 0 and matcher.quick_ratio() >= CLOSE:
-            left -= len(candidate) * len(name)
+            left -= len(candidate) * len(name) // 16
             if left > 0 and (ratio := matcher.ratio()) >= CLOSE:
                 found.append((ratio, candidate))
     close = [candidate for _, candidate in heapq.nlargest(2, found)]

@@ -199,7 +199,7 @@ def _flatten(data: object, shape: tuple[int, ...]) -> list[Any]:
     flat: list[Any] = [data]
     for depth, size in enumerate(shape):
         for index, item in enumerate(flat):
-            if not isinstance(item, list | tuple) or len(cast(list[object], item)) != size:
+            if type(item) not in (list, tuple) or len(item) != size:
                 place = _place(index, shape[:depth])
                 raise Fault(place, f"expected a list of {size} to fill the shape")
         flat = list(chain.from_iterable(flat))

@@ -8,6 +8,7 @@ producer; inputs name themselves as their producer; and constants are listed amo
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from torch_ir.ops.schema import Argument, Slots, bind_in_order, lookup
-from torch_ir.serde.constant_data import constant_of_lists, encode_constant
+from torch_ir.serde.constant_data import constant_of_lists
 from torch_ir.serde.json.decode import decode_tensor
 from torch_ir.serde.json.explain import explain
 from torch_ir.serde.json.faults import each, each_value
@@ -239,8 +240,11 @@ def _constants(foreign: ForeignDocument) -> dict[str, Any]:
         # nested lists lose the shape of an empty tensor; the weight of that name has it
         shape = [d for d in shapes.get(key, []) if isinstance(d, int)]
         given = tuple(shape) if 0 in shape else None
-        return msgspec.to_builtins(
-            encode_constant(constant_of_lists(constant.data, constant.dtype, given))
-        )
+        made = constant_of_lists(constant.data, constant.dtype, given)
+        return {
+            "dtype": made.dtype,
+            "shape": list(made.shape),
+            "base64": b64encode(made.tobytes()).decode(),
+        }
 
     return each_value(converted, {k: (k, c) for k, c in foreign.constants.items()}, ".constants")
