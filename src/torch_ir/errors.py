@@ -241,7 +241,7 @@ CLOSE = 0.6
 MAX_COMPARED = 200
 """Characters of the longest name to which others are compared."""
 MAX_COMPARISONS = 2**18
-"""Characters that are compared for one name, and sixteenths of the pairs of them."""
+"""Characters that are compared for one name, and quarters of the pairs of them."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -265,7 +265,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         matcher.set_seq1(candidate)
         left -= len(candidate)
         if left > 0 and matcher.quick_ratio() >= CLOSE:
-            left -= len(candidate) * len(name) // 16
+            left -= len(candidate) * len(name) // 4
             if left > 0 and (ratio := matcher.ratio()) >= CLOSE:
                 found.append((ratio, candidate))
     close = [candidate for _, candidate in heapq.nlargest(2, found)]
