@@ -62,6 +62,7 @@ __all__ = [
     "higher_order_operator",
     "is_any_autocast_enabled",
     "is_in_forward_level",
+    "is_operator_formula",
     "is_tracing_fakes",
     "is_transforming",
     "module_call_graph",
@@ -335,6 +336,12 @@ def is_tracing_fakes() -> bool:
     """Return whether calls are traced on fake tensors now, as torch.export and inductor do."""
     fake = torch._C._TorchDispatchModeKey.FAKE  # pyright: ignore[reportPrivateUsage]  # torch has no public name
     return torch._C._get_dispatch_mode(fake) is not None  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+def is_operator_formula(node: Any) -> bool:
+    """Return whether a node of autograd's graph is the formula of an operator, in Python."""
+    module = type(node)._forward_cls.__module__
+    return module == "torch._library.autograd" or module.startswith("torch._higher_order_ops.")
 
 
 def is_transforming() -> bool:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import torch_ir
-from torch_ir.errors import CompileError
+from torch_ir.errors import CompileError, TraceError
 from torch_ir.passes import inline_functions
 
 
@@ -44,8 +44,93 @@ class Straight(torch.autograd.Function):
         return gradient * ctx.saved_tensors[0].abs()
 
 
+class Doubled(torch.autograd.Function):
+    """Doubles in place, which no call of a body says."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 7
+
+
+class Chosen(torch.autograd.Function):
+    """Its gradient depends on the data of another one."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 5 if gradient.sum() > 0 else gradient
+
+
+class Several(torch.autograd.Function):
+    """Keeps tensors and numbers in many ways, and gives a result without a gradient."""
+
+    @staticmethod
+    def forward(ctx, x, y, factor):
+        ctx.exp, ctx.size, ctx.factor = x.exp(), x.shape[0], factor
+        ctx.save_for_backward(y)
+        made = ctx.exp * y * factor, x.argmax(), y + 1
+        ctx.mark_non_differentiable(*made[1:])
+        return made
+
+    @staticmethod
+    def backward(ctx, gradient, *others):
+        (y,) = ctx.saved_tensors
+        masked = gradient.clone()
+        masked[y < 0] = 0
+        return masked * ctx.exp * ctx.size, gradient * y * ctx.factor + others[1], None
+
+
+class Drops(torch.autograd.Function):
+    """Draws what it multiplies by, and takes derivatives inside."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            ctx.x = x.detach().requires_grad_()
+            ctx.y = ctx.x.sin() * torch.rand_like(x)
+        return ctx.y.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.autograd.grad(ctx.y, ctx.x, gradient)[0] * 3
+
+
+class Same(torch.autograd.Function):
+    """Gives its argument back, with another gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * -0.5
+
+
+def several(x):
+    y, position, more = Several.apply(x, x.sin(), 2.5)
+    return y + position + more
+
+
+def doubled(x):
+    return Doubled.apply(x.clone())
+
+
+def recomputed(x):
+    return checkpoint(lambda y: Clipped.apply(y.sin()), x, use_reentrant=False)
+
+
+TRANSLATED = (Clipped.apply, Straight.apply, several, Drops.apply, Same.apply, recomputed)
 straight = Straight.apply
-NAMES = tuple(f"{__name__}.{name}" for name in ("Clipped", "Straight"))
+NAMES = tuple(f"{__name__}.{name}" for name in ("Doubled", "Chosen"))
 LONG = (torch.sin, torch.relu, torch.cos, torch.tanh)
 X = torch.tensor([[0.2, -1.4, 3.0]])
 
@@ -94,19 +179,100 @@ def message(names):
     )
 
 
-def test_gradients_are_refused_where_a_function_has_its_own():
-    ir, model = program(Clipped.apply)
+def gradients(run, x, parameters):
+    x = x.detach().requires_grad_()
+    for parameter in parameters:
+        parameter.grad = None
+    torch.manual_seed(0)
+    run(x).sum().backward()
+    return x.grad, *[parameter.grad for parameter in parameters]
+
+
+def same(found, wanted):
+    return all(map(torch.equal, found, wanted))
+
+
+@pytest.mark.parametrize("function", TRANSLATED)
+def test_gradients_of_a_class_are_those_of_eager(function, tmp_path):
+    ir, model = program(function)
+    assert "custom_gradients" not in ir.metadata
+    assert ir.check() == ()
+    ir.save(tmp_path / "net.json")
+    parameters = dict(model.named_parameters())
+    wanted = gradients(model, X, parameters.values())
+    for read in (ir, torch_ir.parse(str(ir)), torch_ir.IR.load(tmp_path / "net.json")):
+        assert read == ir
+        run = torch_ir.compile(read, parameters, grad=True)
+        assert same(gradients(run, X, parameters.values()), wanted)
+    torch.manual_seed(0)
+    _, pullback = torch_ir.compile_graph(ir, parameters).vjp((X,))
+    assert torch.equal(pullback((torch.ones(1, 3),))[0], wanted[0])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", TRANSLATED)
+def test_traced_functions_have_gradients_of_a_class(function, dynamic):
+    traced = torch_ir.make_traced(function, dynamic=dynamic)
+    for x in (X, X.repeat(3, 2)):
+        assert same(gradients(traced, x, ()), gradients(function, x, ()))
+
+
+@pytest.mark.parametrize("function", [Clipped.apply, several])
+def test_compiled_functions_have_gradients_of_a_class(function):
+    compiled = torch.compile(function, backend="torch_ir")
+    assert same(gradients(compiled, X, ()), gradients(function, X, ()))
+
+
+class Once(Straight):
+    """Says that its gradient has none."""
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].abs()
+
+
+def twice_differentiated(function):
+    x = X.clone().requires_grad_()
+    (found,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+    return torch.autograd.grad(found.sum(), x)[0]
+
+
+def test_gradients_of_gradients_of_a_class_are_those_of_eager_or_refused():
+    for function in (straight, several, lambda x: Same.apply(x) * x):
+        wanted = twice_differentiated(function)
+        assert torch.equal(twice_differentiated(torch_ir.make_traced(function)), wanted)
+    traced = torch_ir.make_traced(Once.apply)
+    assert same(gradients(traced, X, ()), gradients(Once.apply, X, ()))
+    x = X.clone().requires_grad_()
+    (found,) = torch.autograd.grad(traced(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        found.sum().backward()
+
+
+def test_gradients_are_refused_where_a_backward_cannot_be_traced():
+    ir, model = program(doubled)
     assert ir.metadata["custom_gradients"] == NAMES[:1]
     assert set(refusals(ir, model)) == {message(NAMES[0])}
+    with pytest.raises(TraceError, match="gradients pass through the autograd function Chosen"):
+        torch_ir.make_traced(Chosen.apply)(X.clone().requires_grad_())
 
 
 def test_each_function_is_named_once_wherever_it_is_applied():
-    ir, model = program(Clipped.apply, nn.Sequential(Net(straight), nn.ReLU()), Clipped.apply)
+    ir, model = program(doubled, nn.Sequential(Net(Chosen.apply), nn.ReLU()), doubled)
     assert ir.metadata["custom_gradients"] == NAMES
     assert set(refusals(ir, model)) == {message(", ".join(NAMES))}
 
 
-def test_checkpoints_that_enter_autograd_again_run_without_it_in_the_trace():
+def test_passes_that_write_a_call_out_say_that_its_gradient_is_lost():
+    ir, model = program(Clipped.apply)
+    for made in (torch_ir.functionalize(ir), torch_ir.decompose(ir), inline_functions(ir)):
+        assert made.metadata["custom_gradients"] == ("Clipped",)
+        assert made.functions == {}
+    assert set(refusals(made, model)) == {message("Clipped")}
+
+
+def test_stored_gradients_of_checkpoints_are_refused():
     ir, model = program(lambda x: checkpoint(torch.sin, x, use_reentrant=True))
     assert set(refusals(ir, model)) == {message("torch.utils.checkpoint.CheckpointFunction")}
 
@@ -127,20 +293,25 @@ def test_hooks_on_gradients_are_seen():
     assert torch.Tensor.register_hook is before
 
 
-def test_a_function_in_a_branch_is_seen_without_its_name():
+def test_a_function_in_a_branch_has_its_gradient():
     def branch(x):
         return torch.cond(x.sum() > 0, lambda y: straight(y), torch.sin, (x,))
 
     ir, model = program(branch)
-    assert set(refusals(ir, model)) == {message("torch.autograd.Function")}
+    parameters = dict(model.named_parameters())
+    run = torch_ir.compile(ir, parameters, grad=True)
+    for x in (X, -X * 9):
+        wanted = gradients(model, x, parameters.values())
+        assert same(gradients(run, x, parameters.values()), wanted)
 
 
 @pytest.mark.parametrize("regions", ["auto", ["layers.0", "layers.1"]])
-def test_a_function_in_a_region_is_seen(regions):
+def test_layers_with_a_function_are_traced_each_for_itself(regions):
     class Layers(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = nn.ModuleList([Net(straight, *LONG), Net(straight, *LONG)])
+            self.layers = nn.ModuleList([Net(straight, *LONG), Net(Same.apply, *LONG)])
+            self.layers.extend([Net(straight, *LONG), Net(Chosen.apply, *LONG)])
 
         def forward(self, x):
             for layer in self.layers:
@@ -148,12 +319,18 @@ def test_a_function_in_a_region_is_seen(regions):
             return x
 
     ir = torch_ir.extract_ir(Layers().eval(), (X,), regions=regions)
-    assert ir.functions, ir.metadata
     assert ir.metadata["custom_gradients"] == NAMES[1:]
+    model = Layers().eval()
+    del model.layers[3]
+    ir = torch_ir.extract_ir(model, (X,), regions=regions)
+    parameters = dict(model.named_parameters())
+    wanted = gradients(model, X, parameters.values())
+    run = torch_ir.compile(ir, parameters, grad=True)
+    assert same(gradients(run, X, parameters.values()), wanted)
 
 
 def test_passes_files_and_parts_keep_what_is_known(tmp_path):
-    ir, _ = program(Clipped.apply)
+    ir, _ = program(doubled)
     (ir.save(tmp_path / "net.json"), ir.save(tmp_path / "net.zip"))
     for made in (
         torch_ir.functionalize(ir),

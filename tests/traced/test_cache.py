@@ -219,25 +219,6 @@ def test_numbers_of_a_closed_over_tensor_are_read_at_each_run():
     assert misses(traced) == 1
 
 
-class Straight(torch.autograd.Function):
-    """The sign, with the gradient of the identity."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.sign()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
-
-
-def test_gradients_that_a_class_defines_are_refused_where_they_are_needed():
-    traced = make_traced(lambda x: Straight.apply(x) * 2)
-    assert torch.equal(traced(X), X.sign() * 2)
-    with pytest.raises(TraceError, match="gradients pass through the autograd function Straight"):
-        traced(X.clone().requires_grad_())
-
-
 def test_an_error_of_the_function_is_its_own():
     def function(x):
         raise KeyError("mine")

@@ -14,7 +14,7 @@ from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 
 from torch_ir.errors import ExportError, raised_as
-from torch_ir.frontend.custom_gradients import with_custom_gradients
+from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions

@@ -48,6 +48,7 @@ from torch_ir.torch_api import (
 SUPPORTED_HIGHER_ORDER = frozenset(
     {
         *("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph"),
+        "autograd_function",
         *("cond", "while_loop", "scan", "map_impl", "associative_scan"),
         *("flex_attention", "out_dtype", "tag_activation_checkpoint", "strict_mode"),
     }

@@ -40,6 +40,7 @@ from torch_ir.torch_api import (
 
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {
+    "higher_order": "torch_ir.frontend.gradients.call",
     "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
     "executorch_prims": "torch_ir.dialects.backend.kernels",
     "quantized_decomposed": "torch_ir.dialects.backend.kernels",
@@ -181,7 +182,7 @@ def _found(name: str) -> OpOverload:
 
 
 def _remedy(namespace: str, op_type: str) -> str:
-    if namespace in ("aten", "prims", "higher_order", *_REGISTERED_BY):
+    if namespace in ("aten", "prims", *_REGISTERED_BY):
         return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
     return (
         f"Import the library that registers the operators of {namespace!r} before running: "

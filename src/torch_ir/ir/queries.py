@@ -95,11 +95,16 @@ CUSTOM_GRADIENTS = "custom_gradients"
 """Key in the metadata of a program: the autograd functions whose own gradients were not traced."""
 
 
+def listed_gradients(ir: IR) -> tuple[str, ...]:
+    """Return the names of the autograd functions whose gradients one graph lacks."""
+    names = ir.metadata.get(CUSTOM_GRADIENTS, ())
+    return tuple(map(str, names if isinstance(names, tuple) else (names,)))
+
+
 def custom_gradients(ir: IR) -> str:
     """Return, as one text, the names of the autograd functions whose gradients were not traced."""
-    names = ir.metadata.get(CUSTOM_GRADIENTS, ())
-    listed = names if isinstance(names, tuple) else (names,)
-    return printable(", ".join(map(str, listed)))
+    found = [name for _, graph in graphs(ir) for name in listed_gradients(graph)]
+    return printable(", ".join(dict.fromkeys(found)))
 
 
 def kept_values(ir: IR) -> frozenset[str]:

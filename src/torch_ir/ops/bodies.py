@@ -77,6 +77,7 @@ BODY_CALLS: Final[Mapping[str, Mapping[str, BodyCall]]] = {
     "higher_order.tag_activation_checkpoint": {"gmod": BodyCall(("args",))},
     "higher_order.wrap_with_set_grad_enabled": {"wrapped_func": BodyCall(("args",))},
     "higher_order.wrap_with_autocast": {"wrapped_func": BodyCall(("args",))},
+    "higher_order.autograd_function": {"fwd": BodyCall(("args",))},
     "higher_order.flex_attention": {
         "score_mod": BodyCall((_SCORE,), Gives.NUMBER, scalar_of="query", indices=4),
         "block_mask": BodyCall((_MASK,), Gives.TRUTH, indices=4),

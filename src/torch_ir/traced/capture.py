@@ -23,6 +23,8 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from torch_ir.errors import TraceError
+from torch_ir.frontend.gradients.call import CallWithGradient
+from torch_ir.frontend.gradients.watching import recorded_functions
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
@@ -30,6 +32,7 @@ from torch_ir.torch_api import (
     FakeTensor,
     FakeTensorMode,
     ShapeEnv,
+    is_operator_formula,
     pytree,
     version_of,
 )
@@ -143,6 +146,7 @@ class _Attempt:
             return self._outputs(lifter, result)
 
         with self._state_kept(), self._closures_kept(), ExitStack() as stack:
+            stack.enter_context(recorded_functions(everywhere=False))
             stack.enter_context(quiet())
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
@@ -336,8 +340,10 @@ def _requires_grad(value: Any) -> bool:
 
 def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
     """Refuse gradients that a Python class defines: operators alone would have others."""
+    known = CallWithGradient._backward_cls  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch makes it
     for node in _backward_nodes(roots):
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
+        is_class = isinstance(node, torch.autograd.function.BackwardCFunction)
+        if is_class and not isinstance(node, known) and not is_operator_formula(node):
             name = type(node).__name__.removesuffix("Backward")
             raise TraceError(
                 f"gradients pass through the autograd function {name}, whose own formula is "

@@ -163,6 +163,7 @@ class _Builder:
         self._constants()
         self.generators = _named_generators(self.trace, self.module)
         self._placeholders()
+        self._symbols()
         self.body.run()
         returned = self.module.graph.output_node().args[0]
         outputs = tuple(self.body.tensors(returned))
@@ -176,7 +177,7 @@ class _Builder:
             weight_name_mapping=self.mapping,
             model_name=title,
             pytorch_version=str(torch.__version__),
-            symbols=self._symbols(),
+            symbols=self.context.symbols,
             functions=self.body.functions,
             operators=self.body.operators,
             guards=self._guards(),
@@ -304,12 +305,10 @@ class _Builder:
             found.append(None if isinstance(value, TensorMeta) else value)
         return tuple(found)
 
-    def _symbols(self) -> dict[str, SymbolRange]:
-        env = self.trace.shape_env
-        ranges: dict[str, SymbolRange] = dict(self.context.symbols)
-        for symbol, bounds in env.var_to_range.items():
-            ranges[str(symbol)] = SymbolRange(_finite(bounds.lower), _finite(bounds.upper))
-        return ranges
+    def _symbols(self) -> None:
+        for symbol, bounds in self.trace.shape_env.var_to_range.items():
+            found = SymbolRange(_finite(bounds.lower), _finite(bounds.upper))
+            self.context.symbols[str(symbol)] = found
 
     def _guards(self) -> tuple[SymExpr, ...]:
         """What the trace takes for true of sizes; the sizes of inputs say which are fixed."""

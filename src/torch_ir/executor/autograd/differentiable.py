@@ -186,6 +186,10 @@ class _Search:
         region: _Region,
     ) -> bool:
         """Whether a result of a call of functions depends differentiably on what is wanted."""
+        if operator.name() == "autograd_function":
+            if self.forward:
+                raise _no_gradient(call, "torch carries no tangents through it", forward=True)
+            return region.is_recorded
         inner = _inner_region(call, operator.name(), region)
         is_plain = operator.name() in _REGIONS
         if self.forward and inner.is_recorded and not is_plain:

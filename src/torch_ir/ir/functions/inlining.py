@@ -9,13 +9,14 @@ from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
 from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import result_names
+from torch_ir.ir.queries import CUSTOM_GRADIENTS, listed_gradients, result_names
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
-from torch_ir.ops.bodies import operands_of_one_call
+from torch_ir.ops.bodies import BODY_CALLS, operands_of_one_call
 
-GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled"})
+_OWN_GRADIENT = "higher_order.autograd_function"
+GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled", _OWN_GRADIENT})
 """Operators that call a function once, without meaning for inference."""
 
 CALLS = GRADIENT_SCOPES | {
@@ -32,6 +33,7 @@ def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
     """Replace the calls of such scopes by their bodies; in functions too.
 
     Whether gradients are recorded changes no value. The same object if there is no such scope.
+    Metadata name the functions whose own gradients are lost.
 
     Args:
         ir: The program.
@@ -39,18 +41,24 @@ def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
     """
     builder = Builder(ir)
     builder.map_functions(lambda body: inline_scopes(body, op_types))
+    lost: dict[str, None] = {}
     for node in ir.nodes:
         if node.op_type in op_types:
             _write_out(builder, builder.mapped(node))
+            if node.op_type == _OWN_GRADIENT:
+                lost[_called(node)] = None
         else:
             builder.keep(node)
-    return builder.finish()
+    made = builder.finish()
+    if not lost:
+        return made
+    names = [*dict.fromkeys([*listed_gradients(ir), *lost])]
+    return made.replace(metadata={**made.metadata, CUSTOM_GRADIENTS: names})
 
 
 def _write_out(builder: Builder, call: OpNode) -> None:
     """Append the nodes of the function that a node calls."""
-    (name,) = call.functions
-    body = builder.functions[name]
+    body = builder.functions[_called(call)]
     builder.operators.update(body.operators)
     root, place = str(body.metadata.get(MODULE, "")), call.location.module if call.location else ""
     taken = {key: _add(builder, key, _moved(f, root, place)) for key, f in body.functions.items()}
@@ -79,6 +87,12 @@ def _write_out(builder: Builder, call: OpNode) -> None:
     results = result_names(body)
     for output in call.outputs:
         builder.replace(output, values[results[output.producer_output_idx]])
+
+
+def _called(call: OpNode) -> str:
+    """The name of the function that a node calls."""
+    (argument,) = BODY_CALLS[call.op_type]
+    return cast(FunctionRef, call.attrs[argument]).name
 
 
 def _add(builder: Builder, name: str, body: IR) -> str:

@@ -281,7 +281,8 @@ _OTHERS: dict[Rule, str] = {
         quantized_decomposed.quantize_per_token.default
     """,
     control_flow.called: """
-        higher_order.associative_scan higher_order.cond higher_order.invoke_subgraph
+        higher_order.associative_scan higher_order.autograd_function
+        higher_order.cond higher_order.invoke_subgraph
         higher_order.map_impl higher_order.scan higher_order.strict_mode
         higher_order.tag_activation_checkpoint higher_order.while_loop
         higher_order.wrap_with_autocast higher_order.wrap_with_set_grad_enabled

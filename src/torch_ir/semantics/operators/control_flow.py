@@ -120,6 +120,20 @@ def invoke_subgraph(
     return subgraph(operands)
 
 
+@denotes("higher_order.autograd_function")
+def autograd_function(
+    fwd: Body,
+    bwd: Body,
+    args: Sequence[Any] = (),
+    saved: Sequence[int] = (),
+    differentiable: Sequence[int] = (),
+    wanted: Sequence[int] = (),
+    once: bool = False,
+) -> list[Any]:
+    """The results of the function: gradients are no part of what it computes."""
+    return fwd(args)
+
+
 @denotes("higher_order.wrap_with_set_grad_enabled")
 def wrap_with_set_grad_enabled(
     enable_grad: bool, wrapped_func: Body, args: Sequence[Any] = ()

@@ -11,32 +11,41 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from torch_ir.frontend.gradients.recording import Recording
 from torch_ir.ir import IR
 from torch_ir.ir.queries import CUSTOM_GRADIENTS
 from torch_ir.torch_api import SingleLevelFunction
 
-_found: ContextVar[dict[str, None] | None] = ContextVar("_found", default=None)
+_found: ContextVar[tuple[bool, dict[str, None]] | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
 _watching = 0
 _torch_register_hook: Any = torch.Tensor.register_hook
 
 
 def with_custom_gradients(trace: Callable[[], IR]) -> IR:
-    """Return the program that ``trace`` makes; its metadata name the functions that it applied."""
-    with _applied_functions() as applied:
+    """Return the program that ``trace`` makes.
+
+    Autograd functions are calls in it, of their forward and their backward. Its metadata name
+    those for which that is impossible.
+    """
+    with recorded_functions(everywhere=True) as lost:
         ir = trace()
-    return ir.replace(metadata={**ir.metadata, CUSTOM_GRADIENTS: [*applied]}) if applied else ir
+    return ir.replace(metadata={**ir.metadata, CUSTOM_GRADIENTS: [*lost]}) if lost else ir
 
 
 @contextmanager
-def _applied_functions() -> Generator[dict[str, None]]:
-    """Collect, in order, the autograd functions and hooks that are traced in a ``with`` block.
+def recorded_functions(*, everywhere: bool) -> Generator[dict[str, None]]:
+    """Trace autograd functions in a ``with`` block as calls; give the names of others, in order.
 
-    One that is applied where nothing is traced is part of an operator that is traced as one, such
-    as the formula of a custom operator, and is not lost. Other threads are not watched.
+    Hooks are named too. A function that is applied where nothing is traced is part of an operator
+    that is traced as one, such as the formula of a custom operator, and is not lost. Other threads
+    are not watched.
+
+    Args:
+        everywhere: Gradients are wanted of what does not require them while it is traced.
     """
     found: dict[str, None] = {}
-    token = _found.set(found)
+    token = _found.set((everywhere, found))
     _watch(1)
     try:
         yield found
@@ -62,20 +71,22 @@ def _watch(change: int) -> None:
             torch.Tensor.register_hook = _torch_register_hook
 
 
-def _note(name: str) -> None:
+def _register_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any]) -> Any:
     found = _found.get()
     if found is not None and get_proxy_mode() is not None:
-        found.setdefault(name)
-
-
-def _register_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any]) -> Any:
-    _note("torch.Tensor.register_hook")
+        found[1].setdefault("torch.Tensor.register_hook")
     return _torch_register_hook(self, hook)
 
 
-def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    _note(_name(cls))
-    return super(SingleLevelFunction, cls).apply(*args, **kwargs)
+def _apply(cls: Any, *args: Any) -> Any:
+    found = _found.get()
+    if found is None or get_proxy_mode() is None:
+        return super(SingleLevelFunction, cls).apply(*args)
+    recording = Recording(cls, args, everywhere=found[0])
+    result = recording.run()
+    if recording.reason is not None:
+        found[1].setdefault(_name(cls))
+    return result
 
 
 def _name(cls: type) -> str:

@@ -1,0 +1,1 @@
+"""Gradients that a model defines itself, by ``torch.autograd.Function``."""
