@@ -1,6 +1,6 @@
 """``python -m torch_ir`` is the command ``torch-ir``."""
 
-from torch_ir.cli import main
+from torch_ir.cli.process import run
 
 if __name__ == "__main__":
-    main(prog_name="torch-ir")
+    run()

@@ -11,7 +11,7 @@ import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
 from torch_ir.cli.memory import require_memory
-from torch_ir.cli.options import allow_option
+from torch_ir.cli.options import INPUT, allow_option
 from torch_ir.errors import MissingWeightsError
 
 if TYPE_CHECKING:
@@ -89,15 +89,18 @@ class Invocation:
     allow: tuple[str, ...]
 
     def check_usage(self) -> None:
-        """Refuse options that exclude each other.
+        """Refuse options that exclude each other, and files that are not there.
 
         Raises:
             UsageError: Two of them do.
+            InputError: There is no such file.
         """
         if self.inputs and self.random:
             raise click.UsageError("--inputs and --random exclude each other")
         if self.weights and self.random_weights:
             raise click.UsageError("--weights and --random-weights exclude each other")
+        for path in filter(None, (self.inputs, self.weights, self.constants)):
+            INPUT.check(path)
 
     def read(self, file: str) -> IR:
         """Read the program.

@@ -23,8 +23,13 @@ SHOW_TRACEBACK = "torch_ir.traceback"
 
 def result(text: str) -> None:
     """Print a result to stdout; in a terminal, long lines are folded between words."""
+    click.echo(folded(text, sys.stdout))
+
+
+def folded(text: str, stream: IO[Any]) -> str:
+    """Return a text without what a terminal obeys, folded between words if it goes to one."""
     lines = printable_lines(text)
-    click.echo(fitted(lines, screen()[0]) if sys.stdout.isatty() else lines)
+    return fitted(lines, screen()[0]) if stream.isatty() else lines
 
 
 def screen() -> tuple[int, int]:
@@ -34,7 +39,7 @@ def screen() -> tuple[int, int]:
 
 def message(text: str, file: IO[Any] | None = None) -> None:
     """Print to stderr what is no result."""
-    click.echo(printable_lines(text), file=file, err=True)
+    click.echo(folded(text, file or sys.stderr), file=file, err=True)
 
 
 def note(text: str) -> None:
@@ -52,7 +57,7 @@ def document(data: bytes) -> None:
     """Print a rendered program to stdout; a JSON document in ASCII, an archive as it is."""
     if not data.startswith(b"PK"):
         text = data.decode()
-        data = (_ascii_json(text) if text.startswith("{") else printable_lines(text)).encode()
+        data = (_ascii_json(text) if text.startswith("{") else folded(text, sys.stdout)).encode()
     click.echo(data, nl=False)
 
 

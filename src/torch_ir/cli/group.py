@@ -101,7 +101,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise click.UsageError(printable(error.format_message()), error.ctx) from None
+            told = console.folded(f"Error: {printable(error.format_message())}", sys.stderr)
+            raise click.UsageError(told.removeprefix("Error: "), error.ctx) from None
         except click.ClickException as error:
             raise CommandFailedError(error.format_message()) from None
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):

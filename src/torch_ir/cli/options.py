@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from torch_ir.cli.files import unreadable
 from torch_ir.errors import OptionalDependencyError, SerializationError, did_you_mean
+from torch_ir.user_code import FORMS, require_place
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,26 +48,93 @@ input_option = click.option(
 )
 
 
-class OutputPath(_Type):
-    """The name of a file that will be written: whether it can be is found before any work."""
+class CheckedText(_Type):
+    """A text that is checked while the command line is read, before any work and without torch."""
 
     name = "path"
 
+    def __init__(self, check: Callable[[str], object]) -> None:
+        self.check = check
+
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Require that the folder is there and can be written to.
-
-        Raises:
-            SerializationError: It is not.
-        """
-        path, folder = str(value), Path(value).parent
-        if path != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
-            known = errno.EACCES if folder.is_dir() else errno.ENOTDIR
-            code = known if folder.exists() else errno.ENOENT
-            raise SerializationError(f"{path}: cannot be written: {os.strerror(code)}")
-        return path
+        """Return the text, if the check does not raise."""
+        self.check(str(value))
+        return str(value)
 
 
-OUTPUT = OutputPath()
+def require_code(spec: str) -> None:
+    """Require that the user's code can be where an option says; import nothing.
+
+    Raises:
+        UsageError: The option does not say where.
+        TargetError: There is no such file or package.
+    """
+    if not all(spec.rpartition(":")):
+        raise click.UsageError(f"{spec!r} does not say what to call. {FORMS}")
+    require_place(spec)
+
+
+def _require_writable(path: str) -> None:
+    folder = Path(path).parent
+    if path != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        known = errno.EACCES if folder.is_dir() else errno.ENOTDIR
+        code = known if folder.exists() else errno.ENOENT
+        raise SerializationError(f"{path}: cannot be written: {os.strerror(code)}")
+
+
+def _require_folder(path: str) -> None:
+    there = next(place for place in (Path(path), *Path(path).absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise SerializationError(f"{path}: cannot be written: {os.strerror(errno.ENOTDIR)}")
+    if not os.access(there, os.W_OK):
+        raise SerializationError(f"{path}: cannot be written: {os.strerror(errno.EACCES)}")
+
+
+def _require_file(path: str) -> None:
+    if not Path(path).exists():
+        raise unreadable(Path(path), FileNotFoundError(), "")
+
+
+def _require_backend(name: str) -> None:
+    from torch_ir.backends.backend_registry import find_backend, known_backends
+
+    if ":" in name:
+        require_code(name)
+    elif name not in known_backends():
+        find_backend(name)  # which says so
+
+
+def _require_reader(name: str) -> None:
+    if name.endswith(".safetensors"):
+        _require_file(name)
+    elif name not in ("aten", "eager", "reference", "denotation") and not Path(name).exists():
+        _require_backend(name)
+
+
+def _require_passes(names: str) -> None:
+    from torch_ir.passes.pass_registry import require_pass_name
+
+    for name in pass_list(names):
+        require_code(name) if ":" in name else require_pass_name(name)
+
+
+def pass_list(names: str) -> list[str]:
+    """Return the names in a list of passes, separated by commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+OUTPUT = CheckedText(_require_writable)
+"""The name of a file that will be written."""
+FOLDER = CheckedText(_require_folder)
+"""The name of a folder that will be made or filled."""
+INPUT = CheckedText(_require_file)
+"""The name of a file or folder that will be read."""
+BACKEND = CheckedText(_require_backend)
+"""A backend: its name, ``package.module:NAME`` or ``file.py:NAME``."""
+PASSES = CheckedText(_require_passes)
+"""Names of passes, in order, separated by commas."""
+READER = CheckedText(_require_reader)
+"""What gives values to compare: a backend, a way to run, or a file."""
 
 
 class ClosestChoice(_Choice):
@@ -92,6 +161,7 @@ def partition_options(command: F) -> F:
     backend = click.option(
         "--backend",
         required=True,
+        type=BACKEND,
         metavar="NAME",
         help="A registered backend, or package.module:NAME or file.py:NAME of one.",
     )

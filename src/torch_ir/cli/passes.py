@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torch_ir.cli.options import pass_list
+
 if TYPE_CHECKING:
     from torch_ir.passes import Pass
 
@@ -17,13 +19,13 @@ def steps_of(names: str) -> list[Pass]:
         UsageError: An object of a file is no pass.
         PassError: There is no pass of a name.
     """
-    from torch_ir.passes import Pass, passes_named
+    from torch_ir.passes import Pass, pass_named
     from torch_ir.user_code import import_object
 
     found: list[Pass] = []
-    for name in [part.strip() for part in names.split(",") if part.strip()]:
+    for name in pass_list(names):
         if ":" not in name:
-            found += passes_named(name)
+            found.append(pass_named(name))
             continue
         made: Any = import_object(name)
         step = made() if isinstance(made, type) else made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr
@@ -12,19 +13,36 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.errors import printable
+from torch_ir.steps import counting
 
 
 @contextmanager
 def progress(what: str) -> Generator[None]:
-    """Show that something long is going on."""
+    """Show that something long is going on: its steps, if it counts them, and the time left."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
-    from rich.text import Text
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    with Console(file=sys.stderr).status(Text(printable(what))):
-        yield
+    columns = (
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    console = Console(file=sys.stderr)
+    setattr(console, "show_cursor", lambda show=True: False)  # noqa: B010  # killed, it would stay hidden
+    with Progress(*columns, console=console, transient=True) as shown:
+        text, start = printable(what), time.monotonic()
+        task = shown.add_task(text, total=None)
+
+        def listen(done: int, total: int) -> None:
+            left = round((time.monotonic() - start) / done * (total - done)) if done else None
+            more = "" if left is None else f", {left // 60}:{left % 60:02} left"
+            shown.update(task, description=f"{text}: {done:,} of {total:,}{more}")
+
+        with counting(listen):
+            yield
 
 
 @contextmanager

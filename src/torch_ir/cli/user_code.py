@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torch_ir.cli.options import require_torch
-from torch_ir.user_code import FORMS, require_place
+from torch_ir.cli.options import require_code, require_torch
 
 if TYPE_CHECKING:
     from torch_ir.backends import DelegateBackend
@@ -21,27 +20,18 @@ def target_place(_: click.Context, __: click.Parameter, target: str | None) -> s
         TargetError: There is no such file or package.
     """
     if target and not target.endswith(".pt2"):
-        _require_form(target)
-        require_place(target)
+        require_code(target)
     return target
-
-
-def _require_form(spec: str) -> None:
-    if not all(spec.rpartition(":")):
-        raise click.UsageError(f"{spec!r} does not say what to call. {FORMS}")
 
 
 def delegate_named(name: str) -> DelegateBackend:
     """Return the backend of a name or a place, which has to take parts of programs.
 
     Raises:
-        UsageError: It is a place without a file, a module or a name.
         OptionalDependencyError: There is no torch.
         TargetError: There is nothing in that place, or importing it fails.
         ExecutionError: There is no such backend, or it takes whole programs.
     """
-    if ":" in name:
-        _require_form(name)
     require_torch()
     from torch_ir.backends.support_report import delegate_backend
 

@@ -18,6 +18,7 @@ from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
+from torch_ir.steps import steps
 
 
 def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 20) -> Profile:
@@ -61,7 +62,7 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     watched: list[int] = []
     _timed(graph, inputs, None)
     _timed(graph, inputs, _Watch(graph.device))  # the first of each kind warms up
-    for watch in watches:
+    for watch in steps(watches):
         plain.append(_timed(graph, inputs, None))
         watched.append(_timed(graph, inputs, watch))
     graph.reset()

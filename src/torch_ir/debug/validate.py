@@ -50,6 +50,7 @@ from torch_ir.ir.functions import inline_scopes
 from torch_ir.ir.tensor import kind_without_values
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import write_atomically
+from torch_ir.steps import told
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
@@ -267,6 +268,7 @@ class _Watch:
         self.against = against
         self.symbols = dict(symbols)
         self.found = Findings()
+        self.seen = 0
         self._running: OpNode | None = None
         self.tally = Tally(graph.ir, against)
         self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
@@ -307,6 +309,8 @@ class _Watch:
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Read the node again on the copies."""
+        self.seen += 1
+        told(min(self.seen, len(self.ir.nodes)), len(self.ir.nodes))
         inputs, self._inputs = self._inputs, []
         before, self._before = self._before, []
         named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))

@@ -156,25 +156,36 @@ def passes_named(names: str) -> tuple[Pass, ...]:
     return tuple([pass_named(name.strip()) for name in names.split(",") if name.strip()])
 
 
+def require_pass_name(name: str) -> None:
+    """Require that there is a pass of a name, without an import of it.
+
+    Raises:
+        PassError: There is none; the message names the closest.
+
+    Example:
+        >>> require_pass_name("cse")
+    """
+    if name == "fold-batch-norm":
+        raise PassError(
+            "fold-batch-norm changes weights and rounds in another place, so no list has it",
+            remedy="Call torch_ir.passes.fold_batch_norm(ir, weights).",
+        )
+    known = [*pass_names(), *SHORT_NAMES]
+    if name not in known and name not in _RENAMED:
+        raise PassError(
+            f"there is no pass {name!r}",
+            remedy=did_you_mean(name, known) or f"The passes are {', '.join(pass_names())}.",
+        )
+
+
 def _class_of(name: str) -> type[Pass]:
     if name in _ADDED:
         return _ADDED[name]
     if name in _OURS:
         module, attribute = _OURS[name]
         return getattr(_imported(module, name), attribute)
-    if name == "fold-batch-norm":
-        raise PassError(
-            "fold-batch-norm changes weights and rounds in another place, so no list has it",
-            remedy="Call torch_ir.passes.fold_batch_norm(ir, weights).",
-        )
-    installed = _installed()
-    if name not in installed:
-        known = [*pass_names(), *SHORT_NAMES]
-        raise PassError(
-            f"there is no pass {name!r}",
-            remedy=did_you_mean(name, known) or f"The passes are {', '.join(pass_names())}.",
-        )
-    return _require_pass(installed[name].load(), name)
+    require_pass_name(name)
+    return _require_pass(_installed()[name].load(), name)
 
 
 def _require_pass(kind: object, name: str) -> type[Pass]:

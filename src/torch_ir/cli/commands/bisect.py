@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import PASSES, READER, require_torch
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
 
@@ -16,9 +16,14 @@ from torch_ir.cli.progress import progress
 @click.command
 @click.argument("file")
 @click.option(
-    "-p", "--passes", required=True, metavar="NAMES", help="The passes in order: cse,file.py:Mine."
+    "-p",
+    "--passes",
+    type=PASSES,
+    required=True,
+    metavar="NAMES",
+    help="The passes in order: cse,file.py:Mine.",
 )
-@click.option("--against", default="aten", show_default=True, metavar="READER")
+@click.option("--against", type=READER, default="aten", show_default=True, metavar="READER")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @call_options
 def command(file: str, passes: str, against: str, as_json: bool, **options: Any) -> None:

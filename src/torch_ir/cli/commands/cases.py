@@ -6,14 +6,16 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import FOLDER, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
 
 
 @click.command
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("-o", "--output", metavar="DIR", help="Where to write cases, vectors and tests.")
+@click.option(
+    "-o", "--output", type=FOLDER, metavar="DIR", help="Where to write cases, vectors and tests."
+)
 @click.option("--no-strides", is_flag=True, help="Leave strides out; then no torch is needed.")
 @click.option("--no-vectors", is_flag=True, help="Write no vectors.")
 @click.option("--no-pytest", is_flag=True, help="Write no files for pytest.")
@@ -43,6 +45,7 @@ def command(
 
     if not no_strides:
         require_torch()
+        import torch  # noqa: F401  # its loading has a line of its own
     with progress(f"collecting the calls of {counted(len(files), 'program')}"):
         found = cases({file: read_ir(file) for file in files}, strides=not no_strides)
     if output is not None:

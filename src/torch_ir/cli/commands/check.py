@@ -9,6 +9,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir, unreadable
+from torch_ir.cli.options import INPUT
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import Diagnostic, errors_among
@@ -20,6 +21,7 @@ from torch_ir.ir.diagnostics import Diagnostic, errors_among
 @click.option(
     "--expect",
     "expectations",
+    type=INPUT,
     metavar="PATH",
     help="Match the program's text against the FileCheck directives in this file.",
 )

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import finish, require_torch
+from torch_ir.cli.options import FOLDER, READER, finish, require_torch
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -20,10 +20,20 @@ READERS = "aten, eager, reference, a backend, FILE.py:NAME, golden.safetensors, 
 @click.command
 @click.argument("file")
 @click.option(
-    "--run", default="aten", show_default=True, metavar="READER", help=f"What to judge: {READERS}."
+    "--run",
+    type=READER,
+    default="aten",
+    show_default=True,
+    metavar="READER",
+    help=f"What to judge: {READERS}.",
 )
 @click.option(
-    "--against", default="reference", show_default=True, metavar="READER", help="Compare with it."
+    "--against",
+    type=READER,
+    default="reference",
+    show_default=True,
+    metavar="READER",
+    help="Compare with it.",
 )
 @click.option(
     "--mode",
@@ -42,7 +52,10 @@ READERS = "aten, eager, reference, a backend, FILE.py:NAME, golden.safetensors, 
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only N rows of the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
-    "--repro", metavar="DIR", help="Write the smallest part that shows the first fault here."
+    "--repro",
+    type=FOLDER,
+    metavar="DIR",
+    help="Write the smallest part that shows the first fault here.",
 )
 @click.option(
     "--allow-not-compared", is_flag=True, help="Exit status 0 although nodes were not compared."
@@ -66,8 +79,8 @@ def command(
 
     \b
     torch-ir compare m.tir --run my_device.py:MyDevice --random
-    torch-ir compare m.tir --run my_device --against golden.safetensors --inputs x.npz
-    torch-ir compare m.tir --run m.core.tir --against eager --random --json --repro out
+    torch-ir compare m.tir --against golden.safetensors --inputs x.npz
+    torch-ir compare m.tir --run m.core.tir --against eager --random
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     call.check_usage()

@@ -5,22 +5,30 @@ from __future__ import annotations
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.options import names_of_list, require_torch
+from torch_ir.cli.options import BACKEND, INPUT, OUTPUT, names_of_list, require_torch
 from torch_ir.cli.progress import progress
 
 
 @click.command
-@click.option("--backend", required=True, metavar="NAME", help="A backend, or FILE.py:NAME.")
+@click.option(
+    "--backend", type=BACKEND, required=True, metavar="NAME", help="A backend, or FILE.py:NAME."
+)
 @click.option(
     "--operators", callback=names_of_list, metavar="NAMES", help="Such as 'aten.add*,aten.mm*'."
 )
 @click.option("--dtypes", callback=names_of_list, metavar="NAMES", help="Such as float32,int8.")
 @click.option(
-    "--cases", "suite", metavar="DIR", help="What torch-ir cases wrote [core operators]."
+    "--cases",
+    "suite",
+    type=INPUT,
+    metavar="DIR",
+    help="What torch-ir cases wrote [core operators].",
 )
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Limit of one case.")
-@click.option("-o", "--output", metavar="PATH", help="Write the card: .json or .md.")
-@click.option("--baseline", metavar="PATH", help="An older card: print what has changed.")
+@click.option("-o", "--output", type=OUTPUT, metavar="PATH", help="Write the card: .json or .md.")
+@click.option(
+    "--baseline", type=INPUT, metavar="PATH", help="An older card: print what has changed."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the card as JSON.")
 def command(
     backend: str,
@@ -37,8 +45,8 @@ def command(
     Exit status 1 if a case fails that passed in the baseline or, without one, if any fails.
 
     \b
-    torch-ir conform --backend my_device.py:MyDevice --operators 'aten.add*' --dtypes float32
-    torch-ir conform --backend my_device --cases suite/ -o report.json --baseline old.json
+    torch-ir conform --backend my_device.py:MyDevice --operators 'aten.add*'
+    torch-ir conform --backend my_device --cases suite/ --baseline old.json
     """  # noqa: D301  # \b is a character that click reads
     require_torch()
     from torch_ir.debug.conformance.conforming import conform

@@ -9,7 +9,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMATS, STDIO, format_of, has_weights, read_ir, write, write_ir
-from torch_ir.cli.options import OUTPUT, require_torch
+from torch_ir.cli.options import INPUT, OUTPUT, require_torch
 from torch_ir.ir import IR, Constant
 from torch_ir.ir.builder import with_weights_as_inputs
 from torch_ir.ir.edit import with_defaults
@@ -25,7 +25,7 @@ PROGRAMS = ("pt2", "onnx")
 @click.option(
     "--to", type=click.Choice((*FORMATS, *PROGRAMS)), help="Format [as the name of OUTPUT says]."
 )
-@click.option("--weights", metavar="PATH", help="Weights for .pt2 and .onnx.")
+@click.option("--weights", type=INPUT, metavar="PATH", help="Weights for .pt2 and .onnx.")
 @click.option("--defaults", is_flag=True, help="Write out attributes that have their default.")
 def command(
     file: str,

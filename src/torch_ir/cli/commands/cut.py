@@ -35,7 +35,10 @@ def _names(context: click.Context, _: click.Parameter, value: str | None) -> tup
 )
 @click.option("-o", "--output", type=OUTPUT, help="Where to write the part [text to stdout].")
 @click.option(
-    "--record", metavar="PATH", help="Run FILE and write the part's inputs: .safetensors or .npz."
+    "--record",
+    type=OUTPUT,
+    metavar="PATH",
+    help="Run FILE and write the part's inputs: .safetensors or .npz.",
 )
 @call_options
 def command(

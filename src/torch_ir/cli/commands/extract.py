@@ -9,7 +9,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
-from torch_ir.cli.options import OUTPUT, input_option, require_torch
+from torch_ir.cli.options import INPUT, OUTPUT, input_option, require_torch
 from torch_ir.cli.progress import held_back, progress
 from torch_ir.cli.user_code import target_place
 from torch_ir.errors import counted
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--transformers",
     "config",
+    type=INPUT,
     metavar="CONFIG",
     help="Build the model of a config.json, or of a folder with one, without weights.",
 )
@@ -74,11 +75,11 @@ def command(
     or (module, inputs, kwargs). It is executed, as is the code that it imports.
 
     \b
-    torch-ir extract torchvision.models:resnet18 --input 1x3x224x224 --meta -o resnet18.json
+    torch-ir extract torchvision.models:resnet18 --input 1x3x224x224 --meta
     torch-ir extract model.py:build -o model.tir
-    torch-ir extract model.py:Net --input 2x8 --dynamic x:0=batch:2..64 -o net.json
+    torch-ir extract model.py:Net --input 2x8 --dynamic x:0=batch:2..64 -o n.tir
     torch-ir extract program.pt2 --trust
-    torch-ir extract --transformers config.json --tokens 128 --regions auto -o model.tir
+    torch-ir extract --transformers config.json --tokens 128 -o model.tir
     """  # noqa: D301  # \b is a character that click reads
     if (target is None) == (config is None):
         raise click.UsageError("give a TARGET or --transformers CONFIG")
@@ -87,6 +88,8 @@ def command(
     if dynamic and target is not None and target.endswith(".pt2"):
         raise click.UsageError("--dynamic is for a model; a .pt2 file has its dimensions")
     kind = format_of(output, to, "json" if output == STDIO else "text")
+    if target and target.endswith(".pt2"):
+        INPUT.check(target)
     require_torch()
     wanted: Any = {"regions": regions if regions in (None, "auto") else regions.split(",")}
     wanted |= {} if name is None else {"model_name": name}

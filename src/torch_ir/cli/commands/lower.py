@@ -9,6 +9,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
 from torch_ir.cli.options import OUTPUT, ClosestChoice, allow_option, require_torch
+from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allow_operators
@@ -57,7 +58,9 @@ def command(
     kind = _format_of(output)
     require_torch()
     ir = read_ir(file)
-    with allow_operators(*allow):
+    import torch  # noqa: F401  # its loading has a line of its own
+
+    with allow_operators(*allow), progress(f"lowering {counted(len(ir.nodes), 'node')}"):
         result = _lowered(ir, target, preserve, strict=strict)
     before, after = counted(len(ir.nodes), "node"), counted(len(result.nodes), "node")
     console.note(f"{before} of {ir.dialect} became {after} of {result.dialect}")

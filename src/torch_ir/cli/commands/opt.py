@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
-from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.options import OUTPUT, PASSES
 from torch_ir.cli.passes import steps_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR
@@ -34,6 +34,7 @@ def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
     "-p",
     "--passes",
     "--pass",
+    type=PASSES,
     metavar="NAMES",
     default=DEFAULT,
     show_default=True,
@@ -85,11 +86,11 @@ def command(
     from torch_ir.passes import run_passes
     from torch_ir.passes.base import require_same_values
 
-    steps = steps_of(passes)
     kind = format_of(output, None, "text")
     call = Invocation(**options)
     call.check_usage()
     ir = before = read_ir(file) if validate == "off" else call.read(file)
+    steps = steps_of(passes)
     run_on: dict[str, Any] = {}
     if validate != "off":
         run_on = {"weights": call.executor(ir, file).weights, "inputs": call.tensors(ir)}

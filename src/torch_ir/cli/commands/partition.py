@@ -22,7 +22,7 @@ def command(file: str, backend: str, min_nodes: int, output: str | None) -> None
 
     \b
     torch-ir partition m.tir --backend my_device -o parts.tir
-    torch-ir partition m.tir --backend examples/numpy_device.py:NumpyDevice --min-nodes 3
+    torch-ir partition m.tir --backend my_device.py:MyDevice --min-nodes 3
     """  # noqa: D301  # \b is a character that click reads
     kind = format_of(output, None, "text")
     ir = read_ir(file)

@@ -53,7 +53,7 @@ def command(
     \b
     torch-ir profile m.tir --random
     torch-ir profile m.json --weights m.safetensors --inputs x.npz --by module
-    torch-ir profile m.json --random-weights --random --by node --top 10 --chrome trace.json
+    torch-ir profile m.tir --random --by node --top 10 --chrome trace.json
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     call.check_usage()

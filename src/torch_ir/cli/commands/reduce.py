@@ -13,7 +13,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import FOLDER, READER, require_torch
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ raise SystemExit(subprocess.call([*shlex.split({command!r}), str(program)]))"""
 
 @click.command
 @click.argument("file")
-@click.option("--run", metavar="READER", help="The failure: what compare says of this reader.")
-@click.option("--against", default="reference", show_default=True, metavar="READER")
+@click.option(
+    "--run", type=READER, metavar="READER", help="The failure: what compare says of this reader."
+)
+@click.option("--against", type=READER, default="reference", show_default=True, metavar="READER")
 @click.option(
     "--test", "test", metavar="CMD", help="The failure: the exit status of CMD PROGRAM.tir."
 )
@@ -40,7 +42,14 @@ raise SystemExit(subprocess.call([*shlex.split({command!r}), str(program)]))"""
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long to try.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Of one CMD.")
 @click.option("--no-shapes", is_flag=True, help="Leave sizes as they are.")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Where to write what is left.")
+@click.option(
+    "-o",
+    "--output",
+    type=FOLDER,
+    required=True,
+    metavar="DIR",
+    help="Where to write what is left.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @call_options
 def command(
@@ -63,7 +72,7 @@ def command(
 
     \b
     torch-ir reduce m.tir --random --run my_device.py:MyDevice -o small/
-    torch-ir reduce m.tir --random --test 'my_test --flag' --match 'illegal memory' -o small/
+    torch-ir reduce m.tir --random --test my_test --match illegal -o small/
     """  # noqa: D301  # \b is a character that click reads
     if (run is None) == (test is None):
         raise click.UsageError("give --run or --test")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option(
     "--capture",
+    type=OUTPUT,
     metavar="PATH",
     help="Write the inputs and every value on the way to a .safetensors file.",
 )

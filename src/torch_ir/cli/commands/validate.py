@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import finish, require_torch
+from torch_ir.cli.options import BACKEND, FOLDER, finish, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import InvalidIRError, did_you_mean
 
@@ -44,6 +44,7 @@ def _readers(_: click.Context, __: click.Parameter, value: str) -> list[str]:
 @click.option(
     "--backend",
     "backends",
+    type=BACKEND,
     multiple=True,
     metavar="NAME",
     help="A backend to judge: its name, or package.module:NAME or file.py:NAME; may be repeated.",
@@ -59,6 +60,7 @@ def _readers(_: click.Context, __: click.Parameter, value: str) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--repro",
+    type=FOLDER,
     metavar="DIR",
     help="Where to write the inputs of the first node that diverges (of a backend: the smallest "
     "body that does), and a script that runs it alone.",

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import finish, input_option, require_torch
+from torch_ir.cli.options import BACKEND, INPUT, finish, input_option, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.cli.user_code import target_place
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.argument("target", is_eager=True, callback=target_place)
 @input_option
-@click.option("--weights", metavar="PATH", help="Weights for both [what the callable made].")
+@click.option(
+    "--weights", type=INPUT, metavar="PATH", help="Weights for both [what the callable made]."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
 @click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
 @click.option(
     "--backend",
+    type=BACKEND,
     metavar="NAME",
     help="What runs the IR: a backend's name, or package.module:NAME or file.py:NAME [torch].",
 )

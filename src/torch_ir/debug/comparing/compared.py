@@ -42,6 +42,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.queries import live_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
+from torch_ir.steps import steps
 
 CompareMode = Literal["isolated", "accumulated", "both"]
 Tensors = Mapping[str, torch.Tensor]
@@ -237,7 +238,7 @@ class _Case:
     def _units(
         self, state: Feed, units: Sequence[tuple[tuple[OpNode, ...], PartSource]]
     ) -> Iterator[Found]:
-        for nodes, source in units:
+        for nodes, source in steps(units):
             read = nodes[0].outputs if len(nodes) == 1 else live_out(self.program, nodes)
             if not any(node.outputs for node in nodes):
                 state.covered |= {node.name for node in nodes}

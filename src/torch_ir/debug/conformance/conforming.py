@@ -21,6 +21,7 @@ from torch_ir.debug.conformance.operator_cases import operator_cases
 from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
 from torch_ir.errors import CompileError
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
+from torch_ir.steps import steps
 
 _STATUS: Mapping[str, Status] = {"numeric": "wrong"}
 
@@ -174,7 +175,7 @@ def _in_worker(backend: str, cases: CaseSet, seconds: float) -> Iterator[CaseRes
     worker = _Worker()
     first = True
     try:
-        for case in cases:
+        for case in steps(cases):
             if worker.process.poll() is not None:
                 worker, first = _Worker(), True
             more = 60.0 if first else 0.0  # torch is imported

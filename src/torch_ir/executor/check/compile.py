@@ -31,6 +31,7 @@ from torch_ir.ir.diagnostics import (
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.rules import allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
+from torch_ir.steps import steps
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
@@ -289,7 +290,7 @@ class _Compiler:
             slots.define(meta)
         for name, (_, value) in ir.external_values().items():
             slots.define(TensorMeta(name, value.shape, value.dtype))
-        for node in ir.nodes:
+        for node in steps(ir.nodes) if self.collect else ir.nodes:
             try:
                 call = resolve(node, slots, self.device)
                 _require_functions(ir, call)

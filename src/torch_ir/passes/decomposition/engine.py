@@ -23,6 +23,7 @@ from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
 from torch_ir.passes.decomposition.dense import with_dense_operands
+from torch_ir.steps import steps
 from torch_ir.torch_api import state_of_torch
 
 Decomposition: TypeAlias = Callable[..., Any]
@@ -123,7 +124,7 @@ class Shared:
 def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     """Decompose a graph to the target's operators; what makes that impossible is added."""
     walk = _Walk(ir, shared, path)
-    for node in ir.nodes:
+    for node in steps(ir.nodes):
         walk.node(node, ())
     with_dense_operands(walk.builder, walk.types)
     found.extend(walk.found)

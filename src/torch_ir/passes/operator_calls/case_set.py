@@ -17,6 +17,7 @@ from torch_ir.ir.symbols import Dim
 from torch_ir.ir.text.values import spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.serde import write_atomically
+from torch_ir.steps import steps
 from torch_ir.tables import Rows, Shown, number_text, table
 
 FORMAT, VERSION = "torch-ir cases", 1
@@ -43,6 +44,7 @@ from pathlib import Path
 import pytest
 
 from torch_ir import CaseSet, compare
+from torch_ir.steps import steps
 
 CASES = CaseSet.load(Path(__file__).parent)
 
@@ -246,7 +248,7 @@ class CaseSet(Shown):
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         records: list[dict[str, Any]] = []
-        for case in self.cases:
+        for case in steps(self.cases):
             made = vector_bytes(case, seed) if vectors else "vectors were not asked for"
             record = {**case.to_dict(), "vectors": None, "reason": None}
             if isinstance(made, bytes):

@@ -1,0 +1,66 @@
+"""The command as a process of its own: it says at once what it waits for, and Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from torch_ir.cli import main
+
+PATIENCE = 0.25
+"""Seconds that a kernel may go on after Ctrl-C."""
+
+
+class TorchFinder:
+    """Finds torch as Python does; while it is loaded, a terminal says so and Ctrl-C ends all."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return torch's spec; None for any other module."""
+        spec = PathFinder.find_spec(name, path) if name == "torch" else None
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+            setattr(spec.loader, "exec_module", lambda module: _loaded(load, module))  # noqa: B010  # a method is not assigned to
+        return spec
+
+
+def _loaded(load: Callable[[ModuleType], None], module: ModuleType) -> None:
+    """Load a module whose libraries hold the interpreter for seconds."""
+    told = "loading PyTorch" if sys.stderr.isatty() else ""
+    print(told, end="", file=sys.stderr, flush=True)  # noqa: T201  # erased below
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
+    try:
+        load(module)
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+        erased = f"\r{' ' * len(told)}\r" if told else ""
+        print(erased, end="", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _watch(signals: int) -> None:
+    """End the process where the main thread does not come back from C to see an interrupt."""
+    while os.read(signals, 1) != bytes([signal.SIGINT]):
+        pass
+    time.sleep(PATIENCE)
+    os.write(2, b"\nAborted!\n")
+    os._exit(130)
+
+
+def run() -> None:
+    """Run ``torch-ir``."""
+    sys.meta_path.insert(0, TorchFinder())
+    if os.name == "posix":
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        threading.Thread(target=_watch, args=(read,), daemon=True).start()
+    main(prog_name="torch-ir")

@@ -1,0 +1,234 @@
+"""Each command answers at once: before torch is loaded, in a terminal, and to Ctrl-C.
+
+Told by what is loaded and by what ends, not by the clock.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from torch_ir.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "ir {\n  input %x: f32[2]\n  %y: f32[2] = aten.relu.default(%x)\n  return %y\n}\n"
+CALM = {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "80"}
+DRIVER = """
+import json, os, pty, sys
+from importlib.machinery import ModuleSpec, PathFinder
+
+class Stop:
+    def create_module(self, spec): pass
+    def exec_module(self, module):
+        print(f"|torch after {len(sys.modules)} modules|", file=sys.stderr, flush=True)
+        os._exit(99)
+
+found = PathFinder.find_spec
+def find_spec(name, *rest):
+    return ModuleSpec(name, Stop()) if name == "torch" else found(name, *rest)
+PathFinder.find_spec = find_spec
+from torch_ir.cli.process import run
+
+def call(args):
+    pid, terminal = pty.fork()
+    if not pid:
+        sys.argv = ["torch-ir", *args]
+        run()
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # the other side is closed
+            part = b""
+        if not part:
+            break
+        shown += part
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+print(json.dumps([call(args) for args in json.load(sys.stdin)]))
+"""
+CALLS = {
+    "extract": ["net.py:Net"],
+    "show": ["m.ir"],
+    "view": ["m.ir"],
+    "plot": ["report.json", "-o", "plot.svg"],
+    "info": ["m.ir"],
+    "check": ["m.ir"],
+    "diff": ["m.ir", "m.ir"],
+    "fingerprint": ["m.ir"],
+    "cost": ["m.ir"],
+    "cut": ["m.ir", "--nodes", "y"],
+    "lower": ["m.ir"],
+    "opt": ["m.ir"],
+    "run": ["m.ir", "--random"],
+    "profile": ["m.ir", "--random"],
+    "bench": ["m.ir", "--random"],
+    "plan": ["m.ir"],
+    "support": ["m.ir", "--backend", "executorch"],
+    "partition": ["m.ir", "--backend", "executorch"],
+    "verify": ["m.ir", "net.py:Net"],
+    "validate": ["m.ir", "--random"],
+    "conform": ["--backend", "executorch"],
+    "cases": ["m.ir"],
+    "bisect": ["m.ir", "-p", "decompose", "--random"],
+    "reduce": ["m.ir", "--run", "aten", "--random", "-o", "small"],
+    "compare": ["m.ir", "--random"],
+    "convert": ["m.ir", "m.pt2"],
+    "operators": [],
+    "extensions": [],
+    "completion": ["bash"],
+}
+WRONG = {
+    "FILE": "absent.tir",
+    "--passes": "csee",
+    "--backend": "executorhc",
+    "--run": "eagerr",
+    "--against": "eagerr",
+    "--weights": "absent.safetensors",
+    "--inputs": "absent.npz",
+    "--constants": "absent.npz",
+    "--baseline": "absent.json",
+    "--cases": "absent",
+    "--expect": "absent.txt",
+    "--transformers": "absent.json",
+    "--overlay": "absent.json",
+    "--record": "absent/x.npz",
+    "--capture": "absent/x.safetensors",
+    "--chrome": "absent/x.json",
+    "--repro": "m.ir/x",
+    "--output": "m.ir/x",
+    "--jsno": "",
+}
+NOT_WRONG = {"operators", ("convert", "--weights"), ("convert", "--output"), ("cut", "--inputs")}
+"""Operators by their names; what other options allow or mean otherwise."""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "m.ir").write_text(PROGRAM)
+    (tmp_path / "net.py").write_text("import torch\n")
+    (tmp_path / "report.json").write_text('{"values": {"x": [1.0, 2.0]}}')
+    return tmp_path
+
+
+def seen(folder, listed):
+    """What a terminal shows of calls that stop where torch is loaded, each in a process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DRIVER],
+        input=json.dumps(listed),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **CALM},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_terminal_shows_something_before_torch_is_loaded(folder):
+    listed = [[name, *CALLS[name]] for name in COMMANDS]
+    for args, (code, shown) in zip(listed, seen(folder, listed), strict=True):
+        before, marker, after = shown.partition("|torch after ")
+        assert before.strip() or not marker, args
+        assert code == (99 if marker else 0), (args, shown)
+        assert not marker or int(after.split()[0]) < 520, (args, after)
+
+
+def wrong_calls():
+    for name in COMMANDS:
+        command = import_module(f"torch_ir.cli.commands.{name}").command
+        options = {option for parameter in command.params for option in parameter.opts}
+        for option in WRONG:
+            if not {name, (name, option)} & NOT_WRONG and option in {*options, "file", "--jsno"}:
+                args = list(CALLS[name])
+                while option in args:
+                    del args[args.index(option) : args.index(option) + 2]
+                yield [name, *args, option, WRONG[option]]
+        if "file" in options and name not in NOT_WRONG:
+            yield [name, WRONG["FILE"], *CALLS[name][1:]]
+
+
+def test_what_is_wrong_is_said_before_torch_is_loaded(folder):
+    listed = list(wrong_calls())
+    assert len(listed) > 80
+    for args, (code, shown) in zip(listed, seen(folder, listed), strict=True):
+        assert code in (1, 2), (args, shown)
+        assert "rror: " in shown, (args, shown)
+        assert "PyTorch" not in shown, (args, shown)
+        assert shown.count("\n") <= 8, (args, shown)
+        assert [line for line in shown.splitlines() if not fits(line)] == [], args
+
+
+def fits(line):
+    """Whether a line has 80 columns and no code for a terminal, or is one word."""
+    return "\x1b" not in line and (len(line) <= 80 or len(line.split()) == 1)
+
+
+LONG = """ir {
+  input %tokens_of_the_first_sentence_of_the_batch: f32[2, 8]
+  %the_result_of_an_activation_function: f32[2, 8] = aten.relu.default(
+    %tokens_of_the_first_sentence_of_the_batch)
+  %the_result_of_a_normalization_layer: f32[2, 8] = aten.softmax.int(
+    %the_result_of_an_activation_function, -1)
+  return %the_result_of_a_normalization_layer
+}
+"""
+
+
+def test_every_command_fits_in_80_columns_without_colors(folder, monkeypatch):
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
+    monkeypatch.chdir(folder)
+    (folder / "m.ir").write_text(LONG)
+    (folder / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n  def forward(self, x): return x.relu()\n"
+        "def build(): return Net(), (torch.ones(2, 8),)\n"
+    )
+    known = {name: CALLS[name] for name in COMMANDS if name not in ("conform", "bench")}
+    known |= {"extract": ["net.py:build"], "verify": ["m.ir", "net.py:build"]}
+    known |= {"cut": ["m.ir", "--nodes", "the_result_of_a_normalization_layer"]}
+    listed = [[name, *args] for name, args in known.items()] + [[], ["opt", "--list"]]
+    listed += [[name, "--help"] for name in COMMANDS]
+    for args in listed:
+        done = CliRunner().invoke(main, args, prog_name="torch-ir")
+        assert done.exit_code in (0, 1), (args, done.output)
+        assert [line for line in done.output.splitlines() if not fits(line)] == [], args
+
+
+BUSY = {
+    "an import": "print('|busy', flush=True)\nsum(range(10**15))\n",
+    "a kernel": "import hashlib\nprint('|busy', flush=True)\n"
+    "hashlib.pbkdf2_hmac('sha256', b'', b'', 2 * 10**9)\n",
+}
+
+
+@pytest.mark.parametrize(("what", "status"), [("an import", -signal.SIGINT), ("a kernel", 130)])
+def test_an_interrupt_ends_what_does_not_come_back_to_python(folder, what, status):
+    args = ["check", "m.ir"]
+    if what == "an import":  # a torch that is loaded for hours, and holds the interpreter
+        (folder / "lib" / "torch").mkdir(parents=True)
+        (folder / "lib" / "torch" / "__init__.py").write_text(BUSY[what])
+    else:
+        (folder / "slow.py").write_text(BUSY[what])
+        args += ["--import", "slow.py"]
+    path = os.pathsep.join([str(folder / "lib"), str(ROOT / "src")])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torch_ir", *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "|busy\n"
+    time.sleep(0.5)  # until the call of C has begun
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == status
