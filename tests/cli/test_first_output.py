@@ -77,6 +77,7 @@ CALLS = {
     "verify": ["m.ir", "net.py:Net"],
     "validate": ["m.ir", "--random"],
     "conform": ["--backend", "executorch"],
+    "fuzz": ["--backend", "executorch"],
     "cases": ["m.ir"],
     "bisect": ["m.ir", "-p", "decompose", "--random"],
     "reduce": ["m.ir", "--run", "aten", "--random", "-o", "small"],
@@ -86,6 +87,13 @@ CALLS = {
     "extensions": [],
     "completion": ["bash"],
 }
+
+
+def call_of(name):
+    """A call of a command; a new one is expected to take a program."""
+    return list(CALLS.get(name, ["m.ir"]))
+
+
 WRONG = {
     "FILE": "absent.tir",
     "--passes": "csee",
@@ -134,7 +142,7 @@ def seen(folder, listed):
 
 
 def test_a_terminal_shows_something_before_torch_is_loaded(folder):
-    listed = [[name, *CALLS[name]] for name in COMMANDS]
+    listed = [[name, *call_of(name)] for name in COMMANDS]
     for args, (code, shown) in zip(listed, seen(folder, listed), strict=True):
         before, marker, after = shown.partition("|torch after ")
         assert before.strip() or not marker, args
@@ -148,12 +156,12 @@ def wrong_calls():
         options = {option for parameter in command.params for option in parameter.opts}
         for option in WRONG:
             if not {name, (name, option)} & NOT_WRONG and option in {*options, "file", "--jsno"}:
-                args = list(CALLS[name])
+                args = call_of(name)
                 while option in args:
                     del args[args.index(option) : args.index(option) + 2]
                 yield [name, *args, option, WRONG[option]]
         if "file" in options and name not in NOT_WRONG:
-            yield [name, WRONG["FILE"], *CALLS[name][1:]]
+            yield [name, WRONG["FILE"], *call_of(name)[1:]]
 
 
 def test_what_is_wrong_is_said_before_torch_is_loaded(folder):
@@ -193,7 +201,7 @@ def test_every_command_fits_in_80_columns_without_colors(folder, monkeypatch):
         "import torch\nclass Net(torch.nn.Module):\n  def forward(self, x): return x.relu()\n"
         "def build(): return Net(), (torch.ones(2, 8),)\n"
     )
-    known = {name: CALLS[name] for name in COMMANDS if name not in ("conform", "bench")}
+    known = {name: call_of(name) for name in COMMANDS if name not in ("conform", "bench", "fuzz")}
     known |= {"extract": ["net.py:build"], "verify": ["m.ir", "net.py:build"]}
     known |= {"cut": ["m.ir", "--nodes", "the_result_of_a_normalization_layer"]}
     listed = [[name, *args] for name, args in known.items()] + [[], ["opt", "--list"]]

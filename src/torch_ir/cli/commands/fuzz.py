@@ -5,12 +5,14 @@ from __future__ import annotations
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.options import names_of_list, require_torch
+from torch_ir.cli.options import BACKEND, FOLDER, READER, names_of_list, require_torch
 from torch_ir.cli.progress import progress
 
 
 @click.command
-@click.option("--backend", required=True, metavar="NAME", help="A backend, or FILE.py:NAME.")
+@click.option(
+    "--backend", type=BACKEND, required=True, metavar="NAME", help="A backend, or FILE.py:NAME."
+)
 @click.option("--programs", type=click.IntRange(min=1), metavar="N", help="How many [100].")
 @click.option("--seconds", type=float, metavar="S", help="When to stop.")
 @click.option("--seed", type=int, default=0, show_default=True, help="That of the first program.")
@@ -19,8 +21,10 @@ from torch_ir.cli.progress import progress
     "--operators", callback=names_of_list, metavar="NAMES", help="Such as 'aten.add*,aten.mm*'."
 )
 @click.option("--dtypes", callback=names_of_list, metavar="NAMES", help="Such as float32,int8.")
-@click.option("--against", default="reference", show_default=True, metavar="READER")
-@click.option("-o", "--output", metavar="DIR", help="Write a folder for each finding.")
+@click.option("--against", type=READER, default="reference", show_default=True, metavar="READER")
+@click.option(
+    "-o", "--output", type=FOLDER, metavar="DIR", help="Write a folder for each finding."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     backend: str,
@@ -41,7 +45,7 @@ def command(
 
     \b
     torch-ir fuzz --backend onnxruntime --programs 1000 --seed 0 -o findings/
-    torch-ir fuzz --backend my_device.py:MyDevice --seconds 60 --operators 'aten.*pool*'
+    torch-ir fuzz --backend my_device.py:MyDevice --operators 'aten.*pool*'
     """  # noqa: D301  # \b is a character that click reads
     require_torch()
     from torch_ir.debug import fuzz
