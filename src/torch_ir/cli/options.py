@@ -18,6 +18,7 @@ from torch_ir.user_code import FORMS, require_place
 F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
+    from torch_ir.backends import DelegateBackend
     from torch_ir.debug.validation import Verdict
 
     _Type = click.ParamType[str, Any]
@@ -186,6 +187,32 @@ def require_torch() -> None:
             "this command needs PyTorch, which is not installed",
             remedy="Install it with: pip install 'torch-ir[torch]'",
         )
+
+
+def target_place(_: click.Context, __: click.Parameter, target: str | None) -> str | None:
+    """Require that what a TARGET names can be there, before torch is imported.
+
+    Raises:
+        UsageError: It names nothing to call.
+        TargetError: There is no such file or package.
+    """
+    if target and not target.endswith(".pt2"):
+        require_code(target)
+    return target
+
+
+def delegate_named(name: str) -> DelegateBackend:
+    """Return the backend of a name or a place, which has to take parts of programs.
+
+    Raises:
+        OptionalDependencyError: There is no torch.
+        TargetError: There is nothing in that place, or importing it fails.
+        ExecutionError: There is no such backend, or it takes whole programs.
+    """
+    require_torch()
+    from torch_ir.backends.support_report import delegate_backend
+
+    return delegate_backend(name)
 
 
 def finish(verdict: Verdict, allow_not_compared: bool = False) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -27,7 +28,7 @@ class TorchFinder:
         spec = PathFinder.find_spec(name, path) if name == "torch" else None
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
-            setattr(spec.loader, "exec_module", lambda module: _loaded(load, module))  # noqa: B010  # a method is not assigned to
+            setattr(spec.loader, "exec_module", partial(_loaded, load))  # noqa: B010  # a method is not assigned to
         return spec
 
 

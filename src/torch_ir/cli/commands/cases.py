@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from torch_ir.cli import console
@@ -45,7 +47,7 @@ def command(
 
     if not no_strides:
         require_torch()
-        import torch  # noqa: F401  # its loading has a line of its own
+        import_module("torch")  # its loading has a line of its own
     with progress(f"collecting the calls of {counted(len(files), 'program')}"):
         found = cases({file: read_ir(file) for file in files}, strides=not no_strides)
     if output is not None:

@@ -9,9 +9,8 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
 from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
-from torch_ir.cli.options import INPUT, OUTPUT, input_option, require_torch
+from torch_ir.cli.options import INPUT, OUTPUT, input_option, require_torch, target_place
 from torch_ir.cli.progress import held_back, progress
-from torch_ir.cli.user_code import target_place
 from torch_ir.errors import counted
 
 if TYPE_CHECKING:

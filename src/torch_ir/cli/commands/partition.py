@@ -6,8 +6,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import format_of, read_ir, write_ir
-from torch_ir.cli.options import OUTPUT, partition_options
-from torch_ir.cli.user_code import delegate_named
+from torch_ir.cli.options import OUTPUT, delegate_named, partition_options
 from torch_ir.errors import counted
 
 

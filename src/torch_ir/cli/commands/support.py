@@ -6,8 +6,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import partition_options
-from torch_ir.cli.user_code import delegate_named
+from torch_ir.cli.options import delegate_named, partition_options
 
 
 @click.command

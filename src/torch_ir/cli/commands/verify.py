@@ -8,9 +8,8 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import BACKEND, INPUT, finish, input_option, require_torch
+from torch_ir.cli.options import BACKEND, INPUT, finish, input_option, require_torch, target_place
 from torch_ir.cli.progress import progress
-from torch_ir.cli.user_code import target_place
 
 if TYPE_CHECKING:
     from torch_ir.cli.target import Target

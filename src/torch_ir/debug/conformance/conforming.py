@@ -175,7 +175,7 @@ def _in_worker(backend: str, cases: CaseSet, seconds: float) -> Iterator[CaseRes
     worker = _Worker()
     first = True
     try:
-        for case in steps(cases):
+        for case in steps(cases.cases):
             if worker.process.poll() is not None:
                 worker, first = _Worker(), True
             more = 60.0 if first else 0.0  # torch is imported
