@@ -16,7 +16,7 @@ from torch_ir.errors import SerializationError
 from torch_ir.ir import FunctionRef
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-NAMES = ("cache.k", "class", "None", "x-y", "0x", "self", "torch", "é ü", "getattr", "a.b", "1")
+NAMES = ("cache.k", "class", "None", "n\n", "0x", "self", "torch", "é ü", "getattr", "a.b", "1")
 
 
 def saved_and_loaded(exported):

@@ -299,7 +299,8 @@ class FxGraph:
 
 
 def _sayable(name: str) -> str:
-    """A name that the code of a module can have; torch makes identifiers of all others."""
+    """A name that the code of a module can have; torch makes one of it but for a last newline."""
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII)
     return f"{name}_" if name == "self" or iskeyword(name) else name
 
 
