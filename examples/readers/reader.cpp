@@ -703,8 +703,20 @@ bool fits(const Json& shape, const Tensor& tensor) {
     return same;
 }
 
+Tensor filled(const Json& record) {
+    const string& digits = record.at("fill").str();
+    bool fits = digits.size() == 8 && digits.find_first_not_of("0123456789abcdef") == string::npos;
+    need(fits, "a constant of one value has no float32");
+    uint32_t bits = 0;
+    for (int i = 6; i >= 0; i -= 2) bits = bits << 8 | uint32_t(std::stoul(digits.substr(i, 2), nullptr, 16));
+    Tensor made(record.at("shape").ints());
+    for (int64_t i = 0; i < made.size(); i++) std::memcpy(&made[i], &bits, 4);
+    return made;
+}
+
 Tensors run(const Json& ir, Files& files, const Tensors& inputs) {
-    need(ir.at("format_version").real() == 1, "the format version is not known");
+    double version = ir.at("format_version").real();
+    need(version == 1 || version == 2, "the format version is not known");
     auto tensors = [&](const string& name) {
         return files.count(name) ? safetensors(files[name]) : Tensors{};
     };
@@ -716,8 +728,13 @@ Tensors run(const Json& ir, Files& files, const Tensors& inputs) {
     for (auto& [name, mapped] : named ? named->fields : none.fields) {
         const string& key = mapped.str();
         const Json *record = constant(key), *shown = record ? record->find("view") : nullptr;
-        if (const Json* base = shown ? constant(shown->at("of").str()) : record)
-            key_of[name] = base->at("tensor").str();
+        const string& base_key = shown ? shown->at("of").str() : key;
+        if (const Json* base = constant(base_key)) {
+            bool is_filled = base->find("fill");
+            key_of[name] = is_filled ? "fill of " + base_key : base->at("tensor").str();
+            if (is_filled && base->at("dtype").str() == "float32" && !stored.count(key_of[name]))
+                stored.emplace(key_of[name], filled(*base));
+        }
         auto weight = weights.find(key), stored_at = stored.find(key_of[name]);
         if (weight != weights.end()) values[name] = weight->second;
         else if (stored_at == stored.end()) continue;  // it is no float32: what uses it says so

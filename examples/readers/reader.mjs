@@ -450,6 +450,12 @@ function externals(ir, files) {
     : new Map();
   const constant = (key) => {
     const record = ir.constants?.[key] ?? fail(`there is no weight or constant ${key}`);
+    if (record.fill && record.dtype === "float32") {
+      need(/^[0-9a-f]{8}$/.test(record.fill), `constant ${key} has no float32`);
+      const made = tensor(record.shape);
+      made.data.fill(Buffer.from(record.fill, "hex").readFloatLE(0));
+      return made;
+    }
     if (!record.view) return stored.get(record.tensor) ?? fail(`constant ${key} is missing`);
     const base = constant(record.view.of);
     return gather(base, record.shape, record.view.strides, record.view.offset);
@@ -459,7 +465,7 @@ function externals(ir, files) {
 }
 
 function run(ir, files, inputs) {
-  need(ir.format_version === 1, `format version ${ir.format_version} is not known`);
+  need([1, 2].includes(ir.format_version), `format version ${ir.format_version} is not known`);
   const values = externals(ir, files);
   for (const { name, shape } of ir.graph_inputs) {
     const given = inputs.get(name) ?? fail(`there is no input ${name}`);

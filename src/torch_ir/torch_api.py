@@ -131,14 +131,19 @@ def constant_tensor(constant: Constant, base: torch.Tensor | None = None) -> tor
     """
     if constant.view is not None:
         if base is None:
+            is_filled, view = constant.is_filled, constant.view
             size = memoryview(constant.data or b"").nbytes // DTYPES[constant.dtype].itemsize
+            size = view.end(constant.shape) if is_filled else size
             base = constant_tensor(
-                Constant(constant.dtype, (size,), constant.data, constant.sha256)
+                Constant(constant.dtype, (size,), constant.data, is_filled=is_filled)
             )
         whole = base.contiguous()
         offset = whole.storage_offset() + constant.view.offset
         return whole.as_strided(constant.shape, constant.view.strides, offset)
     dtype = getattr(torch, constant.dtype)
+    if constant.is_filled:
+        one = torch.frombuffer(bytearray(constant.data or b""), dtype=torch.uint8).view(dtype)
+        return one.expand(constant.shape).contiguous()
     raw = bytearray(constant.tobytes())
     if not raw:
         return torch.empty(constant.shape, dtype=dtype)

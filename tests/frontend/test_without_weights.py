@@ -105,6 +105,78 @@ def test_a_configuration_file(tmp_path):
     assert same(torch_ir.IRExecutor(ir, weights)(ids), expected)
 
 
+OTHERS = {
+    "llama": {},
+    "windows": {
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+        "sliding_window": 3,
+    },
+    "latent": {
+        "model_type": "deepseek_v3",
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "moe_intermediate_size": 8,
+        "num_key_value_heads": 4,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "q_lora_rank": 12,
+        "kv_lora_rank": 8,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 4,
+        "v_head_dim": 6,
+        "n_group": 1,
+        "topk_group": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_one_token_a_call_with_caches_as_operands(tmp_path, name):
+    transformers = pytest.importorskip("transformers")
+    from torch_ir.frontend.models.transformers import transformers_model
+
+    settings = {**CONFIG, "num_hidden_layers": 4, "num_attention_heads": 4, "dtype": "float32"}
+    settings |= {"num_key_value_heads": 2, **OTHERS[name]}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    model = transformers_model(tmp_path, decode=32)
+    args = (torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+    ir = torch_ir.extract_ir(model, args, regions="auto", verify_regions=True)
+    assert sum("function" in fate for fate in ir.metadata["regions"].values()) >= 3
+    assert ir.check() == ()
+    assert ir.constants["cache.3.keys"].is_filled
+    assert len([m for m in ir.mutations if m.target.startswith("b_cache")]) == 9
+    ir.save(tmp_path / "decode.tir")
+    assert torch_ir.load_ir(tmp_path / "decode.tir") == ir
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(**settings)
+    real = transformers.AutoModelForCausalLM.from_config(config).eval()
+    step = torch_ir.IRExecutor(ir, real.state_dict())
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9]])
+    with torch.no_grad():
+        wanted = real(tokens, use_cache=False).logits
+    for index in range(tokens.shape[1]):
+        logits = step(tokens[:, index : index + 1], torch.tensor([index]))
+        torch.testing.assert_close(logits[:, 0], wanted[:, index])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architectures": ["MambaForCausalLM"], "model_type": "mamba"}, "layer 0 keeps a Linear"),
+        ({"architectures": ["LlamaModel"]}, "LlamaModel does not predict the next token"),
+    ],
+)
+def test_what_has_no_static_cache(tmp_path, change, message):
+    pytest.importorskip("transformers")
+    from torch_ir.frontend.models.transformers import transformers_model
+
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **change}))
+    with pytest.raises(ExportError) as caught:
+        transformers_model(tmp_path, decode=4)
+    assert message in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

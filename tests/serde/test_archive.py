@@ -349,7 +349,7 @@ def test_constants_have_to_be_what_the_document_says(archive):
         ".mask.sha256: the stored values have another hash"
     )
     assert refused(lambda c: c["mask"].update(data=[[True, False]])) == (
-        ".mask: a constant needs exactly one of data, base64, tensor and view"
+        ".mask: a constant needs exactly one of data, base64, fill, tensor and view"
     )
     assert refused(lambda c: c.update(mask={"dtype": "bool", "shape": [], "data": True})) == (
         ".mask: a constant of an archive is given by reference"

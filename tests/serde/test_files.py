@@ -141,7 +141,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, suffix):
     path = tmp_path / f"m.{suffix}"
     save(SMALL, path)
     old = path.read_bytes()
-    large = SMALL.replace(constants={"c": Constant("uint8", (100_000,), bytes(100_000))})
+    large = SMALL.replace(constants={"c": Constant("uint8", (100_000,), b"\0\1" * 50_000)})
     hollow = SMALL.replace(constants={"c": Constant("uint8", (2,), None, "0" * 64)})
     assert "at $.constants.c: the values of this constant" in message(save, hollow, path)
     assert "at $.model_name" in message(save, SMALL.replace(model_name="\ud800"), path)
@@ -297,7 +297,7 @@ def test_owner_and_group_are_kept_as_far_as_allowed(tmp_path, monkeypatch, may):
 
 
 def archive_with_a_constant(path):
-    constant = Constant("uint8", (100_000,), bytes(100_000))
+    constant = Constant("uint8", (100_000,), bytes(99_999) + b"\1")
     save(SMALL.replace(constants={"c": constant}), path)
     return path.read_bytes()
 

@@ -29,13 +29,28 @@ VIEWS = IR(
 )
 """Frozen, as ``full_ir`` is."""
 
+FILLED = IR(
+    [],
+    [],
+    [],
+    [],
+    constants={
+        "cache": Constant("bfloat16", (1, 8, 4096, 2), bytes(2), is_filled=True),
+        "masked": (MASKED := Constant("float32", (65,), b"\0\0\x80\xff" * 65)),
+        "row": MASKED.view_of("masked", (2, 2), strides=(1, 2)),
+        "few": Constant("float32", (2,), bytes(4), is_filled=True),
+    },
+)
+"""As above; such a file has version 2, the others still 1."""
+IRS = {"views": VIEWS, "filled": FILLED}
+
 FILES = sorted(path for path in GOLDEN.glob("v*/*") if path.suffix in (".json", ".tir"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_released_file_loads_to_the_same_value(path, full_ir):
     ir = load(path)
-    assert ir == {"full": full_ir, "views": VIEWS}[path.stem]
+    assert ir == {"full": full_ir, **IRS}[path.stem]
     assert str(ir) == path.with_suffix(".ir").read_text()
 
 
@@ -50,8 +65,8 @@ def test_every_version_has_golden_files_and_a_step_to_the_next():
     assert sorted(UPGRADES) == list(range(FORMAT_VERSION))
 
 
-@pytest.mark.parametrize("name", ["full", "views"])
+@pytest.mark.parametrize("name", ["v1/full", "v1/views", "v2/filled"])
 def test_the_present_version_is_still_written_the_same(name, full_ir):
-    path = GOLDEN / f"v{FORMAT_VERSION}/{name}.json"
-    assert dumps({"full": full_ir, "views": VIEWS}[name]) == path.read_bytes()
+    path = GOLDEN / f"{name}.json"
+    assert dumps({"full": full_ir, **IRS}[path.stem]) == path.read_bytes()
     assert isinstance(IR.load(path), IR)

@@ -137,12 +137,12 @@ HOSTILE = {
     "data of its own": (
         {"of": "table", "strides": [1]},
         {"data": [1, 2, 3]},
-        ": a constant needs exactly one of data, base64, tensor and view",
+        ": a constant needs exactly one of data, base64, fill, tensor and view",
     ),
     "a tensor of an archive": (
         {"of": "table", "strides": [1]},
         {"tensor": "table"},
-        ": a constant needs exactly one of data, base64, tensor and view",
+        ": a constant needs exactly one of data, base64, fill, tensor and view",
     ),
     "an unknown key": (
         {"of": "table", "strides": [1], "ofset": 1},

@@ -58,7 +58,7 @@ def bound_view(
     if fault is not None:
         raise fault
     base = constants[view.base]
-    return Constant(dtype, shape, base.data, base.sha256, view)
+    return base.view_of(view.base, shape, strides=view.strides, offset=view.offset)
 
 
 def view_fault(constants: Mapping[str, Constant], key: str) -> InvalidIRError | None:

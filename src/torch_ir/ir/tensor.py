@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
@@ -134,6 +134,11 @@ MAX_EXPANDED_BYTES = 2**30
 
 _MAX_BYTES = 2**63 - 1
 
+MAX_DENSE = 64
+"""Elements of the largest constant of one value whose data has all of them."""
+
+_PIECE = 2**16
+
 
 @dataclass(frozen=True, slots=True)
 class ConstantView:
@@ -212,6 +217,9 @@ class _Tensor:
 class Constant(_Tensor):
     """A tensor with its values: little-endian, contiguous, in row-major order.
 
+    A constant of more than 64 elements that are one value, such as a cache that is yet empty, has
+    the bytes of one element as its data, however it is made.
+
     A constant that shows part of the memory of another one, or shows it in another order, is a
     view: it says where its values lie in the other's, and has no data of its own.
 
@@ -227,6 +235,7 @@ class Constant(_Tensor):
         sha256: Hash of the data in hexadecimal; computed when first asked for if not given.
         view: Where the values lie in the data, for a constant that shares it with its base; None
             where they fill it.
+        is_filled: Whether the data is one element, and all elements are it.
 
     Raises:
         InvalidIRError: The number of bytes is not that of the shape and dtype, a view shows
@@ -248,6 +257,7 @@ class Constant(_Tensor):
     data: bytes | memoryview | None
     sha256: str = ""
     view: ConstantView | None = None
+    is_filled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -258,6 +268,7 @@ class Constant(_Tensor):
         if self.view is not None:
             _check_view(self.dtype, self.shape, self.view)
         _check_data(self)
+        _fill(self)
 
     def __repr__(self) -> str:
         return f"Constant({type_text(self)})"
@@ -283,9 +294,27 @@ class Constant(_Tensor):
     def digest(self) -> str:
         """Return the SHA-256 of the data, in hexadecimal; that of a view is its base's."""
         if not self.sha256:
-            raw = memoryview(_buffer(self)).cast("B")
-            object.__setattr__(self, "sha256", hashlib.sha256(raw).hexdigest())
+            found = hashlib.sha256()
+            for piece in self.pieces():
+                found.update(piece)
+            object.__setattr__(self, "sha256", found.hexdigest())
         return self.sha256
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of the data in their order; of one value, some at a time.
+
+        Raises:
+            InvalidIRError: Only the hash is known.
+        """
+        raw = memoryview(_buffer(self)).cast("B")
+        if not self.is_filled:
+            yield raw
+            return
+        left = math.prod(self.shape) * len(raw)
+        piece = bytes(raw) * (_PIECE // len(raw))
+        while left > 0:
+            yield piece[:left]
+            left -= len(piece)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -307,7 +336,8 @@ class Constant(_Tensor):
                 remedy=f"Say where the values lie in {self.view.base!r}.",
             )
         view = ConstantView(key, tuple(strides), offset)
-        return Constant(self.dtype, tuple(shape), self.data, self.sha256, view)
+        digest = self.digest() if self.is_filled else self.sha256
+        return Constant(self.dtype, tuple(shape), self.data, digest, view, self.is_filled)
 
     def on_its_own(self) -> Constant:
         """Return a constant with the same values in row-major order that is no view.
@@ -324,18 +354,27 @@ class Constant(_Tensor):
             InvalidIRError: Only the hash is known, or a view shows the elements of its base so
                 many times that they are more than 1 GiB.
         """
-        if self.view is None:
+        if self.view is None and not self.is_filled:
             return bytes(_buffer(self))
         _require_bounded(self)
         return _elements(self, _bytes_type(self)).tobytes()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return the values as a read-only array without a copy; bfloat16, float8 as ml_dtypes.
+        """Return the values as a read-only array; bfloat16, float8 as ml_dtypes.
+
+        It is no copy, but for a constant of one value that is no view.
 
         Raises:
-            InvalidIRError: NumPy has no such element type; use :meth:`tobytes`.
+            InvalidIRError: NumPy has no such element type; use :meth:`tobytes`. Or the values are
+                one, more than 1 GiB of it.
         """
-        return _elements(self, _numpy_type(self.dtype))
+        kind = _numpy_type(self.dtype)
+        if not self.is_filled or self.view is not None:
+            return _elements(self, kind)
+        _require_bounded(self)
+        array = _elements(self, kind).copy()
+        array.flags.writeable = False
+        return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -439,9 +478,11 @@ def _require_bounded(constant: Constant) -> None:
     size = math.prod(constant.shape) * DTYPES[constant.dtype].itemsize
     if size > max(MAX_EXPANDED_BYTES, memoryview(_buffer(constant)).nbytes):
         raise InvalidIRError(
-            f"the values of a view {type_text(constant)} are {size} bytes, more than are written "
-            "out",
-            remedy="Read it with numpy(), which copies nothing.",
+            f"the values of a {'view' if constant.view else 'constant'} {type_text(constant)} are "
+            f"{size} bytes, more than are written out",
+            remedy="Read it with numpy(), which copies nothing."
+            if constant.view
+            else "Its data is one element.",
         )
 
 
@@ -471,7 +512,9 @@ def _elements(constant: Constant, kind: Any) -> np.ndarray[Any, Any]:
     import numpy as np
 
     raw = _buffer(constant)
-    if constant.view is None:
+    if constant.is_filled:
+        array = np.ndarray(constant.shape, kind, raw, 0, (0,) * len(constant.shape))
+    elif constant.view is None:
         array = np.frombuffer(raw, dtype=kind).reshape(constant.shape)
     else:
         strides = [step * kind.itemsize for step in constant.view.strides]
@@ -495,7 +538,12 @@ def _check_data(constant: Constant) -> None:
             )
         return
     got, itemsize = memoryview(constant.data).nbytes, DTYPES[constant.dtype].itemsize
-    if (view := constant.view) is not None:
+    if constant.is_filled:
+        if got != itemsize:
+            raise InvalidIRError(
+                f"one element of {type_text(constant)} has {itemsize} bytes, got {got}"
+            )
+    elif (view := constant.view) is not None:
         if view.end(constant.shape) * itemsize > got or got % itemsize:
             raise InvalidIRError(
                 f"a view {type_text(constant)} of {view.base!r} with {view} needs "
@@ -503,6 +551,34 @@ def _check_data(constant: Constant) -> None:
             )
     elif got != (expected := math.prod(constant.shape) * itemsize):
         raise InvalidIRError(f"a constant {type_text(constant)} has {expected} bytes, got {got}")
+
+
+def _fill(constant: Constant) -> None:
+    """Keep one element of many that are one value, and all elements of few."""
+    if constant.data is None or (constant.is_filled and constant.view is not None):
+        return
+    raw = memoryview(constant.data).cast("B")
+    size = DTYPES[constant.dtype].itemsize
+    if constant.is_filled:
+        if math.prod(constant.shape) * size > _MAX_BYTES:
+            raise InvalidIRError(f"no tensor has the shape {list(constant.shape)}")
+        if math.prod(constant.shape) <= MAX_DENSE:
+            object.__setattr__(constant, "data", bytes(raw) * math.prod(constant.shape))
+            object.__setattr__(constant, "is_filled", False)
+    elif len(raw) > MAX_DENSE * size and _is_one_value(raw, size):
+        if constant.view is not None:
+            constant.digest()  # which nothing tells without the size of the base
+        object.__setattr__(constant, "data", bytes(raw[:size]))
+        object.__setattr__(constant, "is_filled", True)
+
+
+def _is_one_value(raw: memoryview, size: int) -> bool:
+    """Whether elements of a size, at least two, all have the same bytes."""
+    if raw[:size] != raw[size : 2 * size] or raw[:size] != raw[-size:]:
+        return False
+    piece = bytes(raw[:size]) * (_PIECE // size)
+    starts = range(0, len(raw), len(piece))
+    return all(piece.startswith(bytes(raw[start : start + len(piece)])) for start in starts)
 
 
 def kind_without_values(tensor: Any) -> str:

@@ -22,7 +22,7 @@ from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import dtype_name
-from torch_ir.serde.constant_data import values_missing
+from torch_ir.serde.constant_data import decode_constant, encode_constant, values_missing
 from torch_ir.serde.files import MAX_JSON_BYTES, open_for_reading, replacing, too_large
 from torch_ir.serde.json.document import decode_document, encode_document
 from torch_ir.serde.json.faults import Fault
@@ -114,6 +114,8 @@ def _refer(key: str, constant: Constant, stored: _Stored) -> ConstantRecord:
     """
     if constant.data is None:
         raise values_missing(constant)
+    if constant.is_filled:
+        return encode_constant(constant)
     name = stored.names.get(constant)
     if name is None:
         name, count = key, 1
@@ -280,10 +282,12 @@ def _tensors(members: _Members, name: str) -> dict[str, Constant]:
 
 def _fetch(record: ConstantRecord, stored: Mapping[str, Constant]) -> Constant:
     """The constant of a record, which has to be what the record says."""
+    if record.fill is not msgspec.UNSET:
+        return decode_constant(record)
     if not isinstance(record.tensor, str):
         raise Fault("", "a constant of an archive is given by reference")
     if record.data is not msgspec.UNSET or record.base64 is not msgspec.UNSET:
-        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
+        raise Fault("", "a constant needs exactly one of data, base64, fill, tensor and view")
     constant = stored.get(record.tensor)
     if constant is None:
         raise Fault(".tensor", f"{record.tensor!a:.80} is not in {CONSTANTS}")

@@ -48,6 +48,10 @@ def encode_constant(constant: Constant) -> ConstantRecord:
     """
     if constant.data is None:
         raise values_missing(constant)
+    if constant.is_filled:
+        return ConstantRecord(
+            dtype=constant.dtype, shape=list(constant.shape), fill=constant.data.hex()
+        )
     if constant.sha256 and isinstance(constant.data, memoryview):
         pieces = b"".join(checked_pieces(constant))
         constant = Constant(constant.dtype, constant.shape, pieces)
@@ -101,8 +105,9 @@ def _decode_view(
     views: Mapping[str, ConstantRecord],
     known: Mapping[str, Constant],
 ) -> Constant:
-    if any(part is not UNSET for part in (record.data, record.base64, record.tensor)):
-        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
+    parts = (record.data, record.base64, record.fill, record.tensor)
+    if any(part is not UNSET for part in parts):
+        raise Fault("", "a constant needs exactly one of data, base64, fill, tensor and view")
     where, name = cast(ViewRecord, record.view), f"the constant {key!r:.80}"
     if where.of in views:
         first = cast(ViewRecord, views[where.of].view).of
@@ -146,12 +151,16 @@ def decode_constant(record: ConstantRecord) -> Constant:
         Fault: The data is missing, given twice, ragged, or does not fit the shape and dtype.
         InvalidIRError: The data model refuses the shape or the dtype.
     """
-    given = [name for name in ("data", "base64", "tensor") if getattr(record, name) is not UNSET]
+    given = [name for name in ("data", "base64", "fill", "tensor") if getattr(record, name) is not UNSET]
     if len(given) != 1:
-        raise Fault("", "a constant needs exactly one of data, base64, tensor and view")
+        raise Fault("", "a constant needs exactly one of data, base64, fill, tensor and view")
     if given == ["tensor"]:
         raise Fault("", "a constant can be given by reference in an archive only")
     shape = tuple(record.shape)
+    if given == ["fill"]:
+        return Constant(
+            record.dtype, shape, bytes.fromhex(cast(str, record.fill)), is_filled=True
+        )
     if given == ["base64"]:
         return Constant(record.dtype, shape, cast(bytes, record.base64))
     return constant_of_lists(record.data, record.dtype, shape)

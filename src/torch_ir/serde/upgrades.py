@@ -9,7 +9,10 @@ from torch_ir.serde.foreign import from_version_0
 from torch_ir.serde.json.faults import Fault
 from torch_ir.serde.json.wire import FORMAT_VERSION
 
-UPGRADES: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {0: from_version_0}
+UPGRADES: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    0: from_version_0,
+    1: lambda document: {**document, "format_version": 2},
+}
 """The step from each version before :data:`FORMAT_VERSION` to the one after it."""
 
 

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 @click.option(
     "--tokens", type=click.IntRange(1), metavar="N", help="The program takes input_ids i64[1, N]."
 )
+@click.option(
+    "--decode",
+    type=click.IntRange(1),
+    metavar="M",
+    help="The program takes input_ids i64[1, 1] and position i64[1], one token a call whatever "
+    "--tokens says, and has a static cache of M positions as its state.",
+)
 @click.option("--dtype", help="Type of the parameters [that of CONFIG, else float32].")
 @click.option(
     "--regions",
@@ -56,6 +63,7 @@ def command(
     target: str | None,
     config: str | None,
     tokens: int | None,
+    decode: int | None,
     dtype: str | None,
     regions: str | None,
     inputs: tuple[InputSpec, ...],
@@ -79,11 +87,15 @@ def command(
     torch-ir extract model.py:Net --input 2x8 --dynamic x:0=batch:2..64 -o n.tir
     torch-ir extract program.pt2 --trust
     torch-ir extract --transformers config.json --tokens 128 -o model.tir
+    torch-ir extract --transformers config.json --decode 4096 -o decode.tir
     """  # noqa: D301  # \b is a character that click reads
     if (target is None) == (config is None):
         raise click.UsageError("give a TARGET or --transformers CONFIG")
-    if (config is None) != (tokens is None) or (config is None and dtype is not None):
-        raise click.UsageError("--transformers needs --tokens; --tokens and --dtype are for it")
+    sizes = tokens or decode
+    if (config is None) != (sizes is None) or (config is None and dtype is not None):
+        raise click.UsageError(
+            "--transformers needs --tokens or --decode; these and --dtype are for it"
+        )
     if dynamic and target is not None and target.endswith(".pt2"):
         raise click.UsageError("--dynamic is for a model; a .pt2 file has its dimensions")
     kind = format_of(output, to, "json" if output == STDIO else "text")
@@ -93,7 +105,7 @@ def command(
     wanted: Any = {"regions": regions if regions in (None, "auto") else regions.split(",")}
     wanted |= {} if name is None else {"model_name": name}
     if target is None:
-        ir = _from_config(str(config), tokens or 1, dtype, wanted)
+        ir = _from_config(str(config), 1 if decode else tokens or 1, decode, dtype, wanted)
     elif target.endswith(".pt2"):
         ir = _from_program(target, name, trust)
     else:
@@ -111,17 +123,20 @@ def _from_program(path: str, name: str | None, trust: bool) -> IR:
         return extract_ir(path, model_name=name, trust=trust)
 
 
-def _from_config(config: str, tokens: int, dtype: str | None, options: dict[str, Any]) -> IR:
+def _from_config(
+    config: str, tokens: int, decode: int | None, dtype: str | None, options: dict[str, Any]
+) -> IR:
     import torch
 
     from torch_ir.frontend import extract_ir
     from torch_ir.frontend.models.transformers import transformers_model
 
     with progress(f"building {config}"), held_back():
-        model = transformers_model(config, dtype=dtype)
-    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+        model = transformers_model(config, dtype=dtype, decode=decode)
+    shapes = [(1, tokens)] if decode is None else [(1, tokens), (1,)]
+    given = tuple([torch.zeros(shape, dtype=torch.long, device="meta") for shape in shapes])
     with progress(f"extracting {config}"), held_back():
-        return extract_ir(model, (ids,), **options)
+        return extract_ir(model, given, **options)
 
 
 def _from_code(

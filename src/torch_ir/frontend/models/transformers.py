@@ -19,10 +19,13 @@ from torch_ir.errors import (
     first_line,
     raised_as,
 )
+from torch_ir.frontend.models.static_cache import with_static_cache
 from torch_ir.frontend.models.without_weights import without_weights
 
 
-def transformers_model(config: str | os.PathLike[str], *, dtype: str | None = None) -> nn.Module:
+def transformers_model(
+    config: str | os.PathLike[str], *, dtype: str | None = None, decode: int | None = None
+) -> nn.Module:
     """Build the model that a configuration file describes, in evaluation mode.
 
     Its parameters have no values and the names of the checkpoint. Nothing is downloaded, and no
@@ -31,13 +34,16 @@ def transformers_model(config: str | os.PathLike[str], *, dtype: str | None = No
     Args:
         config: A ``config.json``, or the folder that holds one.
         dtype: The element type of the parameters; that of the file if not given, else float32.
+        decode: Positions of a static cache: the model decodes one token a call.
 
     Returns:
-        The model, called with ``input_ids`` alone; a causal one gives logits.
+        The model, called with ``input_ids`` alone, or with ``input_ids`` and ``position`` if it
+        decodes; a causal one gives logits.
 
     Raises:
         OptionalDependencyError: transformers is not installed.
-        ExportError: The file describes no model that transformers has.
+        ExportError: The file describes no model that transformers has, or one to decode with that
+            has no static cache.
     """
     path = Path(config)
     path = path / "config.json" if path.is_dir() else path
@@ -55,6 +61,10 @@ def transformers_model(config: str | os.PathLike[str], *, dtype: str | None = No
     ):
         model: nn.Module = kind._from_config(settings, dtype=element)
     is_causal = kind.__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    if decode is not None:
+        if not is_causal:
+            raise ExportError(f"{path}: {kind.__name__} does not predict the next token")
+        return with_static_cache(model.eval(), decode)
     model.__class__ = _called_with_ids(kind, is_causal)
     return model.eval()
 

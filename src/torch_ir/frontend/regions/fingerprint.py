@@ -152,6 +152,10 @@ class Watch(TorchFunctionMode):
         finally:
             self._is_paused = before
 
+    def meet(self, tensor: torch.Tensor) -> None:
+        """Note that the member that is being called uses a tensor."""
+        self._stack[-1].label(tensor)
+
     def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
         find = (self._stand_ins or {}).get(id(tensor))
         return tensor if find is None else find()

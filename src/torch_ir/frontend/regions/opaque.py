@@ -59,8 +59,10 @@ class Site:
         leaves = self.record.results[1]
         return json.dumps([self.record.path, [_described(leaves[index]) for index in self.made]])
 
-    def call(self, model: nn.Module, member: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Call the operator in place of the member.
+    def call(
+        self, model: nn.Module, member: nn.Module, args: Any, kwargs: Any, watch: Watch
+    ) -> Any:
+        """Call the operator in place of the member; the watch meets what it finds elsewhere.
 
         Raises:
             ChangedCallError: The arguments are others.
@@ -76,6 +78,9 @@ class Site:
         record = self.record
         written = [find(label) for label, (_, is_written) in record.taken.items() if is_written]
         operands = [find(label) for label in record.taken]
+        for label, tensor in zip(record.taken, operands, strict=True):
+            if label.startswith("foreign "):
+                watch.meet(tensor)
         made = torch.ops.torch_ir_region.call(operands, written, self.told)
         spec, leaves = record.results
         places = dict(zip(self.made, made, strict=True))
@@ -148,7 +153,7 @@ def opaque(model: nn.Module, sites: Mapping[str, Site], watch: Watch) -> Generat
 def _forward(site: Site, model: nn.Module, member: nn.Module, watch: Watch) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
         with watch.paused():
-            return site.call(model, member, args, kwargs)
+            return site.call(model, member, args, kwargs, watch)
 
     return forward
 

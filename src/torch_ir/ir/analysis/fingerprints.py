@@ -160,7 +160,7 @@ class _Hasher:
         if isinstance(value, Constant):
             view = value.view
             place = [] if view is None else [list(view.strides), view.offset]
-            return ["constant", value.dtype, list(value.shape), value.sha256, place]
+            return ["constant", value.dtype, list(value.shape), value.digest(), place]
         return ["weight", key if self.options.keys else "", self._type(value)]
 
     def _value(self, name: str) -> str:

@@ -43,11 +43,15 @@ _DIGITS = {"bfloat16": 4, "float16": 5, "float32": 9, "float64": 17}
 def spell_constant(constant: Constant) -> str:
     """Spell the values, the bytes, or the bytes' hash; of a view its place in its base.
 
+    Many elements of one value are spelled as the bytes of one.
+
     Example:
         >>> spell_constant(Constant.from_list([[0.1, 2]], "float32"))
         '[[0.1, 2.0]]'
         >>> spell_constant(Constant("float32", (), bytes.fromhex("010080ff")))
         'bytes:010080ff'
+        >>> spell_constant(Constant("float32", (128,), bytes(512)))
+        'fill:00000000'
         >>> table = Constant.from_list([[1, 2], [3, 4]], "int64")
         >>> spell_constant(table.view_of("table", (2,), strides=(2,), offset=1))
         'view(@table, strides=[2], offset=1)'
@@ -56,6 +60,8 @@ def spell_constant(constant: Constant) -> str:
         strides = ", ".join(map(spell_int, constant.view.strides))
         where = f"strides=[{strides}], offset={spell_int(constant.view.offset)}"
         return f"view({sigil('@', constant.view.base)}, {where})"
+    if constant.is_filled and constant.data is not None:
+        return f"fill:{constant.data.hex()}"
     if constant.data is None or math.prod(constant.shape) > MAX_ELEMENTS:
         return f"sha256:{constant.digest()}"
     if 0 in constant.shape:

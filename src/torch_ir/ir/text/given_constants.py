@@ -76,9 +76,10 @@ class ConstantReader:
             if kind == "sha256":
                 line.take()
                 return Constant(dtype, shape, None, digits)
-            if kind == "bytes":
+            if kind in ("bytes", "fill"):
                 line.take()
-                return Constant(dtype, shape, bytes.fromhex(digits))
+                is_filled = kind == "fill"
+                return Constant(dtype, shape, bytes.fromhex(digits), is_filled=is_filled)
             return constant_from_values(dtype, shape, read_value(line))
         except (InvalidIRError, ValueError) as error:
             if isinstance(error, ParseError):

@@ -22,7 +22,7 @@ TOKEN = re.compile(
     | %\[                                                # list of tensors
     | \#-?(?:0x[0-9a-f]++|\d++)                          # input or result by its number
     | [A-Za-z_]\w*+\[[^\[\]"`]*+\]                       # type: f32[2, s0]
-    | (?:sha256|bytes):[0-9a-f]++
+    | (?:sha256|bytes|fill):[0-9a-f]++
     | [A-Za-z_][\w.]*+
     | \([-+]?(?:\d|nan|inf)[^()\s,j]*+j\)                # complex number
     | ->

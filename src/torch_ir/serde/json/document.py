@@ -108,7 +108,7 @@ def _read(data: bytes | str) -> Document:
         raise Fault("", "the document is empty")
     try:
         version = _HEADER.decode(raw).format_version
-        if version == FORMAT_VERSION:
+        if 1 <= version <= FORMAT_VERSION:  # what came with 2 is refused nowhere
             return _DOCUMENT.decode(raw)
     except msgspec.ValidationError as error:
         raise explain(error, _plain(raw), Document) from None

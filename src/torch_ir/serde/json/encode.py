@@ -47,8 +47,16 @@ def encode_ir(ir: IR, store: StoreConstant = store_in_place) -> Document:
         Fault: A value that the format cannot hold.
     """
     document = _encode_program(ir, store, 0)
-    document.format_version = FORMAT_VERSION
+    document.format_version = FORMAT_VERSION if _has_fill(document) else 1
     return document
+
+
+def _has_fill(document: Document) -> bool:
+    constants, functions = document.constants, document.functions
+    records = () if constants is UNSET else constants.values()
+    return any(record.fill is not UNSET for record in records) or any(
+        map(_has_fill, () if functions is UNSET else functions.values())
+    )
 
 
 def _encode_program(ir: IR, store: StoreConstant, depth: int) -> Document:

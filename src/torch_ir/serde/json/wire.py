@@ -10,8 +10,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-FORMAT_VERSION = 1
-"""The version that this package writes; it reads this one and all before it."""
+FORMAT_VERSION = 2
+"""The newest version that this package writes; it reads this one and all before it.
+
+A document has the lowest version that can hold it: without a constant of one value that is 1.
+"""
 
 MAX_RANK = 128
 """Dimensions of one tensor."""
@@ -84,13 +87,23 @@ class ViewRecord(Record):
 
 
 class ConstantRecord(Record):
-    """A tensor with values: lists, base64, a reference into an archive, or a view of another."""
+    """A tensor with values: lists, base64, one value, a reference into an archive, or a view."""
 
     dtype: str
     shape: ConstantShape
     data: Annotated[Any, Meta(description="Nested lists of numbers.")] | UnsetType = UNSET
     base64: (
         Annotated[bytes, Meta(description="Little-endian, contiguous, in row-major order.")]
+        | UnsetType
+    ) = UNSET
+    fill: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^([0-9a-f]{2})+$",
+                description="The little-endian bytes of the element that all are, in hexadecimal.",
+            ),
+        ]
         | UnsetType
     ) = UNSET
     sha256: str | UnsetType = UNSET
@@ -135,7 +148,7 @@ class SignatureRecord(Record):
 class Document(Record, kw_only=True):
     """A program. Functions are documents too, without a version of their own."""
 
-    format_version: Literal[1] | UnsetType = UNSET
+    format_version: Literal[1, 2] | UnsetType = UNSET
     model_name: str = ""
     pytorch_version: str = ""
     dialect: str | UnsetType = UNSET
