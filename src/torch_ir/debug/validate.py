@@ -47,7 +47,7 @@ from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes
-from torch_ir.ir.tensor import kind_without_values
+from torch_ir.ir.values import kind_without_values
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import write_atomically
 from torch_ir.steps import told

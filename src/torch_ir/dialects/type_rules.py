@@ -19,7 +19,8 @@ from torch_ir.infer.types import Outcome, TensorType
 from torch_ir.ir import OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.tensor import row_major, type_text
+from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import row_major
 
 Symbols: TypeAlias = Mapping[str, Number]
 

@@ -17,7 +17,7 @@ import torch
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.builder import with_inputs
-from torch_ir.ir.tensor import row_major
+from torch_ir.ir.values import row_major
 from torch_ir.torch_api import storage_of
 
 

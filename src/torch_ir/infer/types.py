@@ -12,8 +12,7 @@ import torch
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
-from torch_ir.ir.tensor import row_major
-from torch_ir.ir.values import dtype_name
+from torch_ir.ir.values import dtype_name, row_major
 
 Region: TypeAlias = tuple[str, str, bool]
 """An autocast region: its device type, its dtype (empty for the default), whether it is on."""

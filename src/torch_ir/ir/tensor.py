@@ -14,7 +14,14 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.frozen import set_plain_text
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.symbols import Dim, as_dim
-from torch_ir.ir.values import dtype_name
+from torch_ir.ir.values import (
+    PIECE,
+    dtype_name,
+    is_one_value,
+    kind_without_values,
+    require_numbers,
+    row_major,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,8 +143,6 @@ _MAX_BYTES = 2**63 - 1
 
 MAX_DENSE = 64
 """Elements of the largest constant of one value whose data has all of them."""
-
-_PIECE = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,26 +300,10 @@ class Constant(_Tensor):
         """Return the SHA-256 of the data, in hexadecimal; that of a view is its base's."""
         if not self.sha256:
             found = hashlib.sha256()
-            for piece in self.pieces():
+            for piece in data_pieces(self):
                 found.update(piece)
             object.__setattr__(self, "sha256", found.hexdigest())
         return self.sha256
-
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of the data in their order; of one value, some at a time.
-
-        Raises:
-            InvalidIRError: Only the hash is known.
-        """
-        raw = memoryview(_buffer(self)).cast("B")
-        if not self.is_filled:
-            yield raw
-            return
-        left = math.prod(self.shape) * len(raw)
-        piece = bytes(raw) * (_PIECE // len(raw))
-        while left > 0:
-            yield piece[:left]
-            left -= len(piece)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -401,20 +390,7 @@ class Constant(_Tensor):
             InvalidIRError: The lists are ragged, hold something else than numbers, or do not fit
                 the dtype.
         """
-        import ml_dtypes
-        import numpy as np
-
-        name = DTYPES[dtype_name(dtype)].numpy
-        if name is None:
-            raise InvalidIRError(f"a constant of {dtype} cannot be given as a list of numbers")
-        kind = np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name, name))
-        _require_numbers(values, dtype, kind.kind)
-        try:
-            return cls.from_numpy(np.array(values, dtype=kind))
-        except (ValueError, TypeError, OverflowError) as error:
-            raise InvalidIRError(
-                f"the values of a constant are not a rectangle of {dtype} numbers: {error}"
-            ) from None
+        return cls.from_numpy(_array_of(values, dtype))
 
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
@@ -448,19 +424,21 @@ def _with_tensors(value: Any) -> Any:
     return value.torch() if isinstance(value, Constant) else value
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, counted in elements, of a tensor in row-major order.
+def data_pieces(constant: Constant) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of the data of a constant in their order; of one value, some at a time.
 
-    Example:
-        >>> row_major((2, 3, 4)), row_major((2, 0))
-        ((12, 4, 1), (1, 1))
+    Raises:
+        InvalidIRError: Only the hash is known.
     """
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+    raw = memoryview(_buffer(constant)).cast("B")
+    if not constant.is_filled:
+        yield raw
+        return
+    left = math.prod(constant.shape) * len(raw)
+    piece = bytes(raw) * (PIECE // len(raw))
+    while left > 0:
+        yield piece[:left]
+        left -= len(piece)
 
 
 def _buffer(constant: Constant) -> bytes | memoryview:
@@ -472,6 +450,22 @@ def _buffer(constant: Constant) -> bytes | memoryview:
             "archive.",
         )
     return constant.data
+
+
+def _array_of(values: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Nested lists of numbers as an array of a dtype."""
+    import numpy as np
+
+    if DTYPES[dtype_name(dtype)].numpy is None:
+        raise InvalidIRError(f"a constant of {dtype} cannot be given as a list of numbers")
+    kind = _numpy_type(dtype_name(dtype))
+    require_numbers(values, dtype, kind.kind)
+    try:
+        return np.array(values, dtype=kind)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidIRError(
+            f"the values of a constant are not a rectangle of {dtype} numbers: {error}"
+        ) from None
 
 
 def _require_bounded(constant: Constant) -> None:
@@ -557,42 +551,16 @@ def _fill(constant: Constant) -> None:
     """Keep one element of many that are one value, and all elements of few."""
     if constant.data is None or (constant.is_filled and constant.view is not None):
         return
-    raw = memoryview(constant.data).cast("B")
-    size = DTYPES[constant.dtype].itemsize
-    if constant.is_filled:
-        if math.prod(constant.shape) * size > _MAX_BYTES:
-            raise InvalidIRError(f"no tensor has the shape {list(constant.shape)}")
-        if math.prod(constant.shape) <= MAX_DENSE:
-            object.__setattr__(constant, "data", bytes(raw) * math.prod(constant.shape))
-            object.__setattr__(constant, "is_filled", False)
-    elif len(raw) > MAX_DENSE * size and _is_one_value(raw, size):
-        if constant.view is not None:
-            constant.digest()  # which nothing tells without the size of the base
-        object.__setattr__(constant, "data", bytes(raw[:size]))
-        object.__setattr__(constant, "is_filled", True)
-
-
-def _is_one_value(raw: memoryview, size: int) -> bool:
-    """Whether elements of a size, at least two, all have the same bytes."""
-    if raw[:size] != raw[size : 2 * size] or raw[:size] != raw[-size:]:
-        return False
-    piece = bytes(raw[:size]) * (_PIECE // size)
-    starts = range(0, len(raw), len(piece))
-    return all(piece.startswith(bytes(raw[start : start + len(piece)])) for start in starts)
-
-
-def kind_without_values(tensor: Any) -> str:
-    """Return what kind of ``torch.Tensor`` one is whose memory is not its values; else empty."""
-    torch = sys.modules["torch"]
-    kinds = {
-        "nested": tensor.is_nested,
-        "meta": tensor.is_meta,
-        "quantized": tensor.is_quantized,
-        "fake": type(tensor).__name__ == "FakeTensor",
-        "functional": torch._is_functional_tensor(tensor),
-        str(tensor.layout): tensor.layout is not torch.strided,
-    }
-    return next((kind for kind, has_none in kinds.items() if has_none), "")
+    raw, size = memoryview(constant.data).cast("B"), DTYPES[constant.dtype].itemsize
+    count = math.prod(constant.shape)
+    is_one = not constant.is_filled and len(raw) > MAX_DENSE * size and is_one_value(raw, size)
+    if is_one:
+        _ = constant.view and constant.digest()  # which needs the size of the base
+    if constant.is_filled and count * size > _MAX_BYTES:
+        raise InvalidIRError(f"no tensor has the shape {list(constant.shape)}")
+    if is_one or (constant.is_filled and count <= MAX_DENSE):
+        object.__setattr__(constant, "data", bytes(raw[:size]) * (1 if is_one else count))
+        object.__setattr__(constant, "is_filled", is_one)
 
 
 def _bytes_of(tensor: Any) -> bytes:
@@ -618,27 +586,6 @@ def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:
     itemsize = DTYPES[dtype].itemsize
     if max(math.prod(shape), view.end(shape)) * itemsize > _MAX_BYTES:
         raise InvalidIRError(f"no tensor has the shape {list(shape)} with {view}")
-
-
-_MAX_DIMENSIONS = 64
-"""Of a NumPy array, and of a torch tensor."""
-
-
-def _require_numbers(values: object, dtype: str, kind: str) -> None:
-    """Refuse what NumPy would convert in silence: text, None, a fraction to int, 2 to bool."""
-    stack = [(values, 0)]
-    while stack:
-        item, depth = stack.pop()
-        if depth > _MAX_DIMENSIONS:
-            raise InvalidIRError(f"a constant has at most {_MAX_DIMENSIONS} dimensions")
-        if isinstance(item, list | tuple):
-            stack.extend([(inner, depth + 1) for inner in cast(list[object], item)])
-        elif (
-            not isinstance(item, int | float | complex)
-            or (kind in "iu" and isinstance(item, float) and not item.is_integer())
-            or (kind == "b" and item not in (0, 1))
-        ):
-            raise InvalidIRError(f"a constant of {dtype} cannot hold {item!r:.80}")
 
 
 def as_constant(value: object) -> Constant:

@@ -9,7 +9,8 @@ equal text and equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -346,3 +347,72 @@ def _require_known(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 def _one_of(names: Iterable[str]) -> str:
     return "One of " + ", ".join(names) + "."
+
+
+# -- the values of tensors ------------------------------------------------------------------------
+
+PIECE = 2**16
+"""Bytes that are compared or hashed at once."""
+
+
+def is_one_value(raw: memoryview, size: int) -> bool:
+    """Return whether elements of a size, at least two of them, all have the same bytes."""
+    if raw[:size] != raw[size : 2 * size] or raw[:size] != raw[-size:]:
+        return False
+    piece = bytes(raw[:size]) * (PIECE // size)
+    starts = range(0, len(raw), len(piece))
+    return all(piece.startswith(bytes(raw[start : start + len(piece)])) for start in starts)
+
+
+def kind_without_values(tensor: Any) -> str:
+    """Return what kind of ``torch.Tensor`` one is whose memory is not its values; else empty."""
+    torch = sys.modules["torch"]
+    kinds = {
+        "nested": tensor.is_nested,
+        "meta": tensor.is_meta,
+        "quantized": tensor.is_quantized,
+        "fake": type(tensor).__name__ == "FakeTensor",
+        "functional": torch._is_functional_tensor(tensor),
+        str(tensor.layout): tensor.layout is not torch.strided,
+    }
+    return next((kind for kind, has_none in kinds.items() if has_none), "")
+
+
+_MAX_DIMENSIONS = 64
+"""Of a NumPy array, and of a torch tensor."""
+
+
+def require_numbers(values: object, dtype: str, kind: str) -> None:
+    """Refuse what NumPy would convert in silence: text, None, a fraction to int, 2 to bool.
+
+    Raises:
+        InvalidIRError: One of the values is such a thing, or they are nested too deeply.
+    """
+    stack = [(values, 0)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > _MAX_DIMENSIONS:
+            raise InvalidIRError(f"a constant has at most {_MAX_DIMENSIONS} dimensions")
+        if isinstance(item, list | tuple):
+            stack.extend([(inner, depth + 1) for inner in cast(list[object], item)])
+        elif (
+            not isinstance(item, int | float | complex)
+            or (kind in "iu" and isinstance(item, float) and not item.is_integer())
+            or (kind == "b" and item not in (0, 1))
+        ):
+            raise InvalidIRError(f"a constant of {dtype} cannot hold {item!r:.80}")
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, counted in elements, of a tensor in row-major order.
+
+    Example:
+        >>> row_major((2, 3, 4)), row_major((2, 0))
+        ((12, 4, 1), (1, 1))
+    """
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -11,7 +11,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ir.tensor import as_constant, kind_without_values
+from torch_ir.ir.tensor import as_constant
 from torch_ir.ir.values import (
     Attribute,
     Device,
@@ -22,6 +22,7 @@ from torch_ir.ir.values import (
     MemoryFormat,
     OperatorRef,
     dtype_name,
+    kind_without_values,
 )
 from torch_ir.ops.schema import lookup
 from torch_ir.semantics.dtypes import Array, numpy_dtype

@@ -151,16 +151,16 @@ def decode_constant(record: ConstantRecord) -> Constant:
         Fault: The data is missing, given twice, ragged, or does not fit the shape and dtype.
         InvalidIRError: The data model refuses the shape or the dtype.
     """
-    given = [name for name in ("data", "base64", "fill", "tensor") if getattr(record, name) is not UNSET]
+    given = [
+        name for name in ("data", "base64", "fill", "tensor") if getattr(record, name) is not UNSET
+    ]
     if len(given) != 1:
         raise Fault("", "a constant needs exactly one of data, base64, fill, tensor and view")
     if given == ["tensor"]:
         raise Fault("", "a constant can be given by reference in an archive only")
     shape = tuple(record.shape)
     if given == ["fill"]:
-        return Constant(
-            record.dtype, shape, bytes.fromhex(cast(str, record.fill)), is_filled=True
-        )
+        return Constant(record.dtype, shape, bytes.fromhex(cast(str, record.fill)), is_filled=True)
     if given == ["base64"]:
         return Constant(record.dtype, shape, cast(bytes, record.base64))
     return constant_of_lists(record.data, record.dtype, shape)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.ir.tensor import Constant, as_constant
+from torch_ir.ir.tensor import Constant, as_constant, data_pieces
 from torch_ir.ir.values import dtype_name
 from torch_ir.serde.json.explain import explain
 from torch_ir.serde.json.faults import Fault, each_value
@@ -100,7 +100,7 @@ def checked_pieces(constant: Constant) -> Iterator[bytes]:
             changed in place.
     """
     if constant.is_filled and constant.view is None:
-        yield from map(bytes, constant.pieces())
+        yield from map(bytes, data_pieces(constant))
         return
     data = memoryview(constant.tobytes()).cast("B")
     known = constant.sha256 if constant.view is None else ""

@@ -13,7 +13,8 @@ from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
 from torch_ir.infer.types import CallSignature, Outcome, TensorType, symbols_of
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
-from torch_ir.ir.tensor import row_major, type_text
+from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import row_major
 from torch_ir.torch_api import OpOverload
 
 

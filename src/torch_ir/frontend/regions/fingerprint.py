@@ -152,10 +152,6 @@ class Watch(TorchFunctionMode):
         finally:
             self._is_paused = before
 
-    def meet(self, tensor: torch.Tensor) -> None:
-        """Note that the member that is being called uses a tensor."""
-        self._stack[-1].label(tensor)
-
     def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
         find = (self._stand_ins or {}).get(id(tensor))
         return tensor if find is None else find()
@@ -303,6 +299,11 @@ class Watch(TorchFunctionMode):
             if not any(leaf is tensor for leaf in maker.results[1]):
                 maker.leaks = True
             maker = maker.parent
+
+
+def meet(watch: Watch, tensor: torch.Tensor) -> None:
+    """Note that the member that is being called uses a tensor."""
+    watch._stack[-1].label(tensor)
 
 
 def _name(func: Any) -> str:

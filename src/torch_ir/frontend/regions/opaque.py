@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, own_tensors
+from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet, own_tensors
 from torch_ir.torch_api import pytree
 
 NAMESPACE = "torch_ir_region"
@@ -80,7 +80,7 @@ class Site:
         operands = [find(label) for label in record.taken]
         for label, tensor in zip(record.taken, operands, strict=True):
             if label.startswith("foreign "):
-                watch.meet(tensor)
+                meet(watch, tensor)
         made = torch.ops.torch_ir_region.call(operands, written, self.told)
         spec, leaves = record.results
         places = dict(zip(self.made, made, strict=True))
