@@ -140,7 +140,6 @@ MAX_EXPANDED_BYTES = 2**30
 """The largest view, in bytes, whose values are written out where its base has fewer."""
 
 _MAX_BYTES = 2**63 - 1
-
 MAX_DENSE = 64
 """Elements of the largest constant of one value whose data has all of them."""
 
@@ -325,8 +324,8 @@ class Constant(_Tensor):
                 remedy=f"Say where the values lie in {self.view.base!r}.",
             )
         view = ConstantView(key, tuple(strides), offset)
-        digest = self.digest() if self.is_filled else self.sha256
-        return Constant(self.dtype, tuple(shape), self.data, digest, view, self.is_filled)
+        known = self.digest() if self.is_filled else self.sha256
+        return Constant(self.dtype, tuple(shape), self.data, known, view, self.is_filled)
 
     def on_its_own(self) -> Constant:
         """Return a constant with the same values in row-major order that is no view.
@@ -361,8 +360,7 @@ class Constant(_Tensor):
         if not self.is_filled or self.view is not None:
             return _elements(self, kind)
         _require_bounded(self)
-        array = _elements(self, kind).copy()
-        array.flags.writeable = False
+        (array := _elements(self, kind).copy()).flags.writeable = False
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
