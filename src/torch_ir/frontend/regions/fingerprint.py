@@ -113,7 +113,7 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self._stand_ins = stand_ins
         self.records: dict[str, list[MemberCall]] = {}
-        self._stack: list[MemberCall] = []
+        self.stack: list[MemberCall] = []
         self._makers: dict[int, MemberCall] = {}
         self._is_paused = False
         self._alive: list[object] = []  # an identity is one as long as the object lives
@@ -126,9 +126,9 @@ class Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """MemberCall a call."""
-        if not self._stack or self._is_paused:
+        if not self.stack or self._is_paused:
             return func(*args, **(kwargs or {}))
-        record = self._stack[-1]
+        record = self.stack[-1]
         if self._stand_ins:
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._stand_in, (args, kwargs))
         if getattr(func, "__name__", "") == "__get__":  # what it gives shows in what follows
@@ -184,12 +184,12 @@ class Watch(TorchFunctionMode):
 
     def _abandon(self) -> None:
         """Stop recording where the model raised an error."""
-        if self._stack:
-            self._stack.clear()
+        if self.stack:
+            self.stack.clear()
             self.__exit__(None, None, None)
 
     def _begin(self, record: MemberCall, arguments: Any) -> None:
-        parent = self._stack[-1] if self._stack else None
+        parent = self.stack[-1] if self.stack else None
         if parent is None:
             self.__enter__()
         else:
@@ -207,10 +207,10 @@ class Watch(TorchFunctionMode):
                 record.tokens.append(_type(leaf))
         record.tokens.append(f"{spec} {torch.is_grad_enabled()}{self._token(leaves, record)}")
         self.records.setdefault(record.path, []).append(record)
-        self._stack.append(record)
+        self.stack.append(record)
 
     def _end(self, result: Any) -> None:
-        record = self._stack.pop()
+        record = self.stack.pop()
         leaves, spec = pytree.tree_flatten(result)
         record.results = (spec, leaves)
         self._alive.extend(leaves)
@@ -295,7 +295,7 @@ class Watch(TorchFunctionMode):
     def _use(self, tensor: torch.Tensor) -> None:
         """Note where a value is used that a finished member has made and not given."""
         maker = self._makers.get(id(tensor))
-        while maker is not None and maker not in self._stack:
+        while maker is not None and maker not in self.stack:
             if not any(leaf is tensor for leaf in maker.results[1]):
                 maker.leaks = True
             maker = maker.parent
@@ -303,7 +303,7 @@ class Watch(TorchFunctionMode):
 
 def meet(watch: Watch, tensor: torch.Tensor) -> None:
     """Note that the member that is being called uses a tensor."""
-    watch._stack[-1].label(tensor)
+    watch.stack[-1].label(tensor)
 
 
 def _name(func: Any) -> str:
