@@ -6,7 +6,7 @@ answer is that it may share; :meth:`Aliases.decided` takes a better one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +14,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.bodies import operands_of_one_call
-from torch_ir.ops.effects import effects, is_apart
+from torch_ir.ops.effects import effects, is_apart, never_writes
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
@@ -28,9 +28,8 @@ _NOTHING: Roots = frozenset()
 class Aliases:
     """Which values of a graph may share storage, and which of it is written.
 
-    Attributes:
-        written: The graph inputs and external values whose storage a node writes, itself or
-            through what shares it. A node whose operator nobody knows is left out.
+    What a node writes counts wherever it shares storage. A node whose operator nobody knows writes
+    nothing that is named here. Only what is asked for is computed.
 
     Example:
         >>> from torch_ir import parse
@@ -52,36 +51,61 @@ class Aliases:
     def __init__(self, ir: IR, shares: Mapping[str, frozenset[str]] | None = None):
         self._ir = ir
         self._shares = shares or {}
-        self._roots: dict[str, Roots] = {}
-        self._sources: dict[str, dict[str, TensorMeta]] = {}
-        self._writes: list[tuple[int, Roots]] = []
-        self._unknown: list[tuple[int, Roots]] = []
+        self._written: list[tuple[int, Sequence[TensorMeta]]] = []
+        self._opaque: list[tuple[int, Sequence[TensorMeta]]] = []
         for position, node in enumerate(ir.nodes):
             schema = ir.schema_of(node.op_type)
-            if schema is None or shares or not is_apart(schema.text):
-                self._add(position, node)
-        given = {*ir.input_names, *ir.external_values()}
-        self.written = frozenset(root for _, roots in self._writes for root in roots & given)
+            if schema is None or not never_writes(schema.text):
+                written = written_tensors(ir, node)
+                if written is None:
+                    self._opaque.append((position, node.inputs))
+                elif written:
+                    self._written.append((position, written))
 
-    def _add(self, position: int, node: OpNode) -> None:
-        """Note what a node writes, and what its results may share."""
-        written = written_tensors(self._ir, node)
-        if written is None:
-            self._unknown.append((position, self._union(node.inputs)))
-        elif written:
-            self._writes.append((position, self._union(written)))
-        for output in node.outputs:
-            if output.name in self._shares:
-                given = {meta.name: meta for meta in node.inputs}
-                names = self._shares[output.name]
-                shared, is_sure = [given[name] for name in names if name in given], True
-            else:
-                shared, is_sure = possible_sources(self._ir, node, output)
-            if shared:
-                sources = self._sources.setdefault(node.name, {})
-                sources.update({meta.name: meta for meta in shared})
-                own = _NOTHING if is_sure else frozenset({output.name})
-                self._roots[output.name] = self._union(shared) | own
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The graph inputs and external values whose storage a node writes."""
+        if not self._written:
+            return _NOTHING
+        given = {*self._ir.input_names, *self._ir.external_values()}
+        return frozenset(root for _, roots in self._writes for root in roots & given)
+
+    @cached_property
+    def _writes(self) -> list[tuple[int, Roots]]:
+        return [(position, self._union(metas)) for position, metas in self._written]
+
+    @cached_property
+    def _unknown(self) -> list[tuple[int, Roots]]:
+        return [(position, self._union(metas)) for position, metas in self._opaque]
+
+    @cached_property
+    def _roots(self) -> dict[str, Roots]:
+        return self._shared[0]
+
+    @cached_property
+    def _shared(self) -> tuple[dict[str, Roots], dict[str, dict[str, TensorMeta]]]:
+        """The storages of each value that may have another's, and what nodes give back."""
+        all_roots: dict[str, Roots] = {}
+        all_sources: dict[str, dict[str, TensorMeta]] = {}
+        ir, shares = self._ir, self._shares
+        for node in ir.nodes:
+            schema = ir.schema_of(node.op_type)
+            if schema is not None and not shares and is_apart(schema.text):
+                continue
+            for output in node.outputs:
+                if output.name in shares:
+                    names = shares[output.name]
+                    shared = [meta for meta in _distinct(node) if meta.name in names]
+                    is_sure = True
+                else:
+                    shared, is_sure = possible_sources(ir, node, output)
+                if shared:
+                    sources = all_sources.setdefault(node.name, {})
+                    sources.update({meta.name: meta for meta in shared})
+                    found = [all_roots.get(m.name) or frozenset({m.name}) for m in shared]
+                    own = _NOTHING if is_sure else frozenset({output.name})
+                    all_roots[output.name] = own.union(*found)
+        return all_roots, all_sources
 
     def _union(self, metas: Iterable[TensorMeta]) -> Roots:
         found = [self.roots(meta.name) for meta in metas]
@@ -94,7 +118,7 @@ class Aliases:
 
     def sources(self, node: OpNode) -> tuple[TensorMeta, ...]:
         """Return the inputs of a node whose storage its results may have."""
-        return tuple(self._sources.get(node.name, {}).values())
+        return tuple(self._shared[1].get(node.name, {}).values())
 
     def may_share(self, a: str, b: str) -> bool:
         """Return whether two values may share storage."""
@@ -174,6 +198,10 @@ class Aliases:
         return Aliases(self._ir, {**self._shares, **shares}) if shares else self
 
 
+def _distinct(node: OpNode) -> Iterable[TensorMeta]:
+    return {meta.name: meta for meta in node.inputs}.values()
+
+
 def possible_sources(
     ir: IR, node: OpNode, output: TensorMeta
 ) -> tuple[tuple[TensorMeta, ...], bool]:
@@ -192,7 +220,9 @@ def possible_sources(
     found: list[TensorMeta] = []
     is_sure = False
     for name, kind in shared.items():
-        given = [m for m in node.tensors(name) if _may_show(ir, node, m, output, kind, name)]
+        given = node.tensors(name)
+        if kind not in (Sharing.ALWAYS, Sharing.BY_LAYOUT):
+            given = [m for m in given if _may_show(ir, node, m, output, kind, name)]
         is_sure |= bool(given) and kind is Sharing.ALWAYS
         found += given
     return tuple(found), is_sure
@@ -205,8 +235,6 @@ def _may_show(
 
     What a flag makes draw gives new numbers; of a list, at most a tensor alone is given back.
     """
-    if kind in (Sharing.ALWAYS, Sharing.BY_LAYOUT):
-        return True
     if given.dtype != output.dtype:
         return False
     if kind is Sharing.BY_DTYPE:

@@ -107,6 +107,18 @@ def _of_every_call(text: str) -> Effects | None:
     return _of_call(schema, {}) if is_decided else None
 
 
+def never_writes(schema_text: str) -> bool:
+    """Return whether no call of an operator writes what its arguments hold.
+
+    Example:
+        >>> from torch_ir.ops.schema import lookup
+        >>> [never_writes(lookup(f"aten.{name}.default").text) for name in ("relu", "relu_")]
+        [True, False]
+    """
+    known = _of_every_call(schema_text)
+    return known is not None and not known.writes
+
+
 @lru_cache(maxsize=4096)
 def is_apart(schema_text: str) -> bool:
     """Return whether no call of an operator writes or gives back what its arguments hold.
@@ -117,8 +129,7 @@ def is_apart(schema_text: str) -> bool:
         >>> [is_apart(lookup(name).text) for name in names]
         [True, False, False]
     """
-    known = _of_every_call(schema_text)
-    return known is not None and not known.writes and not any(sharing(parse_schema(schema_text)))
+    return never_writes(schema_text) and not any(sharing(parse_schema(schema_text)))
 
 
 def _of_call(schema: Schema, attrs: Mapping[str, object]) -> Effects:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.builder import Builder
+from torch_ir.ir.queries import kept_values
 from torch_ir.passes.base import Pass, PassResult
 
 
@@ -37,33 +37,27 @@ def eliminate_dead_code(ir: IR) -> IR:
         >>> eliminate_dead_code(IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [x], []))
         IR(model_name='', nodes=0, inputs=1, outputs=1, weights=0)
     """
-    builder = Builder(ir)
-    builder.map_functions(eliminate_dead_code)
-    needed = set(ir.output_names)
-    needed |= {mutation.value.name for mutation in ir.mutations}
+    needed = set(kept_values(ir))
     known = ir.given_symbols
-    symbols = {symbol for guard in ir.guards for symbol in guard.symbols}
-    symbols |= ir.returned_symbols
+    symbols = {symbol for guard in ir.guards for symbol in guard.symbols} | ir.returned_symbols
+    binds = {node.name: made for node in ir.nodes if (made := _made_symbols(node) - known)}
     kept: list[OpNode] = []
     for node in reversed(ir.nodes):
-        used = any(meta.name in needed for meta in node.outputs)
-        binds = {symbol for symbol in _made_symbols(node) if symbol not in known}
-        is_needed = used or not binds.isdisjoint(symbols) or not node.outputs
+        is_needed = not node.outputs or not symbols.isdisjoint(binds.get(node.name, ()))
+        is_needed = is_needed or any(meta.name in needed for meta in node.outputs)
         if is_needed or not ir.effects(node).is_pure:
             kept.append(node)
             needed.update(meta.name for meta in node.inputs)
-            symbols.update(node.symbols)
-    for node in reversed(kept):
-        builder.keep(node)
-    called = (
-        {name for node in kept for name in node.functions} if builder.functions else set[str]()
-    )
-    builder.functions = {key: body for key, body in builder.functions.items() if key in called}
+            if binds:
+                symbols |= node.symbols
+    builder = Builder(ir)
+    builder.nodes = kept[::-1]
+    called = {name for node in kept for name in node.functions} if ir.functions else set[str]()
+    builder.functions = {n: eliminate_dead_code(f) for n, f in ir.functions.items() if n in called}
     return builder.finish()
 
 
-def _made_symbols(node: OpNode) -> Iterator[str]:
+def _made_symbols(node: OpNode) -> set[str]:
     """The symbols that may take their value from a node's results."""
-    yield from node.binds
-    for meta in node.outputs:
-        yield from (dim.text for dim in meta.shape if isinstance(dim, SymExpr) and dim.is_symbol)
+    dims = [dim for meta in node.outputs if not meta.is_static for dim in meta.shape]
+    return {*node.binds, *(d.text for d in dims if isinstance(d, SymExpr) and d.is_symbol)}

@@ -105,6 +105,9 @@ def _functional(ir: IR, found: Diagnostics, path: str) -> tuple[IR, tuple[str, .
     written: dict[str, tuple[str, ...]] = {}
     for name, body in ir.functions.items():
         functions[name], written[name] = _functional(body, found, f"{path}{name}/")
+    is_functional = not (any(written.values()) or any(ir.effects(n).writes for n in ir.nodes))
+    if is_functional and not ir.mutations:
+        return ir.replace(dialect="aten", functions=functions), ()
     walk = _Walk(ir, functions, written)
     walk.run()
     for node, reason in walk.reasons:
