@@ -21,3 +21,8 @@ def calls_made(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def growth(work: Callable[[int], object], size: int) -> float:
+    """Return how many times the calls of twice the size are those of the size: 2 where linear."""
+    return calls_made(lambda: work(2 * size)) / calls_made(lambda: work(size))
