@@ -27,6 +27,17 @@ def codes(call: BoundedCall) -> Errors:
     return [None] * len(call.results)
 
 
+def code_numbers(call: BoundedCall) -> Errors:
+    """Allow nothing; by zero points between codes, roundings of ``(code - zero) · scale``."""
+    zeros, scales, axis = call["zero_point"], call["scale"], call["axis"]
+    numbers, *masks = call.results
+    if not is_inexact(zeros.dtype) or call.op_type.startswith("aten._fake"):
+        return [None] * len(call.results)
+    shape = [-1 if dim == axis else 1 for dim in range(numbers.ndim)]
+    moved = (moduli(zeros) * moduli(scales)).reshape(shape)
+    return [call.unit * 2 * (moduli(numbers) + moved), *[None for _ in masks]]
+
+
 def rounded(call: BoundedCall) -> Errors:
     """Allow one rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]

@@ -6,15 +6,20 @@ of an element, which moves a value by that part of the difference to its neighbo
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
 from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.gradients import point_taps, sampled_gradients
+from torch_ir.semantics.operators.separable import matrices, through
 
 VALUES, POSITIONS = 4, 3
 """Roundings of a weight and its product on each axis; of a scale, its product and a shift."""
+FEW = 2
+"""The product with a gradient, and the last addition."""
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
 """Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
 cubic weights are taken at the greatest of their neighbors, of which they are a part."""
@@ -46,7 +51,63 @@ def interpolated(call: BoundedCall) -> Errors:
         steps = _around(_steps(values, place), is_cubic)
         (near,) = call.meant(linear, **{name: steps})
         moved = moved + (positions + 1).reshape(shape) * near
-    return [_off(call, terms, moved, values.ndim - 2, is_cubic, call.unit)]
+    return [_off(call, terms, moved, values.ndim - 2, is_cubic)]
+
+
+def separable(call: BoundedCall) -> Errors:
+    """Bound maps along each axis by their weights, and by weights off where positions are.
+
+    Of narrow types weights are rounded to the type, as in :func:`interpolated`.
+    """
+    weights = matrices(call.op_type, call.arguments)
+    operand = next(n for n in ("grad_output", "input", "self") if n in call.arguments)
+    back, sizes = operand == "grad_output", call.size(operand)
+    terms = through(sizes, [np.abs(matrix) for matrix in weights], back=back)
+    taps = max(1, *(int((matrix != 0).sum(axis=int(not back)).max()) for matrix in weights))
+    rank = len(weights)
+    count = rank * (VALUES + sqrt(taps))
+    error: Any = call.unit * count * terms
+    if "nearest" in call.op_type:
+        return [call.opened(error, terms)]
+    if call.is_narrow:
+        error = error + call.result_unit * ROUNDED * rank * terms
+    reach = CUBIC_REACH if "cubic" in call.op_type else 1
+    for place, matrix in enumerate(weights):
+        size, places = matrix.shape
+        steep = min(1.0, places / size) if "_aa" in call.op_type else 1.0
+        touched = (matrix != 0) * (np.arange(1, size + 1)[:, None] * steep * reach)
+        moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
+        error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
+    return [call.opened(error, terms)]
+
+
+def sampled_backward(call: BoundedCall) -> Errors:
+    """Bound the gradients of planes and points by the moduli of what is added to them.
+
+    Weights are rounded, and off where positions are; so are slopes that are not constant.
+    """
+    names = ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
+    taps = point_taps(*(call[name] for name in names))
+    gradient, values = call.size("grad_output"), call.size("input")
+    own = call.result_unit if call.is_narrow else call.unit
+    sizes, rank = values.shape[2:], len(taps)
+    exact, worse, hits = [], [], []
+    for place, (axis, size) in enumerate(zip(taps, sizes, strict=True)):
+        reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
+        off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != 1)
+        exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
+        bent = size * off * (call["interpolation_mode"] == BICUBIC)
+        worse.append(
+            [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
+        )
+        hits.append([(at, np.ones_like(w), s * 0) for at, w, s in exact[-1]])
+    terms = sampled_gradients(gradient, values, exact)
+    moved = sampled_gradients(gradient, values, worse)
+    count = sampled_gradients(np.ones_like(gradient), values, hits)[0]
+    added = values.shape[1] * len(taps[0]) ** rank
+    depths = (FEW + np.sqrt(count), FEW + sqrt(added))
+    parts = zip(terms, moved, depths, (call["output_mask"][0], True), strict=True)
+    return [(worst - least) + own * d * least for least, worst, d, asked in parts if asked]
 
 
 def sampled(call: BoundedCall) -> Errors:
@@ -68,20 +129,20 @@ def sampled(call: BoundedCall) -> Errors:
         steps = _steps(values, place) + np.abs(values)
         (near,) = call.meant(input=_around(steps, is_cubic), **mode)
         moved = moved + np.abs(near) * (np.nan_to_num(reach) * size + 1)[:, None]
-    own = call.result_unit if call.is_narrow else call.unit
-    return [_off(call, terms, moved, rank, is_cubic, own)]
+    return [_off(call, terms, moved, rank, is_cubic)]
 
 
-def _off(
-    call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool, position_unit: float
-) -> Array:
-    """Weights may be kept in the result's type; positions are of a type of their own."""
+def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool) -> Array:
+    """Weights may be kept in the result's type; positions are off by roundings of float32.
+
+    What is rounded of a position to the grid's own type is part of the meaning.
+    """
     reach = CUBIC_REACH if is_cubic else 1
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
         count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
         error = error + call.result_unit * count * rank * reach * terms
-    error = error + position_unit * POSITIONS * reach * moved
+    error = error + call.unit * POSITIONS * reach * moved
     return call.opened(error, terms)
 
 

@@ -183,6 +183,39 @@ def distance(call: BoundedCall) -> Errors:
     return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
 
 
+def distance_backward(call: BoundedCall) -> Errors:
+    """Bound ``Σ |g| · |slope|``: slopes are powers of a quotient of rounded differences."""
+    (result,) = call.results
+    if not call["grad"].size or not result.size:
+        return [None]
+    order, distances = float(call["p"]), call["cdist" if "cdist" in call.arguments else "pdist"]
+    pairs: Any = ()
+    if "x1" in call.arguments:
+        first, second = call.wide("x1")[..., :, None, :], call.wide("x2")[..., None, :, :]
+        moved, far = first - second, moduli(distances)[..., None]
+        gradient, axis = call.size("grad")[..., None], -2
+    else:
+        pairs = np.triu_indices(len(call["self"]), 1)
+        moved = call.wide("self")[pairs[0]] - call.wide("self")[pairs[1]]
+        far, gradient, axis = moduli(distances)[:, None], call.size("grad")[:, None], 0
+    if order in (0, 1, inf):
+        slopes, powers = (moved != 0).astype("float64"), 1.0
+    else:
+        quotient = np.where(far == 0, 0, np.abs(moved) / np.where(far == 0, 1, far))
+        slopes = np.where(moved == 0, 0, quotient ** (order - 1))
+        powers = 8 + 4 * abs(order - 1) + 8 * abs(order - 2)
+    terms = gradient * slopes
+    if axis == 0:
+        total = np.zeros(result.shape)
+        for places in pairs:
+            np.add.at(total, places, terms)
+    else:
+        total = np.sum(terms, axis=axis)
+    count = FEW + powers + depth(max(far.size, 1))
+    own = call.unit * count + (call.result_unit * (powers + 2) if call.is_narrow else 0)
+    return [own * total.reshape(result.shape)]
+
+
 def _is_multiplied(call: BoundedCall, order: float) -> bool:
     if order != 2 or "x1" not in call.arguments:
         return False

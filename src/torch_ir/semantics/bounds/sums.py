@@ -75,6 +75,20 @@ _ADDING = frozenset(
 _ROUNDING_TERMS = frozenset(f"aten.{name}.default" for name in ("addbmm", "addmv", "addr"))
 
 
+def trilinear(call: BoundedCall) -> Errors:
+    """Bound sums of products of three: n is what the summed axes have; kernels add in slices."""
+    factors = [(call[f"i{part}"], call[f"expand{part}"]) for part in (1, 2, 3)]
+    shapes = [np.expand_dims(value, tuple(axes)).shape for value, axes in factors]
+    whole = np.broadcast_shapes(*shapes)
+    count = prod(whole[axis] for axis in call["sumdim"])
+    errors = _summed(call, [max(count, 1)], BLOCK, FEW + 1)
+    if not call.is_narrow:
+        return errors
+    (terms,) = call.terms()  # products, and the sums of slices, are rounded to the type
+    slices = whole[call.arguments.get("unroll_dim", 1)]
+    return [error + call.result_unit * (2 + sqrt(slices)) * terms for error in errors]
+
+
 def convolution(call: BoundedCall) -> Errors:
     """Bound convolutions and their gradients: n is how many products an element adds."""
     weight: Array = call["weight"]
@@ -123,7 +137,10 @@ def pooling(call: BoundedCall) -> Errors:
     return [error + call.result_unit * (1 + sqrt(count)) * terms for error in errors]
 
 
-_IN_TYPE = frozenset(("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default"))
+_IN_TYPE = frozenset(
+    f"aten.{name}.default"
+    for name in ("_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward", "adaptive_avg_pool3d")
+)
 """What adds up in the operand's own type, also where that is narrow."""
 
 

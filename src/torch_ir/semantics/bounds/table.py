@@ -17,6 +17,13 @@ from torch_ir.semantics.bounds.call import Rule
 
 _ATEN: dict[Rule, str] = {
     elementwise.exact: """
+        _conj_copy.default _efficientzerotensor.default _neg_view.default
+        _neg_view_copy.default _reshape_alias_copy.default allclose.default cauchy.default
+        exponential.default geometric.default hardshrink_backward.default lcm.default
+        log_normal.default masked_scatter_backward.default multinomial.default
+        nextafter.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
+        normal.float_float softshrink_backward.default tril_indices.default
+        triu_indices.default view_as_complex_copy.default view_as_real_copy.default
         __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
         __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
         _assert_async.default _assert_async.msg _assert_scalar.default
@@ -102,6 +109,9 @@ _ATEN: dict[Rule, str] = {
         where.self zeros.default zeros_like.default
     """,
     elementwise.rounded: """
+        ldexp.Tensor rrelu_with_noise_backward.default
+        fake_quantize_per_channel_affine_cachemask_backward.default
+        fake_quantize_per_tensor_affine_cachemask_backward.default
         _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
         div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor fill.Scalar
         fill.Tensor floor_divide.Scalar floor_divide.default full.default full_like.default
@@ -153,6 +163,22 @@ _ATEN: dict[Rule, str] = {
     elementwise.linspace: """
         linspace.default
     """,
+    elementwise.codes: """
+        _choose_qparams_per_tensor.default
+        _fake_quantize_learnable_per_tensor_affine.default
+        _fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default
+        fake_quantize_per_tensor_affine.default
+        fake_quantize_per_tensor_affine.tensor_qparams
+        fake_quantize_per_tensor_affine_cachemask.default
+    """,
+    elementwise.code_numbers: """
+        _fake_quantize_learnable_per_channel_affine.default
+        fake_quantize_per_channel_affine.default
+        fake_quantize_per_channel_affine_cachemask.default
+    """,
+    sums.trilinear: """
+        _trilinear.default
+    """,
     sums.reduction: """
         _embedding_bag.default _embedding_bag_forward_only.default mean.default mean.dim
         nanmean.default nansum.default sum.default sum.dim_IntList trace.default
@@ -170,7 +196,8 @@ _ATEN: dict[Rule, str] = {
     """,
     sums.pooling: """
         _adaptive_avg_pool2d.default _adaptive_avg_pool2d_backward.default
-        _adaptive_avg_pool3d.default adaptive_avg_pool1d.default adaptive_avg_pool2d.default
+        _adaptive_avg_pool3d.default _adaptive_avg_pool3d_backward.default
+        adaptive_avg_pool1d.default adaptive_avg_pool2d.default
         adaptive_avg_pool3d.default avg_pool1d.default avg_pool2d.default
         avg_pool2d_backward.default avg_pool3d.default avg_pool3d_backward.default
     """,
@@ -182,7 +209,12 @@ _ATEN: dict[Rule, str] = {
     """,
     sums.scattered: """
         _unsafe_index_put.default embedding_dense_backward.default index_add.default
-        index_put.default max_pool2d_with_indices_backward.default
+        index_put.default adaptive_max_pool2d_backward.default
+        adaptive_max_pool3d_backward.default fractional_max_pool2d_backward.default
+        fractional_max_pool3d_backward.default reflection_pad1d_backward.default
+        reflection_pad2d_backward.default reflection_pad3d_backward.default
+        replication_pad1d_backward.default replication_pad2d_backward.default
+        replication_pad3d_backward.default max_pool2d_with_indices_backward.default
         max_pool3d_with_indices_backward.default put.default scatter_add.default
     """,
     sums.scatter_joined: """
@@ -216,6 +248,9 @@ _ATEN: dict[Rule, str] = {
     """,
     rows.distance: """
         _cdist_forward.default _pdist_forward.default cdist.default pdist.default
+    """,
+    rows.distance_backward: """
+        _cdist_backward.default _pdist_backward.default
     """,
     rows.transform: """
         _fft_c2c.default _fft_c2r.default _fft_r2c.default
@@ -254,6 +289,20 @@ _ATEN: dict[Rule, str] = {
         upsample_bilinear2d.vec upsample_linear1d.default upsample_linear1d.vec
         upsample_trilinear3d.default upsample_trilinear3d.vec
     """,
+    resampling.separable: """
+        _upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec
+        _upsample_bicubic2d_aa_backward.default _upsample_bilinear2d_aa.default
+        _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward.default
+        _upsample_nearest_exact1d_backward.default
+        _upsample_nearest_exact2d_backward.default
+        _upsample_nearest_exact3d_backward.default upsample_bicubic2d_backward.default
+        upsample_bilinear2d_backward.default upsample_linear1d_backward.default
+        upsample_nearest1d_backward.default upsample_nearest2d_backward.default
+        upsample_nearest3d_backward.default upsample_trilinear3d_backward.default
+    """,
+    resampling.sampled_backward: """
+        grid_sampler_2d_backward.default grid_sampler_3d_backward.default
+    """,
     resampling.sampled: """
         grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default
     """,
@@ -274,6 +323,12 @@ _OTHERS: dict[Rule, str] = {
         quantized_decomposed.dequantize_per_token.default
     """,
     elementwise.codes: """
+        quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default
+        quantized_decomposed.choose_qparams.tensor
+        quantized_decomposed.choose_qparams_per_token.default
+        quantized_decomposed.choose_qparams_per_token_asymmetric.default
+        quantized_decomposed.choose_qparams_symmetric.tensor
+        quantized_decomposed.fake_quant_per_channel.default
         quantized_decomposed.quantize_per_channel.default
         quantized_decomposed.quantize_per_tensor.default
         quantized_decomposed.quantize_per_tensor.tensor

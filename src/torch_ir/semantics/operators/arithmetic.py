@@ -392,6 +392,30 @@ def gcd(self: Array, other: Array) -> Array:
     return pointwise(np.gcd, self, other)
 
 
+@denotes("aten.lcm.default")
+def lcm(self: Array, other: Array) -> Array:
+    """The least common multiple of the absolute values, 0 where either is 0; of integers."""
+    require_type("lcm", is_integer, self, other)
+    return pointwise(np.lcm, self, other)
+
+
+@denotes("aten.nextafter.default")
+def nextafter(self: Array, other: Array) -> Array:
+    """The next number of the type towards ``other``; of one type."""
+    require_type("nextafter", is_float, self, other)
+    first, second = broadcast_all(self, other)
+    if self.dtype != other.dtype:
+        raise InvalidIRError(f"nextafter takes one type, not {self.dtype} and {other.dtype}")
+    return np.asarray(np.nextafter(first, second), self.dtype)
+
+
+@denotes("aten.ldexp.Tensor")
+def ldexp(self: Array, other: Array) -> Array:
+    """``self · 2^other``: the power is rounded to float32, or to the exponent's type, first."""
+    powers = pointwise(lambda x: np.exp2(np.asarray(x, "float64")), other, result=floating(other))
+    return pointwise(lambda a, b: a * b, self, powers)
+
+
 @denotes("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
 def where(condition: Array, self: Operand, other: Operand) -> Array:
     """``self[i]`` where the condition holds, else ``other[i]``; all three broadcast.

@@ -131,3 +131,11 @@ def isclose(
         gap = np.abs(first.astype(wide) - second.astype(wide))
         bound = atol + rtol * np.abs(second.astype(wide))
     return np.asarray(close | (np.isfinite(gap) & (gap <= bound)))
+
+
+@denotes("aten.allclose.default")
+def allclose(
+    self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close: see :func:`isclose`."""
+    return bool(isclose(self, other, rtol, atol, equal_nan).all())

@@ -34,6 +34,7 @@ def imag(self: Array) -> Array:
 @denotes(
     "aten.conj.default",
     "aten._conj.default",
+    "aten._conj_copy.default",
     "aten.conj_physical.default",
     "aten._conj_physical.default",
 )
@@ -83,14 +84,14 @@ def _joined(real: Array, imag: Array) -> Array:
     return values
 
 
-@denotes("aten.view_as_real.default")
+@denotes("aten.view_as_real.default", "aten.view_as_real_copy.default")
 def view_as_real(self: Array) -> Array:
     """Shape ``[…, 2]``: the real and the imaginary part side by side."""
     require_type("view_as_real", is_complex, self)
     return np.stack([self.real, self.imag], axis=-1)
 
 
-@denotes("aten.view_as_complex.default")
+@denotes("aten.view_as_complex.default", "aten.view_as_complex_copy.default")
 def view_as_complex(self: Array) -> Array:
     """Complex numbers of the pairs along the last dimension, whose size is 2."""
     if self.ndim == 0 or self.shape[-1] != 2:

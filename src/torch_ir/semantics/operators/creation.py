@@ -235,3 +235,21 @@ def eye_m(n: int, m: int, dtype: DType | None = None) -> Array:
     if n < 0 or m < 0:
         raise InvalidIRError(f"no tensor has the shape {[n, m]}")
     return np.eye(n, m, dtype=dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.tril_indices.default")
+def tril_indices(row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Array:
+    """Rows and columns of the places on and below a diagonal, row by row; shape ``[2, n]``."""
+    return np.stack(np.tril_indices(row, offset, col)).astype(dtype or "int64")
+
+
+@denotes("aten.triu_indices.default")
+def triu_indices(row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Array:
+    """Rows and columns of the places on and above a diagonal, row by row; shape ``[2, n]``."""
+    return np.stack(np.triu_indices(row, offset, col)).astype(dtype or "int64")
+
+
+@denotes("aten._efficientzerotensor.default")
+def efficientzerotensor(size: Sequence[int], dtype: DType | None = None) -> Array:
+    """Zeros."""
+    return np.zeros(tuple(size), dtype or DEFAULT_FLOAT)

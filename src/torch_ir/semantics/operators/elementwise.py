@@ -49,7 +49,12 @@ def _one_by_one(function: Callable[[float], float]) -> Callable[[Array], Array]:
 # -- signs and roundings --------------------------------------------------------------------------
 
 
-@denotes("aten.neg.default", "aten.negative.default")
+@denotes(
+    "aten.neg.default",
+    "aten.negative.default",
+    "aten._neg_view.default",
+    "aten._neg_view_copy.default",
+)
 def neg(self: Array) -> Array:
     """``−self``; integers wrap; does not exist on booleans."""
     require_type("neg", is_number, self)

@@ -17,7 +17,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, working
-from torch_ir.semantics.operators.resampling import cubic_kernel
+from torch_ir.semantics.operators.resampling import cubic_kernel, cubic_slope
 from torch_ir.semantics.registry import denotes
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
@@ -25,6 +25,8 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 Tap = tuple[Array, Array]
 """Elements along one axis, and the weights of each."""
+Slope = tuple[Array, Array, Array]
+"""The same, and how the weights change with the coordinate."""
 
 
 def _inside(positions: Array, size: int, padding_mode: int, align_corners: bool) -> Array:
@@ -66,6 +68,34 @@ def _taps(
         (first + step, cubic_kernel(np.abs(positions - first - step))) for step in range(-1, 3)
     ]
     return [(_inside(at, size, padding_mode, align_corners), weight) for at, weight in taps]
+
+
+def slopes_of(
+    coordinates: Array, size: int, mode: int, padding_mode: int, align_corners: bool
+) -> list[Slope]:
+    """Return what a point takes along one axis: elements, weights, and these by the coordinate.
+
+    What is moved to a border, and what takes the nearest element, does not change with it.
+    """
+    raw = _positions(coordinates, size, align_corners).astype(working(coordinates.dtype))
+    taps = _taps(coordinates, size, mode, padding_mode, align_corners)
+    scale = (size - 1 if align_corners else size) / 2
+    if mode == NEAREST:
+        return [(at, weight, np.zeros_like(weight)) for at, weight in taps]
+    if mode == BICUBIC:
+        far = [raw - np.floor(raw) - step for step in range(-1, 3)]
+        steep = [np.sign(x) * cubic_slope(np.abs(x)) * scale for x in far]
+        return [(*tap, slope) for tap, slope in zip(taps, steep, strict=True)]
+    turn = np.ones_like(raw)
+    if padding_mode == REFLECTION:
+        low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        far = np.abs(raw - low)
+        flips = np.floor(far / span) if span else far * 0
+        turn = np.where(raw < low, -1.0, 1.0) * np.where(flips % 2 == 0, 1.0, -1.0)
+        raw = np.where(flips % 2 == 0, far - flips * span, span - (far - flips * span)) + low
+    if padding_mode != ZEROS:
+        turn = np.where((raw <= 0) | (raw >= size - 1), 0.0, turn)
+    return [(*tap, sign * turn * scale) for tap, sign in zip(taps, (-1, 1), strict=True)]
 
 
 @np.errstate(all="ignore")

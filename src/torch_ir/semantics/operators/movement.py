@@ -65,7 +65,7 @@ def view_as(self: Array, other: Array) -> Array:
     return view(self, other.shape)
 
 
-@denotes("aten._reshape_alias.default")
+@denotes("aten._reshape_alias.default", "aten._reshape_alias_copy.default")
 def reshape_alias(self: Array, size: Sequence[int], stride: Sequence[int]) -> Array:
     """The elements in another shape; the strides say where they lie, not what they are."""
     return view(self, size)

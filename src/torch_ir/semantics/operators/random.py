@@ -195,3 +195,87 @@ def _shape(size: Sequence[int]) -> tuple[int, ...]:
 def _require_inexact(name: str, dtype: DType) -> None:
     if not is_inexact(dtype):
         raise InvalidIRError(f"{name} does not exist on {dtype}")
+
+
+@denotes("aten.multinomial.default", draws=True)
+def multinomial(self: Array, num_samples: int, draws: Draws, replacement: bool = False) -> Array:
+    """Numbers of a row's elements (int64), each as likely as the element says of the row's sum.
+
+    Without replacement no number twice: those with the greatest ``p / exponential`` in order.
+    Shapes: [*, n] → [*, num_samples].
+
+    Raises:
+        InvalidIRError: Elements are negative or not finite, or there are too few that are not 0.
+    """
+    require_type("multinomial", is_float, self)
+    wide = self.astype("float64")
+    if not (np.isfinite(wide).all() and (wide >= 0).all() and (wide.sum(axis=-1) > 0).all()):
+        raise InvalidIRError("the elements of a row are no probabilities")
+    if replacement:
+        ends = np.cumsum(wide, axis=-1)[..., None, :]
+        drawn = draws.uniform([*wide.shape[:-1], num_samples, 1], np.dtype("float64"))
+        chosen = np.sum(drawn * ends[..., -1:] >= ends, axis=-1)
+        return np.minimum(chosen, wide.shape[-1] - 1).astype("int64")
+    if num_samples > np.count_nonzero(wide, axis=-1).min(initial=wide.shape[-1]):
+        raise InvalidIRError(f"{num_samples} elements cannot be drawn without replacement")
+    waits = -np.log1p(-draws.uniform(wide.shape, np.dtype("float64")))
+    with np.errstate(all="ignore"):
+        order = np.argsort(-(wide / waits), axis=-1, kind="stable")
+    return order[..., :num_samples].astype("int64")
+
+
+@denotes("aten.normal.Tensor_float", draws=True)
+def normal_around(mean: Array, draws: Draws, std: float = 1.0) -> Array:
+    """Normal around each mean with that standard deviation; the type of the means."""
+    return rounded(mean + std * draws.normal(mean.shape, np.dtype("float64")), mean.dtype)
+
+
+@denotes("aten.normal.float_Tensor", draws=True)
+def normal_by(mean: float, std: Array, draws: Draws) -> Array:
+    """Normal around one mean with each standard deviation; the type of the deviations."""
+    return rounded(mean + std * draws.normal(std.shape, np.dtype("float64")), std.dtype)
+
+
+@denotes("aten.normal.Tensor_Tensor", draws=True)
+def normal_each(mean: Array, std: Array, draws: Draws) -> Array:
+    """Normal around each mean with each standard deviation, broadcast; the type of the means."""
+    shape = np.broadcast_shapes(mean.shape, std.shape)
+    drawn = draws.normal(shape, np.dtype("float64"))
+    return rounded(mean + std * drawn, mean.dtype)
+
+
+@denotes("aten.normal.float_float", draws=True)
+def normal_of(
+    mean: float, std: float, size: Sequence[int], draws: Draws, dtype: DType | None = None
+) -> Array:
+    """Normal with that mean and standard deviation in a new tensor."""
+    drawn = draws.normal(_shape(size), np.dtype("float64"))
+    return rounded(mean + std * drawn, dtype or DEFAULT_FLOAT)
+
+
+@denotes("aten.exponential.default", draws=True)
+def exponential(self: Array, draws: Draws, lambd: float = 1.0) -> Array:
+    """Exponential with that rate, ``-ln(1 - u) / lambd``, in the shape of ``self``."""
+    drawn = draws.uniform(self.shape, np.dtype("float64"))
+    return rounded(-np.log1p(-drawn) / lambd, self.dtype)
+
+
+@denotes("aten.log_normal.default", draws=True)
+def log_normal(self: Array, draws: Draws, mean: float = 1.0, std: float = 2.0) -> Array:
+    """``e^`` of what is normal with that mean and standard deviation, in the shape of ``self``."""
+    return rounded(np.exp(mean + std * draws.normal(self.shape, np.dtype("float64"))), self.dtype)
+
+
+@denotes("aten.cauchy.default", draws=True)
+def cauchy(self: Array, draws: Draws, median: float = 0.0, sigma: float = 1.0) -> Array:
+    """``median + sigma · tan(π(u - ½))``, in the shape of ``self``."""
+    drawn = draws.uniform(self.shape, np.dtype("float64"))
+    return rounded(median + sigma * np.tan(np.pi * (drawn - 0.5)), self.dtype)
+
+
+@denotes("aten.geometric.default", draws=True)
+def geometric(self: Array, p: float, draws: Draws) -> Array:
+    """The number of trials up to the first success, ``⌈ln(1 - u) / ln(1 - p)⌉``, at least 1."""
+    drawn = draws.uniform(self.shape, np.dtype("float64"))
+    with np.errstate(all="ignore"):
+        return rounded(np.maximum(np.ceil(np.log1p(-drawn) / np.log1p(-p)), 1), self.dtype)

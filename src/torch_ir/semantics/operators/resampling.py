@@ -81,6 +81,24 @@ def _middle_elements(size: int, count: int, scale: np.float32, *, plane: bool) -
     return np.floor(positions + half).astype("int64")
 
 
+def axis_weights(base: str, size: int, count: int, factor: float | None, align: bool) -> Array:
+    """Return the weights [elements, places] of one axis, for the operator of that base name."""
+    weights = np.zeros((size, count))
+    if "nearest" in base:
+        elements = _middle_elements if "exact" in base else _first_elements
+        scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
+        chosen = elements(size, count, scale, plane="2d" in base)
+        parts = [(np.minimum(chosen, size - 1), np.ones(count))]
+    else:
+        rule = _cubic_taps if "cubic" in base else _linear_taps
+        if size == count and rule is _linear_taps:
+            factor = None
+        parts = rule(size, _positions(size, count, factor, align))
+    for places, part in parts:
+        np.add.at(weights, (places, np.arange(count)), part)
+    return weights
+
+
 def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
     return [None] * rank if factors is None else [*factors]
 
@@ -169,6 +187,13 @@ def cubic_kernel(far: Array) -> Array:
     """
     near = ((CUBIC + 2) * far - (CUBIC + 3)) * far * far + 1
     beyond = ((CUBIC * far - 5 * CUBIC) * far + 8 * CUBIC) * far - 4 * CUBIC
+    return np.where(far <= 1, near, beyond)
+
+
+def cubic_slope(far: Array) -> Array:
+    """Return the derivative of :func:`cubic_kernel`."""
+    near = (3 * (CUBIC + 2) * far - 2 * (CUBIC + 3)) * far
+    beyond = (3 * CUBIC * far - 10 * CUBIC) * far + 8 * CUBIC
     return np.where(far <= 1, near, beyond)
 
 

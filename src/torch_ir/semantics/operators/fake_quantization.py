@@ -1,0 +1,274 @@
+"""Numbers rounded to what their codes stand for, and the choice of scales and zero points.
+
+As in :mod:`torch_ir.semantics.operators.quantization`, these operators are defined by their steps,
+in float32: which code a number next to the middle between two gets is a matter of rounding.
+
+Source: aten/src/ATen/native/quantized (FakeQuantizeCore, QuantUtils); torch.ao.quantization's
+determine_qparams and fx._decomposed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_float, rounded
+from torch_ir.semantics.registry import denotes
+
+DType = np.dtype[Any]
+Single = np.float32
+
+# -- fake quantization ----------------------------------------------------------------------------
+
+
+def _faked(
+    values: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> tuple[Array, Array]:
+    """``(clamp(round(x / scale) + zero) - zero) · scale``, and what was not clamped."""
+    if not is_float(values.dtype):
+        raise InvalidIRError(f"{values.dtype} numbers are not quantized; convert them first")
+    codes = _codes(values, scale, zero_point)
+    kept = (codes >= quant_min) & (codes <= quant_max)
+    numbers = (np.clip(codes, quant_min, quant_max) - zero_point).astype("float32") * scale
+    return rounded(numbers, values.dtype), kept
+
+
+def _codes(values: Array, scale: Any, zero_point: Any) -> Array:
+    """Whole numbers, before they are clamped: ``1 / scale`` is rounded to float32 first."""
+    with np.errstate(all="ignore"):
+        scaled = (values.astype("float32") * (Single(1) / scale)).astype("float32")
+        if np.asarray(zero_point).dtype.kind == "f":
+            return np.rint(scaled + zero_point)
+        return np.nan_to_num(np.rint(scaled)).astype("float64") + zero_point
+
+
+def _along(parameter: Array, axis: int, rank: int) -> Array:
+    if not 0 <= axis < rank:
+        raise InvalidIRError(f"axis {axis} is none of {rank} dimensions")
+    kind = "float32" if is_float(parameter.dtype) else "int64"
+    return parameter.astype(kind).reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+@denotes("aten.fake_quantize_per_tensor_affine_cachemask.default")
+def fake_quantize_cachemask(
+    self: Array, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> tuple[Array, Array]:
+    """The numbers that codes stand for, and where nothing was clamped; shapes: the operand's."""
+    return _faked(self, Single(scale), zero_point, quant_min, quant_max)
+
+
+@denotes("aten.fake_quantize_per_tensor_affine.default")
+def fake_quantize(
+    self: Array, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> Array:
+    """The numbers that codes of one scale and zero point stand for; the operand's type."""
+    return _faked(self, Single(scale), zero_point, quant_min, quant_max)[0]
+
+
+@denotes("aten.fake_quantize_per_tensor_affine.tensor_qparams")
+def fake_quantize_tensors(
+    self: Array, scale: Array, zero_point: Array, quant_min: int, quant_max: int
+) -> Array:
+    """As :func:`fake_quantize`; the parameters are tensors of one element."""
+    return _faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)[0]
+
+
+@denotes("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
+def fake_quantize_cachemask_tensors(
+    self: Array,
+    scale: Array,
+    zero_point: Array,
+    fake_quant_enabled: Array,
+    quant_min: int,
+    quant_max: int,
+) -> tuple[Array, Array]:
+    """As :func:`fake_quantize_cachemask`; where it is not enabled, the operand and all true."""
+    if not fake_quant_enabled.item():
+        return self.copy(), np.ones(self.shape, bool)
+    return _faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)
+
+
+@denotes("aten.fake_quantize_per_channel_affine_cachemask.default")
+def fake_quantize_channels_cachemask(
+    self: Array, scale: Array, zero_point: Array, axis: int, quant_min: int, quant_max: int
+) -> tuple[Array, Array]:
+    """As :func:`fake_quantize_cachemask`, one scale and zero point for each place of an axis.
+
+    Floating-point zero points are added before rounding.
+    """
+    scales, zeros = _along(scale, axis, self.ndim), _along(zero_point, axis, self.ndim)
+    return _faked(self, scales, zeros, quant_min, quant_max)
+
+
+@denotes("aten.fake_quantize_per_channel_affine.default")
+def fake_quantize_channels(
+    self: Array, scale: Array, zero_point: Array, axis: int, quant_min: int, quant_max: int
+) -> Array:
+    """The first result of :func:`fake_quantize_channels_cachemask`."""
+    return fake_quantize_channels_cachemask(self, scale, zero_point, axis, quant_min, quant_max)[0]
+
+
+@denotes("quantized_decomposed.fake_quant_per_channel.default")
+def fake_quant_per_channel(
+    input: Array, scales: Array, zero_points: Array, axis: int, quant_min: int, quant_max: int
+) -> Array:
+    """As :func:`fake_quantize_channels`, with zero points cut to int32."""
+    whole = zero_points.astype("int32")
+    return fake_quantize_channels(input, scales, whole, axis, quant_min, quant_max)
+
+
+@denotes(
+    "aten.fake_quantize_per_tensor_affine_cachemask_backward.default",
+    "aten.fake_quantize_per_channel_affine_cachemask_backward.default",
+)
+def fake_quantize_backward(grad: Array, mask: Array) -> Array:
+    """The gradient where nothing was clamped, else 0."""
+    return rounded(grad * mask.astype(grad.dtype), grad.dtype)
+
+
+def _learned(zero_point: Array, quant_min: int, quant_max: int) -> Array:
+    return np.clip(np.rint(zero_point.astype("float32")), quant_min, quant_max).astype("int64")
+
+
+@denotes("aten._fake_quantize_learnable_per_tensor_affine.default")
+def learnable_fake_quantize(
+    self: Array,
+    scale: Array,
+    zero_point: Array,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = 1.0,
+) -> Array:
+    """As :func:`fake_quantize`, by a zero point that is rounded and clamped first."""
+    zero = int(_learned(zero_point, quant_min, quant_max).item())
+    return _faked(self, Single(scale.item()), zero, quant_min, quant_max)[0]
+
+
+@denotes("aten._fake_quantize_learnable_per_channel_affine.default")
+def learnable_fake_quantize_channels(
+    self: Array,
+    scale: Array,
+    zero_point: Array,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = 1.0,
+) -> Array:
+    """As :func:`learnable_fake_quantize`, one of both for each place of an axis."""
+    zeros = _learned(zero_point, quant_min, quant_max)
+    return fake_quantize_channels(self, scale, zeros, axis, quant_min, quant_max)
+
+
+# -- scales and zero points -----------------------------------------------------------------------
+
+
+def _ends(values: Array, axis: int | None = None) -> tuple[Array, Array]:
+    """The least and the greatest number, and 0 if it is less or greater."""
+    keep = axis is not None
+    low, high = values.min(axis=axis, keepdims=keep), values.max(axis=axis, keepdims=keep)
+    zero = np.zeros((), values.dtype)
+    return np.minimum(low, zero), np.maximum(high, zero)
+
+
+def _one(scale: Any, zero_point: Any) -> tuple[Array, Array]:
+    return np.full(1, scale, "float64"), np.full(1, zero_point, "int64")
+
+
+@denotes("quantized_decomposed.choose_qparams.tensor")
+def choose_qparams(
+    input: Array, quant_min: int, quant_max: int, eps: float, dtype: DType
+) -> tuple[Array, Array]:
+    """``scale = (max - min) / (quant_max - quant_min)``, at least eps, and the code of 0.
+
+    Shapes: any → [1] (float64) and [1] (int64). ``zero_point = quant_min - round(min / scale)``,
+    clamped; max and min are at least and at most 0. Steps in the operand's type.
+    """
+    low, high = _ends(input)
+    if not input.min() <= input.max():
+        return _one(1, 0)
+    scale = rounded((high - low) / float(quant_max - quant_min), input.dtype)
+    scale = max(scale.astype("float32"), Single(eps))
+    quotient = (low.astype("float32") / scale).astype("float32")
+    return _one(scale, np.clip(quant_min - int(np.rint(quotient)), quant_min, quant_max))
+
+
+@denotes("quantized_decomposed.choose_qparams_symmetric.tensor")
+def choose_qparams_symmetric(
+    input: Array, quant_min: int, quant_max: int, eps: float, dtype: DType
+) -> tuple[Array, Array]:
+    """``scale = max |x| / ((quant_max - quant_min) / 2)``, at least eps; 0, of uint8 128."""
+    low, high = _ends(input)
+    if not input.min() <= input.max():
+        return _one(1, 0)
+    scale = rounded(np.maximum(-low, high) / (float(quant_max - quant_min) / 2), input.dtype)
+    zero = 128 if dtype == np.uint8 else 0
+    return _one(max(scale.astype("float32"), Single(eps)), zero)
+
+
+@denotes(
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    "quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default",
+)
+def choose_qparams_per_token_asymmetric(input: Array, dtype: DType) -> tuple[Array, Array]:
+    """Scale and zero point (-128 to 127) of each row, by the end at which less is rounded away.
+
+    Shapes: [*, n] → [*, 1] (float64) and [*, 1] (int64). Steps in the operand's type.
+    """
+    kind = input.dtype
+    low, high = _ends(input, -1)
+
+    def step(values: Any) -> Array:
+        return rounded(values, kind).astype("float64")
+
+    low, high = low.astype("float64"), high.astype("float64")
+    scale = np.maximum(step(step(high - low) / 255.0), step(np.finfo("float32").eps))
+    first, last = step(low / scale), step(high / scale)
+    by_low = step(step(-128 + first) + step(127 + last)) > 0
+    zero = np.where(by_low, step(-128 - first), step(127 - last))
+    return scale, np.rint(np.clip(zero, -128, 127)).astype("int64")
+
+
+@denotes("quantized_decomposed.choose_qparams_per_token.default")
+def choose_qparams_per_token(input: Array, dtype: DType) -> tuple[Array, Array]:
+    """``max(max |x|, 1e-5) / 127`` of each row, and zeros of the same type.
+
+    Shapes: [*, n] → [*, 1] twice, float32 for float16.
+
+    Raises:
+        InvalidIRError: The codes are not int8.
+    """
+    if dtype != np.int8:
+        raise InvalidIRError(f"rows are not quantized to {dtype}", remedy="Use int8.")
+    scales = np.abs(input).max(axis=-1, keepdims=True)
+    kind = np.dtype("float32") if input.dtype == np.float16 else input.dtype
+    least = rounded(np.float64(1e-5), kind)
+    scales = rounded(np.maximum(scales.astype(kind), least).astype("float64") / 127, kind)
+    return scales, np.zeros_like(scales)
+
+
+@denotes("aten._choose_qparams_per_tensor.default")
+def choose_qparams_per_tensor(self: Array, reduce_range: bool = False) -> tuple[float, int]:
+    """Scale and zero point of codes from 0 to 255 (127 if reduced), by the end with less error.
+
+    Scales below 6.1e-5 are raised to it, and the range with them.
+    """
+    low, high = (float(end) for end in _ends(self.astype("float32")))
+    top = 127 if reduce_range else 255
+    scale = (high - low) / top
+    with np.errstate(all="ignore"):
+        if Single(scale) == 0 or np.isinf(Single(1) / Single(scale)):
+            scale = 0.1
+    least = float(Single(6.1e-5))
+    if scale < least:
+        grown, scale = least / scale, least
+        if low == 0:
+            high = float(Single(high * grown))
+        elif high == 0:
+            low = float(Single(low * grown))
+        else:
+            low, high = (float(Single(end * grown)) for end in (low, high))
+    by_low, by_high = -low / scale, top - high / scale
+    zero = by_low if abs(low / scale) < top + abs(high / scale) else by_high
+    return scale, int(np.clip(np.rint(zero), 0, top))

@@ -1,0 +1,285 @@
+"""Backward operators of padding, pooling, shrinking, distances and sampling.
+
+A gradient of what picks elements goes where they came from; elements that are picked several
+times get the sum. Source: the derivative of each operator's definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.operators.grid_sampling import Slope as Tap
+from torch_ir.semantics.operators.grid_sampling import slopes_of
+from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
+from torch_ir.semantics.registry import denotes
+
+
+def _added(gradient: Array, places: Array, shape: Sequence[int]) -> Array:
+    """The gradient added up at places of planes; ``places`` counts the elements of a plane."""
+    rank = places.ndim
+    planes = prod(shape[: len(shape) - rank])
+    plane = prod(shape[len(shape) - rank :])
+    total = np.zeros((planes, plane), working(gradient.dtype))
+    flat = gradient.astype(total.dtype).reshape(planes, places.size)
+    np.add.at(total.T, places.reshape(-1), flat.T)
+    return rounded(total.reshape(shape), gradient.dtype)
+
+
+def _declare_padding(rank: int) -> None:
+    places_of = {"reflection": reflection_pad, "replication": replication_pad}
+    for name, pad in places_of.items():
+
+        @denotes(f"aten.{name}_pad{rank}d_backward.default")
+        def pad_backward(
+            grad_output: Array,
+            self: Array,
+            padding: Sequence[int],
+            pad: Callable[[Array, Sequence[int]], Array] = pad,
+        ) -> Array:
+            """The gradient of padding: each element gets those of all that it was repeated to."""
+            sizes = self.shape[-rank:]
+            numbers = np.arange(prod(sizes)).reshape(1, *sizes)
+            places = pad(numbers, padding)[0]
+            if grad_output.shape != (*self.shape[:-rank], *places.shape):
+                raise InvalidIRError(f"a gradient of {list(grad_output.shape)} is not of padding")
+            return _added(grad_output, places, self.shape)
+
+
+for _rank in (1, 2, 3):
+    _declare_padding(_rank)
+
+
+@denotes("aten._adaptive_avg_pool3d_backward.default")
+@np.errstate(all="ignore")
+def adaptive_avg_pool3d_backward(grad_output: Array, self: Array) -> Array:
+    """The gradient of the mean: each element gets ``grad_output / number`` of all its windows."""
+    total = grad_output.astype(working(self.dtype))
+    for axis in range(-3, 0):
+        size, count = self.shape[axis], grad_output.shape[axis]
+        weights = np.zeros((count, size))
+        for i in range(count):
+            first, last = i * size // count, -(-(i + 1) * size // count)
+            weights[i, first:last] = 1 / (last - first)
+        total = np.moveaxis(np.tensordot(total, weights, (axis, 0)), -1, axis)
+    return rounded(total, self.dtype)
+
+
+def _declare_pooling(rank: int) -> None:
+    @denotes(f"aten.adaptive_max_pool{rank}d_backward.default")
+    def adaptive_max_pool_backward(grad_output: Array, self: Array, indices: Array) -> Array:
+        """The gradient of the maximum: each window's goes to the element that indices name.
+
+        Raises:
+            InvalidIRError: An index is not one of a plane's elements.
+        """
+        return _at_indices(grad_output, self, indices, rank)
+
+
+for _rank in (2, 3):
+    _declare_pooling(_rank)
+
+
+@denotes(
+    "aten.fractional_max_pool2d_backward.default", "aten.fractional_max_pool3d_backward.default"
+)
+def fractional_max_pool_backward(
+    grad_output: Array,
+    self: Array,
+    kernel_size: Sequence[int],
+    output_size: Sequence[int],
+    indices: Array,
+) -> Array:
+    """As the gradient of adaptive pooling, of windows at random places."""
+    return _at_indices(grad_output, self, indices, len(output_size))
+
+
+def _at_indices(gradient: Array, self: Array, indices: Array, rank: int) -> Array:
+    plane, planes = prod(self.shape[-rank:]), prod(self.shape[:-rank])
+    places = indices.reshape(planes, prod(indices.shape[-rank:]))
+    if places.size and not (places.min() >= 0 and places.max() < plane):
+        raise InvalidIRError(f"an index is not less than the {plane} elements of a plane")
+    total = np.zeros((planes, plane), working(self.dtype))
+    np.add.at(total, (np.arange(planes)[:, None], places), gradient.reshape(places.shape))
+    return rounded(total.reshape(self.shape), self.dtype)
+
+
+# -- element by element ---------------------------------------------------------------------------
+
+
+@denotes("aten.hardshrink_backward.default")
+def hardshrink_backward(grad_out: Array, self: Array, lambd: float) -> Array:
+    """The gradient where ``|x| > lambd``, else 0."""
+    bound = rounded(np.float64(lambd), self.dtype)
+    return np.where(np.abs(self) > bound, grad_out, np.zeros((), grad_out.dtype))
+
+
+@denotes("aten.softshrink_backward.default")
+def softshrink_backward(grad_output: Array, self: Array, lambd: float) -> Array:
+    """As :func:`hardshrink_backward`."""
+    return hardshrink_backward(grad_output, self, lambd)
+
+
+@denotes("aten.rrelu_with_noise_backward.default")
+def rrelu_backward(
+    grad_output: Array,
+    self: Array,
+    noise: Array,
+    lower: float,
+    upper: float,
+    training: bool,
+    self_is_result: bool,
+) -> Array:
+    """The gradient times the noise, or without training the mean slope where x is negative."""
+    wide = grad_output.astype(working(grad_output.dtype))
+    if training and upper - lower > 1e-6:
+        return rounded(wide * noise.astype(wide.dtype), grad_output.dtype)
+    slope = (lower + upper) / 2
+    return rounded(np.where(self > 0, wide, wide * slope), grad_output.dtype)
+
+
+@denotes("aten.masked_scatter_backward.default")
+def masked_scatter_backward(grad_output: Array, mask: Array, sizes: Sequence[int]) -> Array:
+    """The gradients at true places in order, then zeros, in the shape ``sizes``.
+
+    Raises:
+        InvalidIRError: There are more than the shape has elements.
+    """
+    chosen = grad_output[np.broadcast_to(mask, grad_output.shape)]
+    if chosen.size > prod(sizes):
+        raise InvalidIRError(f"{chosen.size} gradients are too many for shape {list(sizes)}")
+    flat = np.zeros(prod(sizes), grad_output.dtype)
+    flat[: chosen.size] = chosen
+    return flat.reshape(tuple(sizes))
+
+
+# -- products and distances -----------------------------------------------------------------------
+
+
+@denotes("aten._trilinear.default")
+@np.errstate(all="ignore")
+def trilinear(
+    i1: Array,
+    i2: Array,
+    i3: Array,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Array:
+    """``Σ i1 · i2 · i3`` over the axes ``sumdim``, each with new axes where ``expand`` says."""
+    kind = working(i1.dtype)
+    pairs = ((i1, expand1), (i2, expand2), (i3, expand3))
+    first, second, third = (np.expand_dims(v.astype(kind), tuple(axes)) for v, axes in pairs)
+    shape = np.broadcast_shapes(first.shape, second.shape, third.shape)
+    letters = "abcdefghijklmnopqrstuvwxyz"[: len(shape)]
+    kept = "".join(letter for i, letter in enumerate(letters) if i not in sumdim)
+    whole = (np.broadcast_to(part, shape) for part in (first, second, third))
+    total = np.einsum(f"{letters},{letters},{letters}->{kept}", *whole)
+    return rounded(np.asarray(total), i1.dtype)
+
+
+def _slopes(difference: Array, p: float, distance: Array, kind: np.dtype[Any]) -> Array:
+    """The derivative of the distance by each difference; 0 where the distance is."""
+    with np.errstate(all="ignore"):
+        if p == 0:
+            return np.zeros_like(difference)
+        if p == 1:
+            return np.sign(difference)
+        if p == inf:
+            single = np.abs(difference).astype(kind) == distance.astype(kind)
+            return np.sign(difference) * single
+        found = np.sign(difference) * (np.abs(difference) / distance) ** (p - 1)
+        return np.where(distance == 0, 0, np.where(difference == 0, 0, found))
+
+
+@denotes("aten._cdist_backward.default")
+def cdist_backward(grad: Array, x1: Array, x2: Array, p: float, cdist: Array) -> Array:
+    """The gradient of ``cdist`` by ``x1``: ``Σ grad · sign(d) · (|d| / distance)^(p - 1)``."""
+    if not cdist.size or not x1.size:
+        return np.zeros_like(x1)
+    kind = working(x1.dtype)
+    difference = x1.astype(kind)[..., :, None, :] - x2.astype(kind)[..., None, :, :]
+    slopes = _slopes(difference, p, cdist.astype(kind)[..., None], x1.dtype)
+    total = np.sum(grad.astype(kind)[..., None] * slopes, axis=-2)
+    return rounded(total, x1.dtype)
+
+
+@denotes("aten._pdist_backward.default")
+def pdist_backward(grad: Array, self: Array, p: float, pdist: Array) -> Array:
+    """The gradient of ``pdist``: each pair's for its first row, and against it for its second."""
+    kind = working(self.dtype)
+    first, second = np.triu_indices(len(self), 1)
+    values = self.astype(kind)
+    slopes = _slopes(values[first] - values[second], p, pdist.astype(kind)[:, None], self.dtype)
+    moved = grad.astype(kind)[:, None] * slopes
+    total = np.zeros(self.shape, kind)
+    np.add.at(total, first, moved)
+    np.add.at(total, second, -moved)
+    return rounded(total, self.dtype)
+
+
+# -- sampling at points ---------------------------------------------------------------------------
+
+
+@denotes("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default")
+def grid_sampler_backward(
+    grad_output: Array,
+    input: Array,
+    grid: Array,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Array | None, Array]:
+    """The gradients of planes and points of ``grid_sampler_2d`` and ``_3d``.
+
+    Shapes: those of the two; the first is None where ``output_mask`` does not ask for it. By a
+    point moved outside of the planes, or at it, the gradient is 0.
+    """
+    taps = point_taps(input, grid, interpolation_mode, padding_mode, align_corners)
+    kind = working(input.dtype)
+    planes, points = sampled_gradients(grad_output.astype(kind), input.astype(kind), taps)
+    made = rounded(planes, input.dtype) if output_mask[0] else None
+    return made, rounded(points, grid.dtype)
+
+
+def point_taps(
+    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> list[list[Tap]]:
+    """Return what points take along each axis of planes: elements, weights and their slopes."""
+    rank, how = grid.shape[-1], (interpolation_mode, padding_mode, align_corners)
+    sizes = enumerate(input.shape[2:])
+    return [slopes_of(grid[..., rank - 1 - axis], size, *how) for axis, size in sizes]
+
+
+def sampled_gradients(
+    gradient: Array, values: Array, axes: Sequence[Sequence[Tap]]
+) -> tuple[Array, Array]:
+    """Return the gradients [n, c, *sizes] of planes and [n, *points, rank] of points."""
+    sizes, rank = values.shape[2:], len(axes)
+    moved = np.moveaxis(gradient, 1, -1)  # [n, *points, c]
+    planes = np.zeros(values.shape, gradient.dtype)
+    points = np.zeros((*moved.shape[:-1], rank), gradient.dtype)
+    batch = np.arange(len(values)).reshape(-1, *[1] * rank)
+    for taps in product(*axes):
+        pairs = [*zip(taps, sizes, strict=True)]
+        valid = np.all([(at >= 0) & (at < size) for (at, _, _), size in pairs], axis=0)
+        places = [
+            np.clip(np.nan_to_num(at), 0, size - 1).astype("int64") for (at, _, _), size in pairs
+        ]
+        where: Any = (np.broadcast_to(batch, valid.shape), slice(None), *places)
+        weight = np.where(valid, np.prod([part for _, part, _ in taps], axis=0), 0)
+        np.add.at(planes, where, moved * weight[..., None])
+        along = np.where(valid, np.sum(values[where] * moved, axis=-1), 0)
+        for axis in range(rank):
+            others = [tap[2 if i == axis else 1] for i, tap in enumerate(taps)]
+            points[..., rank - 1 - axis] += along * np.prod(others, axis=0)
+    return planes, points

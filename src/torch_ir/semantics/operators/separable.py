@@ -1,0 +1,129 @@
+"""Linear maps that work along one axis after the other: gradients of resampling, antialiasing.
+
+Each axis has a matrix of weights [elements, places]; a gradient goes through its transpose.
+
+Source: torch.nn.functional.interpolate and its derivative. With ``antialias`` a place takes the
+elements that a triangle (or Keys' kernel with a = -½) of the width of the scale reaches, weighted
+so that they add up to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.operators.resampling import axis_weights
+from torch_ir.semantics.registry import denotes
+
+_RANKS = {"1d": 1, "2d": 2, "3d": 3}
+
+
+def _names(rank: int) -> tuple[str, ...]:
+    return ("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[3 - rank :]
+
+
+def matrices(op_type: str, arguments: Mapping[str, Any]) -> list[Array]:
+    """Return the weights [elements, places] on each resampled axis, in float64.
+
+    Args:
+        op_type: The operator.
+        arguments: Its arguments by name.
+    """
+    base = op_type.split(".")[1]
+    rank = next(rank for name, rank in _RANKS.items() if name in base)
+    given: Any = arguments.get("self", arguments.get("input"))
+    sizes = arguments["input_size"][2:] if given is None else given.shape[2:]
+    goal = arguments["output_size"]
+    factors = [arguments.get(name) for name in _names(rank)]
+    if op_type.endswith(".vec"):
+        scales = arguments["scale_factors"]
+        factors = [None] * rank if scales is None else [*scales]
+        if goal is None:
+            goal = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
+    align = bool(arguments.get("align_corners", False))
+    weights = _antialiased if "_aa" in base else axis_weights
+    return [
+        weights(base, size, count, factor, align)
+        for size, count, factor in zip(sizes, goal, factors, strict=True)
+    ]
+
+
+def _antialiased(base: str, size: int, count: int, factor: float | None, align: bool) -> Array:
+    if align:
+        scale = (size - 1) / (count - 1) if count > 1 else 0.0
+    else:
+        scale = 1 / factor if factor else size / count
+    reach, kernel = (2, _sharp_cubic) if "bicubic" in base else (1, _triangle)
+    support, stretch = (reach * scale, 1 / scale) if scale >= 1 else (float(reach), 1.0)
+    middles = scale * (np.arange(count) + 0.5)
+    first = np.maximum((middles - support + 0.5).astype("int64"), 0)
+    last = np.minimum((middles + support + 0.5).astype("int64"), size)
+    places = np.arange(size)[:, None]
+    weights = kernel(np.abs((places - middles + 0.5) * stretch))
+    weights = np.where((places >= first) & (places < last), weights, 0.0)
+    total = weights.sum(axis=0)
+    return weights / np.where(total == 0, 1, total)
+
+
+def _triangle(far: Array) -> Array:
+    return np.maximum(1 - far, 0)
+
+
+def _sharp_cubic(far: Array) -> Array:
+    near = (1.5 * far - 2.5) * far * far + 1
+    return np.where(far < 1, near, np.where(far < 2, ((-0.5 * far + 2.5) * far - 4) * far + 2, 0))
+
+
+def through(values: Array, weights: Sequence[Array], *, back: bool) -> Array:
+    """Return values after each axis's matrix, or with ``back`` after its transpose."""
+    for axis, matrix in enumerate(weights, 2):
+        values = np.moveaxis(np.tensordot(values, matrix, (axis, 1 if back else 0)), -1, axis)
+    return values
+
+
+def _declare(*op_types: str) -> None:
+    for op_type in op_types:
+        _declare_one(op_type)
+
+
+def _declare_one(op_type: str) -> None:
+    back = op_type.endswith("_backward.default")
+    operand = "grad_output" if back else "input" if op_type.endswith(".vec") else "self"
+
+    @np.errstate(all="ignore")
+    def resampled(**arguments: Any) -> Array:
+        """The operand through each axis's weights (of a gradient, their transpose), rounded once.
+
+        Raises:
+            InvalidIRError: The operand is not floating, or has other sizes.
+        """
+        values, weights = arguments[operand], matrices(op_type, arguments)
+        sizes = [matrix.shape[back] for matrix in weights]
+        if not is_float(values.dtype) or [*values.shape[2:]] != sizes:
+            said = f"{values.dtype} of shape {list(values.shape)}"
+            raise InvalidIRError(f"{op_type} takes no {said} for sizes {sizes}")
+        wide = values.astype(working(values.dtype))
+        return rounded(through(wide, weights, back=back), values.dtype)
+
+    denotes(op_type)(resampled)
+
+
+BACKWARD = tuple(
+    f"aten.{name}_backward.default"
+    for name in (
+        *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+        *("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+        *(f"_upsample_nearest_exact{rank}" for rank in _RANKS),
+    )
+)
+ANTIALIASED = tuple(
+    f"aten._upsample_{kind}2d_aa.{overload}"
+    for kind in ("bilinear", "bicubic")
+    for overload in ("default", "vec")
+)
+_declare(*BACKWARD, *ANTIALIASED)
