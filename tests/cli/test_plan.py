@@ -95,3 +95,17 @@ def test_a_plan_as_a_picture(run, place, ir):
     refused = run("plot", "-", "-o", "a.png", stdin=report.encode())
     assert "a plot is .html, .svg or .json, not .png" in refused.err
     assert run("plot", "m.json").err.startswith("error: this has not what a plot needs")
+
+
+def test_banks(run, ir):
+    result = run("plan", "m.json", "--capacity", "near=16", "--capacity", "far=64", "--json")
+    assert result.json["banks"] == {"near": 0, "far": 32}
+    assert result.json["allocations"][0]["bank"] == "far"
+    assert run("plan", "m.json", "--capacity", "32", "--reorder").out == PLAN
+    assert "far: 32 bytes" in run("plan", "m.json", "--capacity", "far=64").out
+
+
+def test_a_capacity_that_is_none(run, ir):
+    result = run("plan", "m.json", "--capacity", "near=much")
+    assert result.code == 2
+    assert "'near=much' is not BYTES, or BANK=BYTES once for each bank" in result.err

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from small_models import CASES
 from torch_ir import PassError, decompose, extract_ir, functionalize, parse
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
-from torch_ir.passes.memory_plan import plan_memory
+from torch_ir.passes.memory_plan import arrange, plan_memory
 from torch_ir.passes.memory_plan.bounds import upper_bound
-from torch_ir.passes.memory_plan.offsets import Piece, arena_size, overlapping, place
+from torch_ir.passes.memory_plan.offsets import (
+    Piece,
+    arena_size,
+    most_at_once,
+    overlapping,
+    place,
+)
 
 SETTINGS = settings(derandomize=True, max_examples=200, deadline=None)
 
@@ -411,3 +417,97 @@ def test_a_cycle_of_nodes_has_no_plan():
         "a memory plan needs a program in order, and node 'a' uses %b, which no node before it "
         "makes"
     )
+
+
+def perfect(seed, *, height, steps, cuts):
+    """Pieces that fill an arena of a height without a gap: a rectangle, cut at random."""
+    source = random.Random(seed)
+    parts = [(0, steps, 0, height)]  # from, to, bottom, top
+    while len(parts) < cuts:
+        part = max(parts, key=lambda p: (p[1] - p[0]) * (p[3] - p[2]) * source.random())
+        parts.remove(part)
+        a, b, low, high = part
+        if b - a > 1 and (source.random() < 0.5 or high - low < 2):
+            at = source.randrange(a + 1, b)
+            parts += [(a, at, low, high), (at, b, low, high)]
+        else:
+            at = source.randrange(low + 1, high)
+            parts += [(a, b, low, at), (a, b, at, high)]
+    return [Piece(f"p{i}", (h - w) * 64, a, b - 1) for i, (a, b, w, h) in enumerate(parts)]
+
+
+class TestCapacity:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_pieces_without_a_gap_fit_where_best_fit_needs_more(self, seed):
+        pieces = perfect(seed, height=512, steps=40, cuts=60)
+        sizes = {piece.name: piece.size for piece in pieces}
+        assert arena_size(place(pieces, 64), sizes) > 512 * 64
+        offsets = arrange(pieces, 64, 512 * 64)
+        assert offsets is not None
+        assert arena_size(offsets, sizes) == 512 * 64
+        assert not list(overlapping(pieces, offsets))
+        assert arrange(pieces, 64, 512 * 64) == offsets
+
+    @SETTINGS
+    @given(PIECES, st.sampled_from([1, 8]))
+    def test_no_byte_is_shared_and_the_capacity_is_kept(self, pieces, alignment):
+        sizes = {piece.name: piece.size for piece in pieces}
+        free = arrange(pieces, alignment)
+        assert not list(overlapping(pieces, free))
+        for capacity in {most_at_once(pieces), arena_size(free, sizes)}:
+            offsets = arrange(pieces, alignment, capacity, 200)
+            if offsets is not None:
+                assert not list(overlapping(pieces, offsets))
+                assert arena_size(offsets, sizes) <= capacity
+                assert all(offset % alignment == 0 for offset in offsets.values())
+
+    @SETTINGS
+    @given(programs(), st.integers(0, 200))
+    def test_banks(self, ir, capacity):
+        plan = plan_memory(ir, alignment=4, capacity={"near": capacity, "far": 1 << 20})
+        assert plan.banks["near"] <= capacity
+        assert plan.size == sum(plan.banks.values())
+        for bank in ("near", "far"):
+            inside = [a for a in plan.allocations if a.bank == bank]
+            pieces = [Piece(a.name, a.size, a.birth, a.death) for a in inside]
+            assert not list(overlapping(pieces, {a.name: a.offset for a in inside}))
+
+    def test_what_does_not_fit(self):
+        with pytest.raises(PassError) as error:
+            plan_memory(sequential(2), in_place=False, capacity=500)
+        assert str(error.value) == (
+            "the values do not fit in 500 bytes: 512 are needed at one time\n"
+            "Give more, let nodes be reordered (reorder=True), or let results take the place of "
+            "operands (in_place=True)."
+        )
+
+
+class TestReorder:
+    @SETTINGS
+    @given(programs())
+    def test_the_peak_is_not_higher_and_the_program_the_same(self, ir):
+        plan, first = plan_memory(ir, reorder=True), plan_memory(ir)
+        simulate(plan)
+        assert plan.lower_bound <= first.lower_bound
+        assert sorted(n.name for n in plan.ir.nodes) == sorted(n.name for n in ir.nodes)
+        assert plan.ir.check() == ()
+
+    def test_each_branch_is_finished_before_the_next(self):
+        lines = [
+            f"%a{i}: f32[64, 4] = aten.expand_copy.default(%x, size=[64, 4])" for i in range(5)
+        ]
+        lines += [f"%s{i}: f32[4] = aten.sum.dim_IntList(%a{i}, dim=[0])" for i in range(5)]
+        ir = parse("ir {\n input %x: f32[4]\n" + "\n".join(lines) + "\nreturn %s0, %s4\n}")
+        assert plan_memory(ir).lower_bound == 5 * 1024 + 16
+        assert plan_memory(ir, reorder=True).lower_bound == 1024 + 2 * 16
+
+    def test_random_numbers_are_drawn_in_their_order(self):
+        ir = parse("""ir {
+          input %x: f32[64]
+          %a: f32[64] = aten.bernoulli.default(%x)
+          %b: f32[64] = aten.bernoulli.default(%x)
+          %c: f32[] = aten.sum.default(%b)
+          %d: f32[] = aten.sum.default(%a)
+          return %c, %d
+        }""")
+        assert [n.name for n in plan_memory(ir, reorder=True).ir.nodes] == ["a", "d", "b", "c"]

@@ -21,6 +21,13 @@ from torch_ir.cli.files import read_ir
 @click.option("--inputs", is_flag=True, help="Put the inputs of the program in the arena too.")
 @click.option("--no-outputs", is_flag=True, help="Leave its outputs out of the arena.")
 @click.option("--no-in-place", is_flag=True, help="Let no result take the place of an operand.")
+@click.option(
+    "--capacity",
+    multiple=True,
+    metavar="[BANK=]BYTES",
+    help="What the arena may have at most; repeat it for banks, the preferred first.",
+)
+@click.option("--reorder", is_flag=True, help="Let nodes come in an order that needs less.")
 @click.option("--nodes", is_flag=True, help="Print a line for every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole plan as JSON.")
 def command(
@@ -29,6 +36,8 @@ def command(
     inputs: bool,
     no_outputs: bool,
     no_in_place: bool,
+    capacity: tuple[str, ...],
+    reorder: bool,
     nodes: bool,
     as_json: bool,
 ) -> None:
@@ -40,6 +49,7 @@ def command(
     \b
     torch-ir plan m.tir
     torch-ir plan m.tir --alignment 16 --inputs --nodes
+    torch-ir plan m.tir --capacity sram=262144 --capacity dram=67108864
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.passes.memory_plan import plan_memory
 
@@ -49,6 +59,8 @@ def command(
         inputs=inputs,
         outputs=not no_outputs,
         in_place=not no_in_place,
+        capacity=_capacity(capacity),
+        reorder=reorder,
     )
     if as_json:
         console.write_json(plan.to_dict())
@@ -56,3 +68,15 @@ def command(
     console.result(str(plan))
     if nodes:
         console.result(f"\n{plan.table()}")
+
+
+def _capacity(given: tuple[str, ...]) -> int | dict[str, int] | None:
+    banks: dict[str, int] = {}
+    for text in given:
+        name, _, count = text.rpartition("=")
+        if not count.isdecimal() or name in banks or (not name and len(given) > 1):
+            raise click.BadParameter(
+                f"{text!r} is not BYTES, or BANK=BYTES once for each bank", param_hint="--capacity"
+            )
+        banks[name] = int(count)
+    return banks.get("", banks or None)

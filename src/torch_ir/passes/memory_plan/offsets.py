@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 
@@ -46,6 +47,11 @@ def place(pieces: Iterable[Piece], alignment: int) -> Offsets:
         {'a': 0, 'b': 112, 'c': 0}
     """
     given = list(pieces)
+    _, births, ends = steps_of(given)  # times at which nothing begins make no difference
+    given = [
+        replace(piece, birth=birth, death=end - 1)
+        for piece, birth, end in zip(given, births, ends, strict=True)
+    ]
     sizes = {piece.name: piece.size for piece in given}
     orders: tuple[Callable[[Piece], object], ...] = (
         lambda piece: (-piece.size, piece.birth, piece.death, piece.name),
@@ -58,6 +64,49 @@ def place(pieces: Iterable[Piece], alignment: int) -> Offsets:
 def arena_size(offsets: Offsets, sizes: Mapping[str, int]) -> int:
     """Return the bytes of the arena."""
     return max((offset + sizes[name] for name, offset in offsets.items()), default=0)
+
+
+def most_at_once(pieces: Iterable[Piece]) -> int:
+    """Return the most bytes that are needed at one time: no arena is smaller.
+
+    Example:
+        >>> most_at_once([Piece("a", 8, 0, 1), Piece("b", 8, 1, 2), Piece("c", 4, 2, 2)])
+        16
+    """
+    return max([live for live, _ in _profile(pieces)], default=0)
+
+
+def busiest(pieces: Iterable[Piece]) -> int:
+    """Return the first time at which most bytes are needed.
+
+    Example:
+        >>> busiest([Piece("a", 8, 0, 1), Piece("b", 8, 1, 2)])
+        1
+    """
+    return -max([(live, -time) for live, time in _profile(pieces)], default=(0, 0))[1]
+
+
+def _profile(pieces: Iterable[Piece]) -> Iterator[tuple[int, int]]:
+    """Yield the bytes that are needed from each time on at which that changes."""
+    changes: dict[int, int] = {}
+    for piece in pieces:
+        changes[piece.birth] = changes.get(piece.birth, 0) + piece.size
+        changes[piece.death + 1] = changes.get(piece.death + 1, 0) - piece.size
+    times = sorted(changes)
+    yield from zip(accumulate(changes[time] for time in times), times, strict=True)
+
+
+def steps_of(pieces: Sequence[Piece]) -> tuple[int, list[int], list[int]]:
+    """Return the number of times between two events, and the first and the end of each piece.
+
+    Example:
+        >>> steps_of([Piece("a", 8, 0, 500), Piece("b", 8, 90, 90), Piece("c", 8, 95, 99)])
+        (5, [0, 1, 3], [5, 2, 4])
+    """
+    times = sorted({time for piece in pieces for time in (piece.birth, piece.death + 1)})
+    at = {time: index for index, time in enumerate(times)}
+    births = [at[piece.birth] for piece in pieces]
+    return max(len(times) - 1, 0), births, [at[piece.death + 1] for piece in pieces]
 
 
 def overlapping(pieces: Iterable[Piece], offsets: Offsets) -> Iterator[tuple[str, str]]:

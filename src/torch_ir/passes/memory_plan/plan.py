@@ -9,13 +9,16 @@ from itertools import accumulate
 from typing import Any
 
 from torch_ir.errors import PassError, counted, printable
+from torch_ir.frozen import FrozenDict
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.aliases import KEEP_ORDER, Sharing, sharing
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
-from torch_ir.passes.memory_plan.offsets import Offsets, Piece, arena_size, overlapping, place
+from torch_ir.passes.memory_plan.offsets import Piece, most_at_once, overlapping
+from torch_ir.passes.memory_plan.packing import spread
+from torch_ir.passes.memory_plan.scheduling import scheduled
 from torch_ir.passes.requirements import require_functional
 from torch_ir.tables import Shown
 
@@ -41,6 +44,7 @@ class Allocation:
         birth: The position of the first node during which it is needed.
         death: That of the last one; the number of nodes for what is needed after the program.
         values: All values that lie in it: the first, its views, and results that take its place.
+        bank: The bank that it lies in; empty where there is one arena.
     """
 
     name: str
@@ -50,11 +54,13 @@ class Allocation:
     birth: int
     death: int
     values: tuple[str, ...]
+    bank: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the allocation to plain values."""
         names = ("name", "node", "offset", "size", "birth", "death")
-        return {**{name: getattr(self, name) for name in names}, "values": list(self.values)}
+        bank = {"bank": self.bank} if self.bank else {}
+        return {**{n: getattr(self, n) for n in names}, "values": list(self.values), **bank}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,13 @@ class MemoryPlan(Shown):
     Weights, constants and buffers are outside of it: they overlap nothing.
 
     Attributes:
-        ir: The program.
+        ir: The program, its nodes in the order that is planned.
         allocations: The pieces, by birth and name.
-        size: Bytes of the arena.
+        size: Bytes of the arena; of all banks together.
         lower_bound: The most bytes that are needed at one time: no arena is smaller.
         alignment: What every offset is a multiple of.
         live: The bytes that are needed during each node.
+        banks: The bytes that are used of each bank, where there are some.
     """
 
     ir: IR
@@ -78,6 +85,7 @@ class MemoryPlan(Shown):
     lower_bound: int
     alignment: int
     live: tuple[int, ...] = field(repr=False)
+    banks: Mapping[str, int] = FrozenDict()
 
     @property
     def peak(self) -> OpNode | None:
@@ -99,6 +107,7 @@ class MemoryPlan(Shown):
             "size": self.size,
             "lower_bound": self.lower_bound,
             "alignment": self.alignment,
+            **({"banks": dict(self.banks)} if self.banks else {}),
             "peak": {
                 "node": "" if peak is None else peak.name,
                 "location": "" if place is None else str(place),
@@ -136,6 +145,7 @@ class MemoryPlan(Shown):
             f"{counted(len(self.allocations), 'piece')}, aligned to {self.alignment}",
             f"no arena is smaller than {self.lower_bound:,} bytes"
             + (f"; this one has {share}" if more else "; this one is as small"),
+            *[f"{bank}: {size:,} bytes" for bank, size in self.banks.items()],
         ]
         peak = self.peak
         if peak is not None:
@@ -146,7 +156,10 @@ class MemoryPlan(Shown):
                 values = ", ".join(f"%{value}" for value in allocation.values[:MAX_VALUES])
                 more = len(allocation.values) - MAX_VALUES
                 values += f" and {more} more" if more > 0 else ""
-                lines.append(f"{allocation.size:>15,}  at {allocation.offset:>13,}  {values}")
+                bank = f" of {allocation.bank}" if allocation.bank else ""
+                lines.append(
+                    f"{allocation.size:>15,}  at {allocation.offset:>13,}{bank}  {values}"
+                )
             if left := live[MAX_ROWS:]:
                 size = sum(allocation.size for allocation in left)
                 lines.append(f"{size:>15,}  in {counted(len(left), 'more piece')}")
@@ -160,6 +173,8 @@ def plan_memory(
     inputs: bool = False,
     outputs: bool = True,
     in_place: bool = True,
+    capacity: int | Mapping[str, int] | None = None,
+    reorder: bool = False,
 ) -> MemoryPlan:
     """Give every value that a program makes a place in one arena.
 
@@ -175,10 +190,15 @@ def plan_memory(
         inputs: Whether the inputs of the program lie in the arena too.
         outputs: Whether its outputs do.
         in_place: Whether results may take the place of operands.
+        capacity: The bytes that the arena may have. Where best fit needs more, a search looks for
+            offsets that fit, for up to a minute. Or the bytes of several banks by name, the
+            preferred first: what does not fit in one lies in the next.
+        reorder: Whether nodes may come in another order, where that lowers what is needed at one
+            time; ``plan.ir`` has it.
 
     Raises:
         PassError: A node writes to memory or uses what nothing made, a size has no upper bound,
-            or the alignment is not positive.
+            the alignment is not positive, or the values do not fit in the capacity.
 
     Example:
         >>> from torch_ir import parse
@@ -197,33 +217,68 @@ def plan_memory(
         raise PassError(f"the alignment of a memory plan is positive, got {alignment}")
     require_functional(ir, "a memory plan", ordered=True)
     options = {"alignment": alignment, "in_place": in_place}
-    storages = _Storages(ir, options, inputs=inputs, outputs=outputs).found()
+    ir, storages = _ordered(ir, options, reorder, inputs=inputs, outputs=outputs)
+    return _planned(ir, storages, alignment, capacity)
+
+
+def _planned(
+    ir: IR,
+    storages: list[_Storage],
+    alignment: int,
+    capacity: int | Mapping[str, int] | None,
+) -> MemoryPlan:
     pieces = [Piece(s.name, s.size, s.birth, s.death) for s in storages]
-    offsets = _verified_offsets(pieces, alignment)
-    allocations = [
-        Allocation(s.name, s.node, offsets[s.name], s.size, s.birth, s.death, tuple(s.values))
-        for s in storages
-    ]
+    banks = capacity if isinstance(capacity, Mapping) else {"": capacity}
+    allocations = _allocations(storages, spread(pieces, alignment, banks))
+    used = {
+        bank: max([a.offset + a.size for a in allocations if a.bank == bank], default=0)
+        for bank in banks
+    }
     live = _live(pieces, len(ir.nodes))
     return MemoryPlan(
         ir,
         tuple(sorted(allocations, key=lambda a: (a.birth, a.name))),
-        arena_size(offsets, {piece.name: piece.size for piece in pieces}),
+        sum(used.values()),
         max(live, default=sum(piece.size for piece in pieces)),
         alignment,
         live,
+        FrozenDict(used if isinstance(capacity, Mapping) else {}),
     )
 
 
-def _verified_offsets(pieces: list[Piece], alignment: int) -> Offsets:
-    offsets = place(pieces, alignment)
-    clash = next(overlapping(pieces, offsets), None)
-    if clash is not None:
-        raise PassError(
-            f"the plan puts %{clash[0]} and %{clash[1]} in one place",
-            remedy="This is a fault of torch-ir: please report it with the program.",
-        )
-    return offsets
+def _ordered(
+    ir: IR, options: Mapping[str, Any], reorder: bool, *, inputs: bool, outputs: bool
+) -> tuple[IR, list[_Storage]]:
+    """Return the program in the order that is planned, and what has memory of its own."""
+    storages = _Storages(ir, options, inputs=inputs, outputs=outputs).found()
+    if not reorder:
+        return ir, storages
+    apart = _Storages(ir, {**options, "in_place": False}, inputs=False, outputs=True).found()
+    other = scheduled(ir, [(s.size, s.values) for s in apart])
+    found = _Storages(other, options, inputs=inputs, outputs=outputs).found()
+    peaks = [most_at_once(Piece(s.name, s.size, s.birth, s.death) for s in all_)
+             for all_ in (storages, found)]  # fmt: skip
+    return (other, found) if peaks[1] < peaks[0] else (ir, storages)
+
+
+def _allocations(
+    storages: list[_Storage], places: Mapping[str, tuple[str, int]]
+) -> list[Allocation]:
+    """Return the pieces at their places, proven to share no byte while they are needed."""
+    found = [
+        Allocation(s.name, s.node, at, s.size, s.birth, s.death, tuple(s.values), bank)
+        for s in storages
+        for bank, at in [places[s.name]]
+    ]
+    for bank in {a.bank for a in found}:
+        inside = [a for a in found if a.bank == bank]
+        pieces = [Piece(a.name, a.size, a.birth, a.death) for a in inside]
+        for one, other in overlapping(pieces, {a.name: a.offset for a in inside}):
+            raise PassError(
+                f"the plan puts %{one} and %{other} in one place",
+                remedy="This is a fault of torch-ir: please report it with the program.",
+            )
+    return found
 
 
 def _live(pieces: list[Piece], steps: int) -> tuple[int, ...]:
