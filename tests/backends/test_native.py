@@ -15,6 +15,7 @@ from torch_ir.backends import (
     NativeBackend,
     Support,
     register_backend,
+    support,
     unregister_backend,
 )
 from torch_ir.backends.backend_registry import find_backend
@@ -418,6 +419,17 @@ def test_several_backends_take_in_turn_what_is_left(net):
     right(run, model)
     assert {v.runtime for v in run.verdicts if v.used} == {"again", "second"}
     assert run.assignment.left == ()
+
+
+def test_support_tells_of_the_program_that_would_run(net):
+    model, ir = net
+    backend = Torch(refused={"aten.linear.default", "aten.gelu.default", "aten.sigmoid.default"})
+    run, told = torch_ir.compile(ir, model.state_dict(), backend=backend), support(ir, backend)
+    assert told.nodes == len(run.assignment.nodes)
+    assert told.supported_nodes == len(run.assignment.takers)
+    assert {row.operator for row in told.operators if row.reason} == {
+        node.op_type for node in run.assignment.left
+    }
 
 
 def test_calls_of_functions_are_never_asked_about():

@@ -107,6 +107,10 @@ class DelegateBackend(ABC):
         self.require_no_grad(options)
         return DelegatingExecutor(ir, weights, self)
 
+    def prepare(self, ir: IR) -> IR:
+        """Return the program as the backend would have it partitioned: by default as it is."""
+        return ir
+
     def known_options(self) -> Collection[str]:
         """Return the names of the options that :func:`torch_ir.compile` may pass on."""
         return ()

@@ -131,7 +131,7 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
     """Report which nodes of a program a backend runs, and why not the rest.
 
     Args:
-        ir: A functional program.
+        ir: A functional program; a runtime is asked about what it would be split up into.
         backend: The backend, or a partitioner with one.
 
     Raises:
@@ -159,6 +159,8 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
     """
     ir.check(strict=True)
     partitioner = backend if isinstance(backend, Partitioner) else Partitioner(backend)
+    if isinstance(partitioner.backend, DelegateBackend):
+        ir = partitioner.backend.prepare(ir)
     partition = partitioner(ir)
     groups: dict[tuple[str, str], list[OpNode]] = {}
     for node in ir.nodes:

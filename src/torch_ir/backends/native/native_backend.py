@@ -100,6 +100,12 @@ class NativeBackend(DelegateBackend):
                 return Support.refused(reason)
         return SUPPORTED
 
+    def prepare(self, ir: IR) -> IR:
+        """Return the program with what the runtime lacks split up, where that helps."""
+        from torch_ir.backends.native.preparation import prepared
+
+        return prepared(ir, (self,))
+
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
         """Build a subgraph, unverified; see :meth:`DelegateBackend.compile`."""
         from torch_ir.backends.native.building import built
