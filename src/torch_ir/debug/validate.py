@@ -35,7 +35,6 @@ from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
-from torch_ir.debug.reference.denotation import written_inputs
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits
 from torch_ir.debug.repro import repro_text, save_part
@@ -314,7 +313,7 @@ class _Watch:
         inputs, self._inputs = self._inputs, []
         before, self._before = self._before, []
         named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))
-        after = {meta.name: named[meta.name] for meta in written_inputs(self.ir, node)}
+        after = {meta.name: named[meta.name] for meta in written_tensors(self.ir, node) or ()}
         judge, self._running = self.judge, None
         if judge is not None and judge.knows(node):
             plain = None

@@ -19,6 +19,7 @@ from torch_ir.debug.reference.tolerance_check import (
 )
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
+from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.decomposition import decomposed
@@ -64,14 +65,9 @@ def alone(ir: IR, node: OpNode) -> IR:
     """Make a program of one node; its distinct inputs are the program's."""
     program = subgraph(ir, [node], node.outputs)
     inputs = {meta.name: meta for meta in program.graph_inputs}
-    written = dict.fromkeys(meta.name for meta in written_inputs(ir, node))
+    written = dict.fromkeys(meta.name for meta in written_tensors(ir, node) or ())
     mutations = [Mutation(name, inputs[name]) for name in written]
     return program.replace(mutations=mutations, symbols=ir.symbols)
-
-
-def written_inputs(ir: IR, node: OpNode) -> list[TensorMeta]:
-    """Return the inputs to which a node writes, as its operator's schema says."""
-    return [meta for name in ir.effects(node).writes for meta in node.tensors(name)]
 
 
 class Meanings:

@@ -16,6 +16,7 @@ from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.queries import custom_gradients
 from torch_ir.torch_api import HigherOrderOperator
@@ -237,6 +238,7 @@ class _Values:
     """
 
     def __init__(self, ir: IR, wanted: frozenset[str]):
+        self._ir = ir
         named = [*ir.graph_inputs, *(_named(n, v) for n, (_, v) in ir.external_values().items())]
         self.recorded = {m.name for m in named if m.name in wanted and is_differentiable(m)}
         self._metas = {meta.name: meta for meta in named}
@@ -247,8 +249,8 @@ class _Values:
 
     def record_written(self, call: BoundCall) -> None:
         """What a call writes to depends on its arguments, under every name that it has."""
-        for name in _written(call):
-            self.record([self._metas[other] for other in self._groups[name]])
+        for meta in written_tensors(self._ir, call.node) or ():
+            self.record([self._metas[other] for other in self._groups[meta.name]])
 
     def share(self, call: BoundCall, found: MetaResult | None) -> None:
         """Note which arguments the results of a call may share storage with."""
@@ -271,10 +273,3 @@ def _shared(meta: TensorMeta, inputs: Sequence[str], found: MetaResult | None) -
     if found is None or found.kind != "ok" or index >= len(found.results):
         return inputs
     return [inputs[position] for position in found.shares[index]]
-
-
-def _written(call: BoundCall) -> Iterable[str]:
-    """The names of the arguments that a call writes to, by its schema."""
-    for argument in call.schema.arguments if call.schema is not None else ():
-        if argument.is_written:
-            yield from (meta.name for meta in call.node.tensors(argument.name))
