@@ -16,6 +16,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fuzz_programs import edited_program
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.schema import known_operators
 from torch_ir.serde.archive import MANIFEST
@@ -48,12 +49,19 @@ TEXTS = (
 SCALARS = (None, True, False, 0.5, -0.0, float("nan"), float("inf"), 1e308, *NUMBERS, *TEXTS)
 
 
+PROGRAMS = ("json", "text", "archive")
+TYPED = 0.25
+"""The share of files whose program is changed so that its types hold."""
 MAX_BYTES = 200_000
 """Of a file, about: edits that multiply what others have made stop there."""
 
 
 def mutated(kind: str, sample: bytes, corpus: Corpus, random: Random) -> bytes:
     """Return a file near to a sample; the kinds are those of ``MUTATORS``."""
+    if kind in PROGRAMS and random.random() < TYPED:
+        made = edited_program(sample, kind, random)
+        if made is not None:
+            return made
     if random.random() < 0.1:
         return edited_bytes(sample, random.choice(corpus), random)
     return MUTATORS[kind](sample, corpus, random)

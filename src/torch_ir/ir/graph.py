@@ -182,13 +182,15 @@ class IR(Forms):
         for name, values in with_producers(self).items():
             set_field(self, name, values)
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
-            set_field(self, name, frozen_mapping(getattr(self, name)))
+            if type(getattr(self, name)) is not FrozenDict:
+                set_field(self, name, frozen_mapping(getattr(self, name)))
         set_plain_text(self, "model_name", "pytorch_version", "dialect")
         for op_type, text in self.operators.items():
             if parse_schema(text).op_type != op_type:
                 raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
-        constants = {key: as_constant(value) for key, value in self.constants.items()}
-        set_field(self, "constants", frozen_mapping(constants))
+        if self.constants or type(self.constants) is not FrozenDict:
+            constants = {key: as_constant(value) for key, value in self.constants.items()}
+            set_field(self, "constants", frozen_mapping(constants))
         if type(self.metadata) is not FrozenDict:
             metadata = {key: as_attribute(value) for key, value in self.metadata.items()}
             set_field(self, "metadata", frozen_mapping(metadata))
