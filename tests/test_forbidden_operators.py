@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 import torch_ir
 from torch_ir import CompileError, IRExecutor, TorchIRError, allow_operators, parse, serde
 from torch_ir.cli import main
+from torch_ir.executor import compile_graph
 from torch_ir.ir.diagnostics import errors_among
 from torch_ir.passes import fold_constants, pass_names, passes_named, run_passes
 
@@ -336,3 +339,23 @@ dtype=torch.float32)
     assert torch.equal(graph.eval((torch.ones(8),))[0], 1 - torch.arange(8.0))
     assert path.read_bytes() == torch.arange(8.0).numpy().tobytes()
     assert "a.add_(x)" in graph.source
+
+
+def test_the_gate_costs_a_call_for_a_node():
+    nodes = [f"%v{i + 1}: f32[2] = aten.add.Tensor(%v{i}, %v{i})" for i in range(50)]
+    text = "\n".join(["ir {", "input %v0: f32[2]", *nodes, "return %v50", "}"])
+    compile_graph(parse(text))
+    ir = parse(text)
+    called = Counter()
+
+    def count(frame, event, _argument):
+        if event == "call":
+            called[frame.f_code.co_filename.rpartition("torch_ir/")[2]] += 1
+
+    sys.setprofile(count)
+    try:
+        compile_graph(ir)
+    finally:
+        sys.setprofile(None)
+    gate = ("ops/rules.py", "ir/check/operators.py", "infer/preconditions/table.py")
+    assert sum(called[name] for name in gate) <= 1.2 * len(ir.nodes)

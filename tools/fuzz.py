@@ -160,6 +160,7 @@ class Fuzzer:
             signature = judge(self.kind, data, self._folder).signature
             known = self.signatures.get(signature, data)
             self.signatures[signature] = min(known, data, key=len)
+            mutated(self.kind, data, self._samples, Random(0))  # what is imported for it, once
 
     def read(self, first: int, count: int) -> None:
         """Read files of these numbers, and run their programs."""

@@ -132,9 +132,7 @@ def _typed(ir: IR, node: OpNode) -> OpNode | None:
     return node.replace(outputs=outputs or node.outputs)
 
 
-def _with_values(
-    node: OpNode, values: Mapping[str, TensorMeta], random: Random
-) -> OpNode | None:
+def _with_values(node: OpNode, values: Mapping[str, TensorMeta], random: Random) -> OpNode | None:
     """The node on the values that there are now; another one stands for what is gone."""
     inputs: list[TensorMeta] = []
     for meta in node.inputs:
@@ -145,10 +143,10 @@ def _with_values(
     return node.replace(inputs=inputs)
 
 
-def _near(
-    meta: TensorMeta, values: Mapping[str, TensorMeta], random: Random
-) -> TensorMeta | None:
-    alike = [v for v in values.values() if v.dtype == meta.dtype and len(v.shape) == len(meta.shape)]
+def _near(meta: TensorMeta, values: Mapping[str, TensorMeta], random: Random) -> TensorMeta | None:
+    alike = [
+        v for v in values.values() if v.dtype == meta.dtype and len(v.shape) == len(meta.shape)
+    ]
     found = alike if alike and random.random() < 0.8 else list(values.values())
     return random.choice(found) if found else None
 

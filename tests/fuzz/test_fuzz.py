@@ -5,6 +5,7 @@ showed a fault once.
 """
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -44,6 +45,21 @@ def test_the_same_seed_makes_the_same_files(tool, tmp_path):
     files = [first.file(number) for number in range(50)]
     assert files == [again.file(number) for number in range(50)]
     assert len(set(files)) > 40
+
+
+def test_programs_that_keep_to_their_types_run(tool):
+    import fuzz_judging
+    from fuzz_programs import edited_program
+
+    outcomes = []
+    for number in range(60):
+        random = Random(number)
+        sample = random.choice(sorted((tool.CORPUS / "text").iterdir()))
+        made = edited_program(sample.read_bytes(), "text", random)
+        if made is not None:
+            ir = fuzz_judging.judge("text", made, Path()).ir
+            outcomes.append(fuzz_judging.run_and_compare(ir)[0])
+    assert outcomes.count("equal") > len(outcomes) / 2
 
 
 def test_the_corpus_stays_small(tool):

@@ -28,7 +28,7 @@ from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.ops.extensions import OPERATORS, import_for
-from torch_ir.ops.rules import OperatorRule, as_the_caller_says, judged
+from torch_ir.ops.rules import OperatorRule, as_the_caller_says, computes_tensors, judged
 from torch_ir.ops.schema import known_operators
 from torch_ir.torch_api import (
     HigherOrderOperator,
@@ -91,9 +91,19 @@ def permitted(node: OperatorCall) -> Operator:
         ExecutionError: As :func:`resolve_operator`.
     """
     operator = _find(node.op_type)
-    for fault in forbidden_calls(node, registered_rule):
-        raise fault
+    if "unsafe" in node.attrs or not _computes_tensors(node.op_type):
+        for fault in forbidden_calls(node, registered_rule):
+            raise fault
     return operator
+
+
+@lru_cache(maxsize=4096)
+def _computes_tensors(op_type: str) -> bool:
+    """Whether rule 5 allows an operator as torch itself has it registered, which never changes."""
+    if not op_type.startswith("aten.") or not computes_tensors(op_type):
+        return False
+    rule = registered_rule(op_type)
+    return rule is not None and rule.allowed
 
 
 def require_allowed(ir: IR) -> None:

@@ -81,6 +81,18 @@ def operator_rule(op_type: str) -> OperatorRule:
     return found
 
 
+@lru_cache(maxsize=4096)
+def computes_tensors(op_type: str) -> bool:
+    """Return whether rule 5 allows an operator, which then takes no other operator.
+
+    Example:
+        >>> computes_tensors("aten.relu.default"), computes_tensors("higher_order.cond")
+        (True, False)
+    """
+    found = _recorded(op_type)
+    return found is not None and found.allowed and op_type.partition(".")[0] in (*_RECORDED, *_OWN)
+
+
 # -- what the caller allows -----------------------------------------------------------------------
 
 _ALLOWED: ContextVar[frozenset[str]] = ContextVar("allowed operators", default=frozenset())
