@@ -198,7 +198,7 @@ class Fuzzer:
         words = "".join(c if c.isalnum() else "-" for c in what)
         path = OUT / f"{self.kind}.{hashlib.sha256(data).hexdigest()[:10]}.{words}"
         path.write_bytes(data)
-        print(f"{path.relative_to(ROOT)} (seed {self.seed}): {what}: {details[:600]}", flush=True)
+        print(f"{path} (seed {self.seed}): {what}: {details[:600]}", flush=True)
 
     def _read_all(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Read files, then run the programs of them that are new: what a child does."""

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
@@ -46,6 +47,7 @@ __all__ = [
     "bytes_of",
     "FakeTensor",
     "FakeTensorMode",
+    "FunctionalTensor",
     "HigherOrderOperator",
     "OpOverload",
     "ShapeEnv",
@@ -65,6 +67,7 @@ __all__ = [
     "is_in_forward_level",
     "is_operator_formula",
     "is_tracing_fakes",
+    "is_functionalizing",
     "is_transforming",
     "module_call_graph",
     "operator_count",
@@ -208,6 +211,8 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
         tensor([  1,   0, 254, 255], dtype=torch.uint8)
     """
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    if dense._is_zerotensor():  # pyright: ignore[reportPrivateUsage]  # which has no memory; torch has no public name
+        dense = torch.zeros(dense.shape, dtype=dense.dtype)
     return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
@@ -356,6 +361,12 @@ def is_operator_formula(node: Any) -> bool:
     """Return whether a node of autograd's graph is the formula of an operator, in Python."""
     module = type(node)._forward_cls.__module__
     return module == "torch._library.autograd" or module.startswith("torch._higher_order_ops.")
+
+
+def is_functionalizing() -> bool:
+    """Return whether calls on functional tensors are understood now."""
+    functional = torch._C._TorchDispatchModeKey.FUNCTIONAL  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+    return torch._C._get_dispatch_mode(functional) is not None  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def is_transforming() -> bool:

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import torch_ir
-from torch_ir import IR, ExecGraph, OpNode, TensorMeta, compile_graph
-from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir import IR, ExecGraph, OpNode, TensorMeta, compile_graph, serde
+from torch_ir.errors import CompileError, ExecutionError, InvalidIRError
 from torch_ir.executor import register_executor, unregister_executor
 from torch_ir.infer.dispatch import twin_of
 from torch_ir.ir import Location
@@ -315,6 +315,32 @@ def test_a_weight_that_is_not_strided():
         model = Sparse().eval()
     graph = compile_graph(torch_ir.extract_ir(model, (x,)), model.state_dict())
     assert torch.equal(graph.eval((x,))[0], model(x))
+
+
+@pytest.mark.parametrize(
+    ("traced", "expected"), [("to_dense", "a dense tensor"), ("to_sparse", "a sparse_coo tensor")]
+)
+def test_a_sparse_weight_where_another_was_traced(traced, expected):
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("matrix", getattr(torch.eye(3), traced)())
+
+        def forward(self, x):
+            return self.matrix @ x
+
+    x = torch.ones(3, 2)
+    ir = torch_ir.extract_ir(Holds().eval(), (x,))
+    ir = serde.loads(serde.dumps(ir))
+    assert torch.equal(compile_graph(ir, {"matrix": Holds().matrix}).eval((x,))[0], x)
+    with pytest.raises(CompileError) as caught:
+        compile_graph(ir, {"matrix": torch.eye(3).to_sparse_csr()})
+    (finding,) = caught.value.findings
+    assert finding.message == (
+        "'matrix' is not what the program was extracted with. Make it dense with to_dense(), or "
+        "extract the model as it is now."
+    )
+    assert (finding.expected, finding.found) == (expected, "a sparse_csr one")
 
 
 def test_a_layout_that_only_the_real_kernel_gives():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 import torch_ir
 from small_models import CASES
@@ -207,6 +208,11 @@ def test_weights_are_never_changed_nor_kept_from_their_owner():
     assert all(torch.equal(weights[key], before[key]) for key in before)
 
 
+def functional(tensor):
+    with FunctionalTensorMode():
+        return FunctionalTensor.to_functional(tensor)
+
+
 WITHOUT_VALUES = {
     "meta": lambda: torch.ones(2, 3, device="meta"),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]),
@@ -216,6 +222,7 @@ WITHOUT_VALUES = {
     "mkldnn": lambda: torch.ones(2, 3).to_mkldnn(),
     "quantized": lambda: torch.quantize_per_tensor(torch.ones(2, 3), 1.0, 0, torch.qint8),
     "fake": lambda: FakeTensorMode().from_tensor(torch.ones(2, 3)),
+    "functional": lambda: functional(torch.ones(2, 3)),
     "None": lambda: None,
     "array": lambda: torch.ones(2, 3).numpy(),
     "list": lambda: [[1.0] * 3] * 2,

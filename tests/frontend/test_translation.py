@@ -14,7 +14,7 @@ from torch import nn
 import torch_ir
 from small_models import CASES
 from torch_ir.errors import ConversionError, WeightLoadError
-from torch_ir.executor import IRExecutor
+from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.ir import Container, Device, DType, MemoryFormat, TensorLeaf, ValueLeaf
 from torch_ir.torch_api import pytree
 from whole_way import runs_as_eager
@@ -363,3 +363,46 @@ def test_a_buffer_that_the_model_counts_in(dtype):
             return x * self.n
 
     runs_as_eager(Counts, (torch.ones(3),), (torch.ones(3),))
+
+
+TABLE = torch.zeros(3)
+HELD = {"in a dict": [torch.zeros(3)]}
+
+
+def writes_a_global(x):
+    TABLE.add_(1)
+    return x + TABLE
+
+
+def writes_a_view_of_what_a_container_holds(x):
+    HELD["in a dict"][0][1:].mul_(2).add_(x[0])
+    return x * HELD["in a dict"][0]
+
+
+def writes_a_default(x, held=TABLE):
+    torch.add(x, 1, out=held)
+    return held * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "held"),
+    [
+        (writes_a_global, TABLE),
+        (writes_a_view_of_what_a_container_holds, HELD["in a dict"][0]),
+        (writes_a_default, TABLE),
+    ],
+)
+def test_what_a_model_writes_outside_of_itself_is_left_as_it_was(function, held):
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x, before = torch.tensor([1.0, 2.0, 3.0]), held.clone()
+    ir = torch_ir.extract_ir(Model(), (x,))
+    assert torch.equal(held, before)
+    (mutation,) = ir.mutations
+    got = compile_graph(ir).eval((x,))[0]
+    expected = Model()(x)
+    held.copy_(before)
+    assert mutation.target == "c_lifted_tensor_0"
+    assert torch.equal(got, expected)

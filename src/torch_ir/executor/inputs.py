@@ -19,7 +19,12 @@ from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import FakeTensor, is_tracing_fakes
+from torch_ir.torch_api import (
+    FakeTensor,
+    FunctionalTensor,
+    is_functionalizing,
+    is_tracing_fakes,
+)
 
 
 def flatten_arguments(
@@ -184,8 +189,9 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
 def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = None) -> None:
     """Require one tensor with values of its own for each graph input: the door of every run.
 
-    Sparse tensors pass, as layouts are not in types. A tensor on the meta device, a fake tensor,
-    one of nested tensors and one in a kernel library's own layout have no values to compute with.
+    Sparse tensors pass, as layouts are not in types. A tensor on the meta device, a fake or
+    functional tensor, one of nested tensors and one in a kernel library's own layout have no
+    values to compute with.
 
     Raises:
         InputError: The count is another, or an input is none; the message names it.
@@ -206,6 +212,8 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
             )
         if isinstance(tensor, FakeTensor) and not is_tracing_fakes():
             raise InputError(f"{where} is a fake tensor, expected one that holds values")
+        if isinstance(tensor, FunctionalTensor) and not is_functionalizing():
+            raise InputError(f"{where} is a functional tensor, expected one that holds values")
         if tensor.is_meta:
             expected = device or "a device that holds values"
             raise InputError(f"{where} is on meta, expected {expected}")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
+from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import ExportError, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
@@ -20,7 +21,7 @@ from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
 from torch_ir.ir import IR
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import plain_tensors, pytree
 
 
 def extract_ir(
@@ -227,20 +228,48 @@ def _unwritten(model: nn.Module) -> Generator[None]:
     model that writes one is then written by the trace.
     """
     attributes = [vars(module).values() for module in model.modules()]
-    leaves = pytree.tree_leaves([[*values] for values in attributes])
-    tensors = [leaf for leaf in leaves if _is_plain(leaf)]
-    copies = [tensor.detach().clone() for tensor in tensors]
+    kept = _Kept()
+    kept.keep([[*values] for values in attributes])
     try:
         yield
     finally:
+        kept.give_back()
+
+
+class _Kept(TorchFunctionMode):
+    """Tensors with the values that they had before a trace could write them.
+
+    As a mode it keeps what calls are given: globals, defaults, and what closures and containers
+    hold.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def keep(self, values: object) -> None:
+        """Copy the tensors with values of their own among these, each when it is met first."""
+        for leaf in pytree.tree_leaves(values):
+            if id(leaf) not in self._copies and _is_plain(leaf):
+                with plain_tensors():
+                    self._copies[id(leaf)] = leaf, leaf.detach().clone()
+
+    def give_back(self) -> None:
+        """Write the values again where they have changed."""
         with torch.no_grad():
-            for tensor, copy in zip(tensors, copies, strict=True):
+            for tensor, copy in self._copies.values():
                 if not torch.equal(tensor, copy):
                     tensor.copy_(copy)
 
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Keep the arguments, and make the call."""
+        self.keep((args, kwargs))
+        return func(*args, **(kwargs or {}))
+
 
 def _is_plain(leaf: object) -> bool:
-    if not isinstance(leaf, torch.Tensor) or type(leaf) is not torch.Tensor:
+    if not isinstance(leaf, torch.Tensor) or type(leaf) not in (torch.Tensor, nn.Parameter):
         return False
     return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_meta
 
@@ -273,7 +302,14 @@ def _trace_meta_as_cpu(
 def _trace(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    kept = _Kept()
+    try:
+        with kept:
+            return torch.export.export(
+                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    finally:
+        kept.give_back()
 
 
 def _trace_bytecode(

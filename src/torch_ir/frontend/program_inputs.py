@@ -56,6 +56,7 @@ class ProgramInputs:
         self._context = context
         self._first_key: dict[int, str] = {}
         self.weights: dict[str, TensorMeta] = {}
+        self.layouts: dict[str, str] = {}
         self.mapping: dict[str, str] = {}
         self.known: dict[str, torch.Tensor] = {}
         self.graph_inputs: list[TensorMeta] = []
@@ -139,6 +140,9 @@ class ProgramInputs:
             if stored is not None:  # a tied weight is one weight, under the key that comes first
                 key = self.mapping[node.name] = self._first_key.setdefault(id(stored), key)
             self.weights.setdefault(key, meta.replace(name=key))
+            layout = node.meta["val"].layout
+            if layout is not torch.strided:
+                self.layouts[key] = str(layout).removeprefix("torch.")
         return meta
 
     def add_constants(self, constants: Mapping[str, torch.Tensor]) -> None:

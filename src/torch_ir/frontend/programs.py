@@ -35,6 +35,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.functions import merged_functions
+from torch_ir.ir.queries import LAYOUTS
 from torch_ir.torch_api import guards_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
@@ -142,6 +143,7 @@ class _Program:
             signature=signature,
             weight_aliases=_aliases(self.exported, self.inputs.weights),
             mutations=mutations,
+            metadata={LAYOUTS: self.inputs.layouts} if self.inputs.layouts else {},
         )
         ir = ir if place is None else place(ir)
         return with_canonical_symbols(merged_functions(self._with_constants(ir)))

@@ -136,9 +136,9 @@ class IR(Forms):
             where they do not hold, and a call that breaks one is refused.
         operators: Schemas, in torch's text, of the operators that libraries registered, by
             overload: those that the table of torch's own operators does not have.
-        metadata: Values for tools, kept by every pass and format. To this package only
-            ``custom_gradients`` has a meaning: autograd functions that were traced by their
-            forward alone, so that gradients are refused.
+        metadata: Values for tools, kept by every pass and format. To this package two have a
+            meaning: ``custom_gradients``, autograd functions that were traced by their forward
+            alone, so that gradients are refused; and ``layouts`` of weights that are not dense.
 
     Raises:
         InvalidIRError: A field holds what it cannot hold. How the parts fit together is the matter

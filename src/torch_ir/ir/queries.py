@@ -95,6 +95,16 @@ CUSTOM_GRADIENTS = "custom_gradients"
 """Key in the metadata of a program: the autograd functions whose own gradients were not traced."""
 
 
+LAYOUTS = "layouts"
+"""Key in the metadata of a program: the layout of each weight that is not dense, by its key."""
+
+
+def layout_of(ir: IR, key: str) -> str:
+    """Return the layout that a weight had when the program was extracted."""
+    layouts = ir.metadata.get(LAYOUTS)
+    return str(layouts.get(key, "strided")) if isinstance(layouts, FrozenDict) else "strided"
+
+
 def listed_gradients(ir: IR) -> tuple[str, ...]:
     """Return the names of the autograd functions whose gradients one graph lacks."""
     names = ir.metadata.get(CUSTOM_GRADIENTS, ())

@@ -28,6 +28,7 @@ from torch_ir.ir.diagnostics import (
     compile_error,
     errors_among,
 )
+from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.rules import allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
@@ -249,7 +250,8 @@ class _Compiler:
                 values[name] = tensor
                 continue
             try:
-                values[name] = _fitting(TensorMeta(key, *_type(declared)), tensor)
+                fitting = _fitting(TensorMeta(key, *_type(declared)), tensor)
+                values[name] = _with_layout(ir, key, fitting)
             except DiagnosticError as fault:
                 self.found(fault, None)
         return values
@@ -377,7 +379,21 @@ def _type(declared: TensorMeta | Constant) -> tuple[tuple[Dim, ...], str]:
 
 def _fits(tensor: torch.Tensor, declared: TensorMeta | Constant) -> bool:
     same_type = tensor.dtype is getattr(torch, declared.dtype)
-    return same_type and tuple(tensor.shape) == declared.shape
+    is_dense = tensor.layout is torch.strided
+    return same_type and is_dense and tuple(tensor.shape) == declared.shape
+
+
+def _with_layout(ir: IR, key: str, tensor: torch.Tensor) -> torch.Tensor:
+    layout, expected = str(tensor.layout).removeprefix("torch."), layout_of(ir, key)
+    if layout != expected and tensor.layout is not torch.strided:
+        raise DiagnosticError(
+            "wrong-payload",
+            f"{key!r} is not what the program was extracted with",
+            expected="a dense tensor" if expected == "strided" else f"a {expected} tensor",
+            found=f"a {layout} one",
+            remedy="Make it dense with to_dense(), or extract the model as it is now.",
+        )
+    return tensor
 
 
 def _fitting(declared: TensorMeta, tensor: torch.Tensor | None) -> torch.Tensor:
