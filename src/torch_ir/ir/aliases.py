@@ -140,7 +140,7 @@ class Aliases:
 
     def is_written(self, value: str) -> bool:
         """Return whether any node may write the value's storage."""
-        return not self._touched.isdisjoint(self.roots(value))
+        return bool(self._touched) and not self._touched.isdisjoint(self.roots(value))
 
     def is_written_after(self, value: str, node: OpNode) -> bool:
         """Return whether a later node may write the value's storage."""
