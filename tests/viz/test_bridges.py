@@ -2,9 +2,12 @@ import json
 import re
 
 import pytest
+from click.testing import CliRunner
 
+from torch_ir.cli import main
+from torch_ir.ir import IR
 from torch_ir.ir.queries import graphs
-from torch_ir.viz.bridges import graphviz, model_explorer
+from torch_ir.viz.bridges import graphviz, model_explorer, node_data
 from viz.programs import HOSTILE, branches, hostile, layers
 
 
@@ -57,3 +60,38 @@ def test_graphviz_has_every_node_once_and_balanced_quotes_and_braces(program):
         assert {source, target} <= set(made)
     assert "\u202e" not in text
     assert HOSTILE not in text
+
+
+def test_model_explorer_opens_our_files(tmp_path):
+    pytest.importorskip("model_explorer", reason="pip install ai-edge-model-explorer")
+    from model_explorer.utils import convert_adapter_response
+
+    from torch_ir.viz.explorer import TorchIRAdapter
+
+    ir = branches()
+    ir.save(tmp_path / "m.tir")
+    found = convert_adapter_response(TorchIRAdapter().convert(str(tmp_path / "m.tir"), {}))
+    shown = model_explorer(IR.load(tmp_path / "m.tir"))["graphs"]
+    for graph, plain in zip(found["graphs"], shown, strict=True):
+        assert (graph["id"], graph["nodes"]) == (plain["id"], plain["nodes"])
+    assert TorchIRAdapter.metadata.fileExts == ["tir"]
+
+
+@pytest.mark.parametrize("program", [branches, hostile, lambda: layers(3)])
+def test_node_data_name_nodes_that_model_explorer_has(program):
+    ir = program()
+    values = {f"{path}{node.name}": 1.5 for path, graph in graphs(ir) for node in graph.nodes}
+    (data,) = node_data(ir, {"overlay": "x", "nodes": values}).values()
+    for graph in model_explorer(ir)["graphs"]:
+        known = {node["id"] for node in graph["nodes"] if node["id"].startswith("n")}
+        assert data[graph["id"]]["results"].keys() == known
+
+
+def test_node_data_are_written_by_view(tmp_path):
+    branches().save(tmp_path / "m.tir")
+    (tmp_path / "r.json").write_text('{"overlay": "cost", "nodes": {"linear": 2.0}}')
+    args = ["view", tmp_path / "m.tir", "--overlay", tmp_path / "r.json", "-o"]
+    done = CliRunner().invoke(main, [*map(str, args), str(tmp_path / "m.me-data.json")])
+    assert done.exit_code == 0, done.output
+    data = json.loads((tmp_path / "m.me-data.json").read_text())
+    assert data["main"]["results"] == {"n0": {"value": 2.0}}

@@ -37,6 +37,7 @@ DRAWN = {
     "memory": plan_memory(layers(3)),
     "roofline": PROFILE,
     "treemap": PROFILE,
+    "flame": PROFILE,
     "errors": CHECKED,
     "histogram": {"values": {"a": [0.0, 1.0, 1.0, float("nan")], HOSTILE: [2.5, -1.0]}},
 }
@@ -92,3 +93,32 @@ def test_a_damaged_report_is_one_error_or_a_plot(kind, wrong):
     for key in data:
         with suppress(InvalidIRError):
             ET.fromstring(plot({**data, key: wrong}, kind).svg)
+
+
+def test_a_flame_graph_nests_modules_and_adds_up():
+    modules = ["a.b", "a.b", "a", "", "c.d.e", "a"]
+    rows = [
+        {"node": f"n{at}", "operator": "op", "module": module, "seconds": float(at + 1)}
+        for at, module in enumerate(modules)
+    ]
+    spans = plot({"nodes": rows}, "flame").data["spans"]
+    assert len(spans) == 11
+    for span in spans:
+        if span["depth"]:
+            around = [
+                other
+                for other in spans
+                if other["depth"] == span["depth"] - 1
+                and other["start"] <= span["start"] < span["end"] <= other["end"]
+            ]
+            assert len(around) == 1
+            assert span["path"].startswith(around[0]["path"])
+    modules = [(s["path"], s["start"], s["end"]) for s in spans if " " not in s["path"]]
+    assert set(modules) == {
+        ("a", 0, 6),
+        ("a.b", 0, 3),
+        ("c", 10, 15),
+        ("c.d", 10, 15),
+        ("c.d.e", 10, 15),
+        ("a", 15, 21),
+    }

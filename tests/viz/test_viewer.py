@@ -179,3 +179,66 @@ def test_a_notebook_shows_it_in_a_frame_without_rights(browser):
     assert "fc.weight" in frame.locator("#panel").inner_text()
     assert faults == []
     page.close()
+
+
+LABELS = """() => {
+  const channels = (color) => {
+    const numbers = color.match(/[\\d.]+/g).map(Number);
+    const scale = color.startsWith('color(') ? 1 : 255;
+    return numbers.slice(0, 3).map((c) => c / scale);
+  };
+  const linear = (c) => (c <= 0.04 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const light = (color) => channels(color).map(linear)
+    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+  const wrong = [], fill = (element) => getComputedStyle(element).fill;
+  page.active.view.k = 1; page.active.apply();
+  for (const { box } of page.active.boxes.values()) {
+    const face = box.element.querySelector(':scope > .face');
+    if (!face || box.bare) continue;
+    const own = [...box.element.querySelectorAll(':scope > text')];
+    const texts = own.filter((each) => each.textContent);
+    const place = (each) => each.getBoundingClientRect();
+    const outer = place(face), rects = texts.map(place);
+    const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+      && a.top < b.bottom - 5 && b.top < a.bottom - 5;
+    const back = box.element.querySelector(':scope > .head') ?? face;
+    texts.forEach((each, at) => {
+      const rect = rects[at], say = (what) => wrong.push(`${what}: ${each.textContent}`);
+      if (rect.left < outer.left - 1 || rect.right > outer.right + 1) say('outside');
+      if (rects.some((other, k) => k < at && meets(other, rect))) say('overlap');
+      const [a, b] = [light(fill(each)), light(fill(back))].sort();
+      if ((b + 0.05) / (a + 0.05) < 3.5) say('contrast');
+    });
+  }
+  return wrong;
+}"""
+OPEN_ALL = """() => {
+  for (let round = 0; round < 4; round++) for (const [key, { box }] of [...page.active.boxes])
+    if (!box.open && (box.calls || box.kind === 'group')) page.toggle(page.active, key);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("program", [branches, hostile, lambda: layers(5)])
+def test_labels_stand_apart_inside_their_boxes_and_can_be_read(opened, program, scheme, width):
+    ir = program()
+    report = {"overlay": "x", "nodes": {node.name: float(i) for i, node in enumerate(ir.nodes)}}
+    view = opened(ir, page=view_html(ir, overlays=[report]), color_scheme=scheme)
+    view.page.set_viewport_size({"width": width, "height": 760})
+    for script in ("() => 0", OPEN_ALL):
+        view(script)
+        assert view(LABELS) == []
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_tree_results_and_panel_have_a_place_at_every_width(opened, width):
+    view = opened(layers(3), "#node=v7")
+    view.page.set_viewport_size({"width": width, "height": 760})
+    for place in ("#trees", "#panel", "main"):
+        box = view.page.locator(place).bounding_box()
+        assert box["width"] >= 180, place
+        assert box["x"] + box["width"] <= width
+    view.page.keyboard.press("/")
+    view.page.keyboard.type("name:v7")
+    view.page.locator("#results .row").first.wait_for(state="visible")

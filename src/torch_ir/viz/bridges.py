@@ -13,6 +13,7 @@ from torch_ir.ir.text.values import spell_value
 from torch_ir.viz.document import LONGEST_TEXT
 from torch_ir.viz.fold import short_operator
 from torch_ir.viz.hierarchy import ModuleGroup, hierarchy
+from torch_ir.viz.overlays import numbered, overlays_of
 
 INPUTS, OUTPUTS = "Inputs", "Outputs"
 """Where Model Explorer shows what a graph takes and gives."""
@@ -115,6 +116,42 @@ def _facts(node: OpNode) -> dict[str, str]:
         facts["source"] = f"{place.file}:{place.line}"
         facts["code"] = place.code[:LONGEST_TEXT]
     return facts
+
+
+def node_data(ir: IR, report: object) -> dict[str, Any]:
+    """Return what a report says of nodes as Model Explorer reads it: node data for each graph.
+
+    Args:
+        ir: The program that the report is of.
+        report: What :func:`torch_ir.viz.overlays.overlays_of` reads; each column of it is a list.
+
+    Raises:
+        InvalidIRError: It says nothing of nodes, or names none of the program.
+
+    Example:
+        >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
+        >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [])
+        >>> node_data(ir, {"nodes": [{"node": "y", "seconds": 0.5}]})["time"]["main"]["results"]
+        {'n0': {'value': 0.5}}
+    """
+    return {
+        printable(overlay.name): {
+            _graph_id(path): {
+                "name": printable(
+                    f"{overlay.name} ({overlay.unit})" if overlay.unit else overlay.name
+                ),
+                "results": {
+                    f"n{at}": {"value": overlay.values[path + node.name]}
+                    for at, node in enumerate(graph.nodes)
+                    if path + node.name in overlay.values
+                },
+                "gradient": [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e15759"}],
+            }
+            for path, graph in graphs(ir)
+        }
+        for overlay in overlays_of(report)
+        if numbered(overlay, ir, 0)
+    }
 
 
 # -- Graphviz -------------------------------------------------------------------------------------

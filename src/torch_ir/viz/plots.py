@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean, printable, raised_as
-from torch_ir.tables import bytes_text, number_text, time_text
+from torch_ir.tables import bytes_text, module_paths, number_text, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
 from torch_ir.viz.overlays import malformed
 from torch_ir.viz.page import Page
@@ -66,8 +66,9 @@ def plot(report: object, kind: str | None = None) -> Plot:
     Args:
         report: A report with ``to_dict``, or its JSON: a memory plan (``memory``: the arena over
             time), a profile or cost (``roofline``: operations per second over operations per byte;
-            ``treemap``: what each module takes), a validation (``errors``: each value's part of
-            what is allowed), or ``{"values": {name: [number, ...]}}`` (``histogram``).
+            ``treemap`` and ``flame``: what each module takes, by size or in program order), a
+            validation (``errors``: each value's part of what is allowed), or
+            ``{"values": {name: [number, ...]}}`` (``histogram``).
         kind: Which plot, where a report has several.
 
     Raises:
@@ -228,6 +229,48 @@ def _treemap(data: Mapping[str, Any]) -> Plot:
     return Plot("treemap", title, {"unit": unit, "modules": kept}, picture(boxes, title))
 
 
+def _flame(data: Mapping[str, Any]) -> Plot:
+    """What each module takes, in program order, its parts above it: seconds, or else bytes."""
+    rows = cast(Rows, data["nodes"])
+    timed = any(row.get("seconds") for row in rows)
+    spans: list[tuple[int, str, float, float]] = []  # depth, path, start and end
+    open_spans: list[tuple[str, float]] = []
+    at = 0.0
+    for row in (*rows, {}):
+        module = str(row.get("module") or "")
+        paths = [*module_paths(module)[1:], f"{module} {row['operator']}"] if row else []
+        kept = 0
+        while kept < min(len(paths), len(open_spans)) and paths[kept] == open_spans[kept][0]:
+            kept += 1
+        for depth in range(len(open_spans) - 1, kept - 1, -1):
+            spans.append((depth, open_spans[depth][0], open_spans[depth][1], at))
+        open_spans = [*open_spans[:kept], *((path, at) for path in paths[kept:])]
+        at += float((row.get("seconds") if timed else _bytes(row)) or 0) if row else 0.0
+    spell: Callable[[float], str] = time_text if timed else (lambda v: bytes_text(int(v)))
+    title = f"{data.get('model_name') or 'program'}: {spell(at)} in program order"
+    boxes: list[str] = [label(title, 8, 22, font_size=14, font_weight=600)]
+    levels = 1 + max((depth for depth, *_ in spans), default=0)
+    high, scale = min(24.0, (HEIGHT - TOP) / levels), (WIDTH - 16.0) / (at or 1.0)
+    tops = list(dict.fromkeys(_top(path.split(" ")[0]) for _, path, *_ in spans))
+    widest = sorted(spans, key=lambda span: span[2] - span[3])[:MOST_MARKS]
+    for depth, path, start, end in widest:
+        x, y, w = 8 + start * scale, HEIGHT - 8 - (depth + 1) * high, (end - start) * scale
+        place: dict[str, Any] = {"x": x, "y": y, "width": max(w - 0.5, 0.2), "height": high - 1}
+        color = PALETTE[tops.index(_top(path.split(" ")[0])) % len(PALETTE)]
+        about = f"{path.strip()}: {spell(end - start)}"
+        boxes.append(tag("rect", title=about, fill=color, fill_opacity=0.75, **place))
+        name = path.rpartition(" ")[2] if " " in path else path.rpartition(".")[2]
+        if w > 6.2 * len(name) + 8 and high > 12:
+            boxes.append(label(name, x + 4, y + high - 8, pointer_events="none"))
+    held = [{"depth": d, "path": path, "start": a, "end": b} for d, path, a, b in widest]
+    facts = {
+        "unit": "seconds" if timed else "bytes",
+        "spans": held,
+        "left": len(spans) - len(held),
+    }
+    return Plot("flame", title, facts, picture(boxes, title))
+
+
 def _top(path: str) -> str:
     """The part of a path that tells layers of a kind together."""
     return ".".join(part for part in path.split(".")[:4] if not part.isdecimal())
@@ -339,6 +382,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Plot]]] =
     "memory": (("allocations", "nodes", "size"), _memory),
     "roofline": (("nodes.flops", "nodes.seconds"), _roofline),
     "treemap": (("nodes.module",), _treemap),
+    "flame": (("nodes.module",), _flame),
     "errors": (("errors",), _errors),
     "histogram": (("values",), _histogram),
 }

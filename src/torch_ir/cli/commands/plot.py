@@ -9,7 +9,7 @@ import click
 
 from torch_ir.cli.files import STDIO, read_report, write
 
-KINDS = ("memory", "roofline", "treemap", "errors", "histogram")
+KINDS = ("memory", "roofline", "treemap", "flame", "errors", "histogram")
 
 
 @click.command
@@ -24,8 +24,9 @@ KINDS = ("memory", "roofline", "treemap", "errors", "histogram")
 def command(report: str, kind: str | None, output: str | None) -> None:
     """Draw REPORT, what another command prints with --json.
 
-    A plan as its arena over time, with the peak. A profile as a roofline, or a treemap by module;
-    a cost as a treemap. A validation as each value's part of what is allowed.
+    A plan as its arena over time, with the peak. A profile as a roofline, or a
+    treemap or flame graph by module; a cost as a treemap. A validation as each
+    value's part of what is allowed.
 
     \b
     torch-ir plan m.tir --json | torch-ir plot - -o memory.html

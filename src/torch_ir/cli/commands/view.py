@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 
@@ -44,10 +45,14 @@ def command(
     torch-ir profile m.tir --random --random-weights --json > time.json
     torch-ir view m.tir --overlay time.json
     torch-ir view m.tir --against lowered.tir
+    torch-ir view m.tir --overlay time.json -o m.me-data.json
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.viz import view_html
 
     target = _own_name(file) if output is None else output
+    if target.endswith(".me-data.json"):
+        _write_node_data(file, target, overlays)
+        return
     other = None if against is None else read_ir(against)
     page = view_html(read_ir(file), overlays=[*map(read_report, overlays)], against=other)
     write(page.encode(), target)
@@ -56,6 +61,22 @@ def command(
     console.message(f"wrote {target}")
     if show:
         webbrowser.open(Path(target).absolute().as_uri())
+
+
+def _write_node_data(file: str, target: str, overlays: tuple[str, ...]) -> None:
+    """Write a file for each column of the reports, named after it where there are several."""
+    from torch_ir.viz.bridges import node_data
+
+    ir = read_ir(file)
+    found = {k: v for each in overlays for k, v in node_data(ir, read_report(each)).items()}
+    if not found:
+        raise click.UsageError("give --overlay: node data are what a report says of nodes")
+    for name, data in found.items():
+        stem = target.removesuffix(".me-data.json")
+        own = f"{stem}.{name.replace(' ', '-').replace('/', '-')}.me-data.json"
+        path = own if len(found) > 1 else target
+        write(json.dumps(data).encode(), path)
+        console.message(f"wrote {path}")
 
 
 def _own_name(file: str) -> str:

@@ -96,7 +96,7 @@ class Pane {
 
   header(group, box) {
     group.append(svg("rect", { class: "head", width: box.w, height: HEADER, rx: 6 }));
-    group.append(text("fold", 10, 18, "−"), text("title", 24, 18, box.title));
+    group.append(text("fold", 6, 18, "−"), text("title", 24, 18, box.title));
     if (box.note) group.append(text("note", 34 + widthOf(box.title, "title"), 18, box.times ? `${box.note} × ${box.times}` : box.note));
   }
 
@@ -107,7 +107,7 @@ class Pane {
     }
     const opens = box.kind === "group" || box.calls;
     const at = opens ? 24 : 12;
-    if (opens) group.append(text("fold", 10, 18, "+"));
+    if (opens) group.append(text("fold", 6, 18, "+"));
     group.append(text("title", at, 18, box.title));
     if (box.note) group.append(text(box.times ? "times" : "note", at + 8 + widthOf(box.title, "title"), 18, box.note));
     group.append(text("detail", at, box.h - 10, box.detail));

@@ -70,6 +70,7 @@ class Overlay {
       const face = box.element.querySelector(":scope > .face");
       face.style.fill = this.color(values[at]);
       box.element.classList.toggle("unknown", values[at] === undefined);
+      box.element.classList.toggle("colored", face.style.fill !== "");
     });
   }
 
@@ -113,7 +114,7 @@ class Overlay {
     } else {
       const total = this.group(this.program.graphs[0], 0);
       legend.append("0", html("i", { class: "ramp" }), quantity(this.most, this.unit));
-      if (total !== undefined) legend.append(` ${this.combine === "max" ? "most" : "all"}: ${quantity(total, this.unit)}`);
+      if (total !== undefined) legend.append(html("span", { class: "dim" }, `${this.combine === "max" ? "most" : "all"}: ${quantity(total, this.unit)}`));
     }
     if (this.note) legend.append(html("span", { class: "dim" }, this.note));
     return legend;

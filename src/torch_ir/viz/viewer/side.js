@@ -79,7 +79,7 @@ class Facts {
   constructor() { this.element = html("dl"); }
   add(name, ...content) {
     const list = content.filter((each) => (typeof each === "string" ? each : each?.textContent));
-    if (list.length) this.element.append(html("dt", {}, name), html("dd", {}, ...list));
+    if (list.length) this.element.append(html("div", {}, html("dt", {}, name), html("dd", {}, ...list)));
     return this;
   }
 }
