@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Comparison,
         ValidationReport,
         VerificationReport,
+        attribute,
         bisect,
         capture,
         compare,
@@ -189,6 +190,7 @@ _HOME_OF_NAMES = {
     "torch_ir.backends.torch.exported_program": ("to_exported_program",),
     "torch_ir.edge": ("EdgeProgram", "to_edge"),
     "torch_ir.debug": (
+        "attribute",
         "bisect",
         "capture",
         "compare",

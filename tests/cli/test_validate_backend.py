@@ -84,3 +84,12 @@ def test_operators_of_a_file_are_imported_and_lack_a_tolerance(run, tmp_path):
         "no tolerance is stated for elsewhere.softclip.default; give denotes(…, tolerance=…)"
         in result.out
     )
+
+
+@pytest.mark.parametrize(("command", "shown"), [("run", "relu"), ("profile", "acme.acme_0")])
+def test_programs_run_and_are_profiled_on_a_backend(run, ir, backend, command, shown):
+    given = (command, "m.json", "--random", "--random-weights", "--backend", f"{backend}:Acme")
+    found = run(*given)
+    assert found.code == 0, found.err
+    assert shown in found.out
+    assert run(*given, "--constants", "c.npz").code == 2

@@ -35,6 +35,7 @@ COMMANDS = {
     "verify": "Compare an IR with the model that it was extracted from.",
     "validate": "Compare every node with its meaning and with eager PyTorch.",
     "conform": "Try a backend with many calls, and print its score card.",
+    "attribute": "Show which quantized values cost the outputs their accuracy.",
     "fuzz": "Try a backend with random programs, and make small what it gets wrong.",
     "cases": "Collect every distinct call of IRs as test cases.",
     "bisect": "Find the pass that breaks a program.",

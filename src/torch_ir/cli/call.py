@@ -11,8 +11,8 @@ import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
 from torch_ir.cli.memory import require_memory
-from torch_ir.cli.options import INPUT, allow_option
-from torch_ir.errors import MissingWeightsError
+from torch_ir.cli.options import BACKEND, INPUT, allow_option
+from torch_ir.errors import ExecutionError, MissingWeightsError
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +71,29 @@ def call_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+backend_option = click.option(
+    "--backend",
+    type=BACKEND,
+    metavar="NAME",
+    help="What runs the IR: a backend's name, or package.module:NAME or file.py:NAME [torch].",
+)
+
+
+def graph_of(runner: Any, backend: str) -> Any:
+    """Return the compiled graph of what a backend made of a program.
+
+    Raises:
+        ExecutionError: It shows none.
+    """
+    graph = getattr(runner, "graph", None)
+    if graph is None:
+        raise ExecutionError(
+            f"the backend {backend!r} shows no graph",
+            remedy="Use a DelegateBackend, or torch-ir bench, which times whole programs.",
+        )
+    return graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +171,21 @@ class Invocation:
 
         values = read_tensors(self.constants) if self.constants else None
         return IRExecutor(ir, self.weight_tensors(ir, file), values, allow=self.allow)
+
+    def runner(self, ir: IR, file: str, backend: str) -> Any:
+        """Return the program compiled for a backend, with its weights.
+
+        Raises:
+            ExecutionError: There is no such backend.
+            CompileError: It does not take the program.
+            UsageError: Constants are given, which it has no way to take.
+        """
+        from torch_ir.backends import compile as compile_program
+
+        if self.constants:
+            raise click.UsageError("--backend and --constants exclude each other")
+        weights = self.weight_tensors(ir, file)
+        return compile_program(ir, weights, backend=backend, allow=self.allow)
 
     def weight_tensors(self, ir: IR, file: str) -> Any:
         """Return the weights to run with; None where nothing says which."""

@@ -1,5 +1,6 @@
 """Tools to watch a run: comparison with eager and denotations, profiles, captured values."""
 
+from torch_ir.debug.attribution import Attribution, attribute
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
@@ -32,6 +33,7 @@ __all__ = [
     "Conformance",
     "Difference",
     "Divergence",
+    "Attribution",
     "FuzzFinding",
     "FuzzReport",
     "Group",
@@ -46,6 +48,7 @@ __all__ = [
     "Reduced",
     "ValidationReport",
     "VerificationReport",
+    "attribute",
     "bisect",
     "capture",
     "compare",

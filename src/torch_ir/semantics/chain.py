@@ -85,7 +85,9 @@ def bounded(
         else:
             found = _of_node(node.op_type, arguments, given, results)
         found_arrays = iter(found)
-        of_result = [next(found_arrays) if isinstance(r, np.ndarray) else None for r in results]
+        of_result = [
+            np.asarray(next(found_arrays)) if isinstance(r, np.ndarray) else None for r in results
+        ]
         for meta in node.outputs:
             index = meta.producer_output_idx
             made[meta.name], off[meta.name] = results[index], of_result[index]

@@ -110,3 +110,28 @@ def test_a_process_that_dies_or_hangs_is_replaced(tmp_path):
 def test_an_operator_that_nothing_matches_is_refused():
     with pytest.raises(InvalidIRError, match=r"no operator matches aten\.nope"):
         operator_cases(["aten.nope"])
+
+
+def test_sequences_are_sorted_and_special_numbers_are_tried():
+    names = ["aten.searchsorted.Tensor", "aten.bucketize.Tensor", "aten.maximum.default"]
+    card = conform(Wrong(), operators=names, dtypes=["float32", "int64"])
+    assert card.failures == ()
+    (case,) = [
+        case
+        for case in operator_cases(["aten.maximum.default"], ["float32"])
+        if any(origin.model == "plain" for origin in case.origins)
+    ]
+    first = case.tensors(special=True)[0]
+    assert first.isnan().any()
+    assert first.isinf().any()
+
+
+def test_a_backend_that_loses_nan_is_found_by_special_numbers():
+    class Flat(Wrong):
+        def compile(self, ir, payload):
+            graph = compile_graph(ir)
+            return lambda *given: [t.nan_to_num() for t in graph.eval(given)]
+
+    card = conform(Flat(), operators=["aten.exp.default"], dtypes=["float32"])
+    assert [row.status for row in card.failures] == ["nan"]
+    assert card.failures[0].reason.startswith("with NaN, infinities and extremes: ")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of, weights_wanted
 from torch_ir.cli.files import write
 from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
@@ -35,6 +35,7 @@ from torch_ir.cli.progress import progress
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N rows that take longest."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, not the table.")
+@backend_option
 @click.option("--chrome", type=OUTPUT, help="Write a trace for chrome://tracing or Perfetto.")
 def command(
     file: str,
@@ -42,18 +43,21 @@ def command(
     by: str,
     top: int | None,
     as_json: bool,
+    backend: str | None,
     chrome: str | None,
     **options: Any,
 ) -> None:
     """Run the IR in FILE and show where its time goes.
 
     Each node's wall time is the median over the runs. Bytes are those of its operands and results;
-    FLOPs are counted by formula, and unknown where there is none.
+    FLOPs are counted by formula, and unknown where there is none. With --backend each of its
+    subgraphs is a row, and torch runs the rest.
 
     \b
     torch-ir profile m.tir --random
     torch-ir profile m.json --weights m.safetensors --inputs x.npz --by module
     torch-ir profile m.tir --random --by node --top 10 --chrome trace.json
+    torch-ir profile m.tir --random --backend onnxruntime --by node
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     call.check_usage()
@@ -62,9 +66,12 @@ def command(
     from torch_ir.debug import profile
 
     inputs = call.tensors(ir)
-    executor = call.executor(ir, file)
     with weights_wanted(), progress("measuring"):
-        report = profile(executor.graph, inputs, repeat=repeat)
+        if backend is None:
+            graph = call.executor(ir, file).graph
+        else:
+            graph = graph_of(call.runner(ir, file, backend), backend)
+        report = profile(graph, inputs, repeat=repeat)
     if chrome:
         write(json.dumps(report.to_chrome_trace()).encode(), chrome)
     if as_json:

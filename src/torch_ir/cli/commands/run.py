@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of, weights_wanted
 from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import names_of_outputs, summary_table
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="Run the denotation, in NumPy: no torch is needed. The IR is in core ATen. Random "
     "inputs, weights and draws are other numbers than torch's.",
 )
+@backend_option
 def command(
     file: str,
     output: str | None,
@@ -51,6 +52,7 @@ def command(
     capture: str | None,
     patterns: tuple[str, ...],
     reference: bool,
+    backend: str | None,
     **options: Any,
 ) -> None:
     """Run the IR in FILE and summarize what comes out.
@@ -60,16 +62,19 @@ def command(
     torch-ir run m.json --random-weights --random --seed 1
     torch-ir run m.tir --random --capture golden.safetensors
     torch-ir run m.tir --reference --random
+    torch-ir run m.tir --random --backend openvino -o y.npz
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     _check_usage(call, output, capture, patterns, reference)
+    if backend and (reference or capture):
+        raise click.UsageError("--backend excludes --reference and --capture")
     if not reference:
         require_torch()
     ir = call.read(file)
     if reference:
         facts = _run_reference(ir, call, file, output)
     else:
-        facts = _run_compiled(ir, call, file, output, capture, patterns)
+        facts = _run_compiled(ir, call, file, output, capture, patterns, backend)
     if as_json:
         console.write_json(facts)
     else:
@@ -120,17 +125,23 @@ def _run_compiled(
     output: str | None,
     capture: str | None,
     patterns: tuple[str, ...],
+    backend: str | None,
 ) -> list[dict[str, Any]]:
     from torch_ir.cli.tensors import summaries, write_tensors
 
     inputs = call.tensors(ir)
-    executor = call.executor(ir, file)
     with weights_wanted(), progress("running"):
-        executor.reset()  # compiles it, or says how many weights are missing
-        if capture:
-            results = _captured(executor, inputs, capture, patterns)
+        if backend is not None:
+            graph = graph_of(call.runner(ir, file, backend), backend)
+            results = graph.run(list(inputs), dict(call.symbols))[0]
         else:
-            results = executor.execute(inputs)
+            executor = call.executor(ir, file)
+            executor.reset()  # compiles it, or says how many weights are missing
+            results = (
+                _captured(executor, inputs, capture, patterns)
+                if capture
+                else executor.execute(inputs)
+            )
     named = dict(zip(names_of_outputs(ir), results, strict=True))
     if output:
         write_tensors(named, output)

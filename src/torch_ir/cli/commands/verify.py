@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
+from torch_ir.cli.call import backend_option
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import BACKEND, INPUT, finish, input_option, require_torch, target_place
+from torch_ir.cli.options import INPUT, finish, input_option, require_torch, target_place
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -25,12 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
 @click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
-@click.option(
-    "--backend",
-    type=BACKEND,
-    metavar="NAME",
-    help="What runs the IR: a backend's name, or package.module:NAME or file.py:NAME [torch].",
-)
+@backend_option
 @click.option("--rtol", type=float, default=0.0, help="Allowed relative difference [0].")
 @click.option("--atol", type=float, default=0.0, help="Allowed absolute difference [0].")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

@@ -17,9 +17,10 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.judgment import error_text
 from torch_ir.debug.comparing.sources import BackendSource, part_of, source_of
-from torch_ir.debug.conformance.operator_cases import operator_cases
+from torch_ir.debug.conformance.operator_cases import operator_cases, torch_takes
 from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
 from torch_ir.errors import CompileError
+from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
 from torch_ir.steps import steps
 
@@ -101,6 +102,23 @@ def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
             return "unsupported", error_text(error)
         except Exception as error:  # noqa: BLE001  # a backend may raise anything
             return "error", error_text(error)
+    status, reason = _compared(program, tensors, backend, sizes)
+    special = case.tensors(special=True) if status == "pass" and _is_plain(case) else ()
+    if special and torch_takes(program, special, sizes):
+        status, reason = _compared(program, special, backend, sizes)
+        reason = reason and f"with NaN, infinities and extremes: {reason}"
+    return status, reason
+
+
+def _is_plain(case: Case) -> bool:
+    """Whether a case is tried with special numbers too; of NaN, torch defines no mode."""
+    is_plain = any(origin.model == "plain" for origin in case.origins)
+    return is_plain and case.operator != "aten.mode.default"
+
+
+def _compared(
+    program: IR, tensors: Sequence[Any], backend: Any, sizes: Mapping[str, int]
+) -> tuple[Status, str]:
     for against in ("reference", "eager"):
         report = compare(
             program, {}, tensors, run=backend, against=against, symbols=sizes, mode="isolated"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -61,11 +61,15 @@ def operator_cases(
 
 
 def _runs(case: Case) -> bool:
-    """Whether torch has a kernel for a case, which its fake tensors do not tell."""
-    values = dict(zip(case.program.input_names, case.tensors(), strict=True))
-    body = part_of(case.program, case.program.nodes, case.program.nodes[0].outputs)
+    return torch_takes(case.program, case.tensors(), case.sizes())
+
+
+def torch_takes(program: IR, tensors: Sequence[Any], sizes: Mapping[str, int]) -> bool:
+    """Return whether torch has a kernel for a call, which its fake tensors do not tell."""
+    values = dict(zip(program.input_names, tensors, strict=True))
+    body = part_of(program, program.nodes, program.nodes[0].outputs)
     try:
-        TorchSource().call(body, values, case.sizes())
+        TorchSource().call(body, values, sizes)
     except Exception:  # noqa: BLE001  # whatever torch raises, it refuses the case
         return False
     return True

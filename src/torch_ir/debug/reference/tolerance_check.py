@@ -192,11 +192,11 @@ def ties_resolved(
     if mine.shape != theirs.shape or not mine.size:
         return mine
     values, dim = np.atleast_1d(arguments["self"]), arguments.get("dim")
+    first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
     if dim is None and mine.size == 1:  # of all elements, or of the only row
-        values = values.reshape(-1)
+        values, first, second = values.reshape(-1), first.reshape(-1), second.reshape(-1)
     if not isinstance(dim, int) or isinstance(dim, bool):
         dim = -1
-    first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
     if first.ndim < values.ndim:
         first, second = np.expand_dims(first, dim), np.expand_dims(second, dim)
     size = values.shape[dim]

@@ -127,11 +127,16 @@ class Case:
 
         return sizes_of_case(self)
 
-    def tensors(self, seed: int = 0) -> tuple[Any, ...]:
-        """Draw the operands as torch tensors, with their strides; the same for the same seed."""
+    def tensors(self, seed: int = 0, *, special: bool = False) -> tuple[Any, ...]:
+        """Draw the operands as torch tensors, with their strides; the same for the same seed.
+
+        Args:
+            seed: What they are drawn from.
+            special: Whether to put NaN, infinities, both zeros and extremes among them.
+        """
         from torch_ir.passes.operator_calls.vectors import torch_inputs
 
-        return torch_inputs(self, seed)
+        return torch_inputs(self, seed, special=special)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the case to plain data."""

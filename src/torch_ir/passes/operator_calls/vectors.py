@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import TorchIRError, first_line
@@ -40,16 +41,45 @@ def sizes_of_case(case: Case) -> dict[str, int]:
     return found
 
 
-def inputs_of_case(case: Case, seed: int) -> list[Array]:
-    """Draw the operands of a case, in row-major order."""
+def inputs_of_case(case: Case, seed: int, *, special: bool = False) -> list[Array]:
+    """Draw the operands of a case, in row-major order.
+
+    Args:
+        case: The case.
+        seed: What they are drawn from.
+        special: Whether to put NaN, infinities, both zeros and the greatest numbers among them.
+    """
     sizes = sizes_of_case(case)
-    return [_drawn(case, operand, seed, sizes) for operand in case.inputs]
+    drawn = [_drawn(case, operand, seed, sizes) for operand in case.inputs]
+    if not special:
+        return drawn
+    return [_with_special(case, o, a) for o, a in zip(case.inputs, drawn, strict=True)]
+
+
+def _with_special(case: Case, operand: CaseOperand, array: Array) -> Array:
+    """The operand with special numbers in its first places; indices and sequences stay."""
+    if _role(case, operand) in (*_INDEX_ROLES, *_SORTED_ROLES) or is_bool(array.dtype):
+        return array
+    if is_float(array.dtype):
+        greatest = float(ml_dtypes.finfo(array.dtype).max)
+        numbers = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, greatest]).astype(array.dtype)
+    elif is_complex(array.dtype):
+        return array
+    else:
+        info = np.iinfo(array.dtype)
+        numbers = np.array([info.min, info.max, 0], array.dtype)
+    flat = array.reshape(-1).copy()
+    flat[: len(numbers)] = numbers[: len(flat)]
+    return flat.reshape(array.shape)
 
 
 def _drawn(case: Case, operand: CaseOperand, seed: int, sizes: dict[str, int]) -> Array:
     shape = [d if isinstance(d, int) else int(d.evaluate(sizes)) for d in operand.shape]
     draws, dtype = Draws(seed, f"{case.id}/{operand.name}"), numpy_dtype(operand.dtype)
     name = case.operator.split(".")[1].rstrip("_")
+    if _role(case, operand) in _SORTED_ROLES:
+        drawn = draws.integers(0, 2 if is_bool(dtype) else 9, shape)
+        return rounded(np.sort(drawn, axis=-1) if shape else drawn, dtype)
     if is_complex(dtype):
         parts = draws.normal([*shape, 2], np.dtype("float64"))
         return rounded(parts.view(np.complex128)[..., 0], dtype)
@@ -75,6 +105,7 @@ def _role(case: Case, operand: CaseOperand) -> str:
 
 
 _INDEX_ROLES = frozenset({"index", "indices", "target"})
+_SORTED_ROLES = frozenset({"sorted_sequence", "boundaries"})
 
 
 def _range(
@@ -93,7 +124,7 @@ def _range(
     return 0, min(dims)
 
 
-def torch_inputs(case: Case, seed: int) -> tuple[Any, ...]:
+def torch_inputs(case: Case, seed: int, *, special: bool = False) -> tuple[Any, ...]:
     """Draw the operands of a case as torch tensors with their strides."""
     import torch
 
@@ -101,7 +132,8 @@ def torch_inputs(case: Case, seed: int) -> tuple[Any, ...]:
     from torch_ir.torch_api import constant_tensor
 
     found: list[Any] = []
-    for operand, array in zip(case.inputs, inputs_of_case(case, seed), strict=True):
+    arrays = inputs_of_case(case, seed, special=special)
+    for operand, array in zip(case.inputs, arrays, strict=True):
         tensor = constant_tensor(Constant.from_numpy(array))
         steps = operand.strides
         if steps is not None and steps != tensor.stride() and tensor.numel():

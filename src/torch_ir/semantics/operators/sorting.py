@@ -152,14 +152,16 @@ def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
 
 def _median_of_all(self: Array, skip_nan: bool) -> Array:
     if not self.size:
-        nothing = np.nan if self.dtype.kind not in "biu" else np.iinfo(self.dtype).min
+        is_whole = self.dtype.kind in "biu"  # to which kernels cast a NaN, by way of an int32
+        least = 0 if self.dtype.itemsize < 4 or not is_whole else np.iinfo(self.dtype).min
+        nothing = least if is_whole else np.nan
         return rounded(nothing, self.dtype)
     return _median(self.reshape(-1), 0, False, skip_nan)[0]
 
 
 @denotes("aten.median.default")
 def median(self: Array) -> Array:
-    """The median of all elements; of none, NaN, or the least integer. See ``median.dim``."""
+    """The median of all elements; of none, NaN, or what a cast makes of it; see ``median.dim``."""
     return _median_of_all(self, skip_nan=False)
 
 

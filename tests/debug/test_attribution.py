@@ -1,0 +1,107 @@
+"""Which quantized values cost the outputs their accuracy."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import attribute, extract_ir, parse
+from torch_ir.errors import InvalidIRError
+from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir.builder import with_inputs
+
+LIBRARY = "quantized_decomposed"
+
+
+def quantized(ir: IR, names, scales) -> IR:
+    """A program with a pair behind each of some nodes."""
+    nodes, values = [], {}
+    for node in ir.nodes:
+        nodes.append(with_inputs(node, values))
+        if node.name not in names:
+            continue
+        meta = node.outputs[0]
+        attrs = {"scale": scales[node.name], "zero_point": 0, "quant_min": -128, "quant_max": 127}
+        attrs["dtype"] = DType("int8")
+        codes = TensorMeta(f"q_{node.name}", meta.shape, "int8", f"q_{node.name}")
+        back = TensorMeta(f"d_{node.name}", meta.shape, meta.dtype, f"d_{node.name}")
+        for op, taken, made in (("quantize", meta, codes), ("dequantize", codes, back)):
+            op_type = f"{LIBRARY}.{op}_per_tensor.default"
+            nodes.append(OpNode(made.name, op_type, [taken], [made], attrs, {"input": 0}))
+        values[meta.name] = back
+    outputs = [values.get(meta.name, meta) for meta in ir.graph_outputs]
+    return ir.replace(nodes=nodes, graph_outputs=outputs, signature=None)
+
+
+def layers(count=6, size=16):
+    torch.manual_seed(count)
+    parts = [part for _ in range(count) for part in (nn.Linear(size, size), nn.Tanh())]
+    model = nn.Sequential(*parts, nn.Linear(size, 4)).eval()
+    x = torch.randn(8, size)
+    return extract_ir(model, (x,)), model.state_dict(), x
+
+
+def program(steps):
+    ir, weights, x = layers()
+    names = [node.name for node in ir.nodes if node.op_type == "aten.linear.default"][:6]
+    return quantized(ir, names, dict(zip(names, steps, strict=True))), weights, x, names
+
+
+@pytest.mark.parametrize("worst", range(6))
+def test_a_pair_with_a_coarse_scale_is_the_worst(worst):
+    ir, weights, x, names = program([0.5 if i == worst else 0.004 for i in range(6)])
+    found = attribute(ir, weights, (x,))
+    assert found.rows[0].quantize == f"q_{names[worst]}"
+    assert found.rows[0].node == names[worst]
+    assert found.rows[0].is_measured
+    assert found.runs <= 10
+    assert json.loads(json.dumps(found.to_dict()))["rows"][0]["node"] == names[worst]
+
+
+def test_estimates_rank_pairs_as_single_runs_do():
+    ir, weights, x = layers(count=20)
+    names = [node.name for node in ir.nodes if node.op_type == "aten.linear.default"][:20]
+    steps = np.random.default_rng(0).permutation(np.geomspace(0.002, 0.4, 20))
+    scales = dict(zip(names, steps, strict=True))
+    found = attribute(quantized(ir, names, scales), weights, (x,))
+    told = {row.node: row.output_sqnr for row in found.rows}
+    alone = {
+        name: attribute(quantized(ir, [name], scales), weights, (x,)).output_sqnr for name in names
+    }
+    ranks = [np.argsort(np.argsort([kind[name] for name in names])) for kind in (told, alone)]
+    assert np.corrcoef(*ranks)[0, 1] >= 0.9
+    assert found.runs <= 10
+
+
+def test_a_budget_is_reached_by_leaving_the_worst_in_float():
+    ir, weights, x, names = program([0.3, 0.004, 0.2, 0.004, 0.004, 0.004])
+    found = attribute(ir, weights, (x,), budget=35.0)
+    assert found.output_sqnr < 35.0
+    assert found.kept_sqnr is not None
+    assert found.kept_sqnr >= 34.0
+    assert (
+        {f"q_{names[0]}", f"q_{names[2]}"}
+        <= set(found.keep)
+        < {row.quantize for row in found.rows}
+    )
+    assert attribute(ir, weights, (x,), budget=0.0).keep == ()
+
+
+def test_more_samples_are_looked_at():
+    ir, weights, x, _ = program([0.1] * 6)
+    more = attribute(ir, weights, (x,), samples=[(torch.zeros_like(x),), (2 * x,)])
+    assert not math.isclose(more.output_sqnr, attribute(ir, weights, (x,)).output_sqnr)
+    assert more.runs <= 10
+
+
+def test_a_program_without_pairs_is_refused():
+    ir = parse("ir {\n  input %x: f32[2]\n  %y: f32[2] = aten.relu.default(%x)\n  return %y\n}")
+    with pytest.raises(
+        InvalidIRError, match=r"^no node dequantizes what a node of the program quantizes"
+    ):
+        attribute(ir, {}, (torch.ones(2),))
