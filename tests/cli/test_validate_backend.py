@@ -92,4 +92,3 @@ def test_programs_run_and_are_profiled_on_a_backend(run, ir, backend, command, s
     found = run(*given)
     assert found.code == 0, found.err
     assert shown in found.out
-    assert run(*given, "--constants", "c.npz").code == 2
