@@ -255,7 +255,7 @@ class _Sample:
         draws = torch.Generator().manual_seed(0)
         for number in range(PROBES if ends and names else 0):
             signs = [torch.randint(0, 2, e.shape, generator=draws).to(e) * 2 - 1 for e in ends]
-            made = torch.autograd.grad(
+            made: Sequence[torch.Tensor | None] = torch.autograd.grad(
                 ends,
                 [self.taken[name] for name in names],
                 signs,
@@ -263,7 +263,7 @@ class _Sample:
                 retain_graph=number + 1 < PROBES,
             )
             for name, gradient in zip(names, made, strict=True):
-                if isinstance(gradient, torch.Tensor):  # what the outputs depend on
+                if gradient is not None:  # else the outputs do not depend on it
                     found[name].append(gradient.detach().double())
         return found
 
