@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -255,7 +255,7 @@ class _Sample:
         draws = torch.Generator().manual_seed(0)
         for number in range(PROBES if ends and names else 0):
             signs = [torch.randint(0, 2, e.shape, generator=draws).to(e) * 2 - 1 for e in ends]
-            made: Sequence[Any] = torch.autograd.grad(
+            made = cast(Any, torch.autograd.grad)(
                 ends,
                 [self.taken[name] for name in names],
                 signs,
