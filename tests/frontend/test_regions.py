@@ -320,3 +320,36 @@ def test_the_model_is_left_as_it_was():
     assert all(after[name] is before[name] for name in before)
     assert not any("forward" in vars(module) for module in model.modules())
     assert not any(module._forward_hooks for module in model.modules())
+
+
+class Spectrum(nn.Module):
+    """What it makes is read by an attribute, which is a call of torch."""
+
+    def forward(self, x):
+        return x + torch.fft.fft(x.sin().cos().tanh().sigmoid()).real
+
+
+class Masked(nn.Module):
+    """It casts a mask to the type that it has: that is the mask itself, which others read."""
+
+    def forward(self, x, mask):
+        return (x.sin().cos().tanh() + mask.to(x.dtype)).sigmoid()
+
+
+class MaskedLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Masked() for _ in range(3)])
+
+    def forward(self, x, mask):
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+def test_results_that_are_attributes_and_casts_that_do_nothing():
+    x = torch.randn(2, 8)
+    spectra = nn.Sequential(*[Spectrum() for _ in range(3)])
+    ir = extract_ir(spectra, (x,), regions="auto", verify_regions=True)
+    assert all("function" in fate for fate in ir.metadata["regions"].values())
+    extract_ir(MaskedLayers(), (x, x.sign()), regions="auto", verify_regions=True)

@@ -40,33 +40,32 @@ def compile(
     options: Mapping[str, Any] | None = None,
     cache: str | PathLike[str] | None = None,
     seconds: float = 60.0,
+    memory: int | str | None = None,
 ) -> Runner:
     """Compile a program with its weights to a function, with the model's arguments and results.
 
     Args:
         ir: The program, or the path of a file that has it.
-        weights: Tensors by ``state_dict`` key, or the path of a weight file. A parameter gets
-            gradients where ``grad`` asks for them.
+        weights: Tensors by ``state_dict`` key, or the path of a weight file.
         backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager,
             with its compiled graph as ``graph``; ``"reference"`` is the denotation.
             Runtimes such as ``"onnxruntime"`` run what they get right, torch the rest; the result
             has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest of all. Of several, each
             in turn takes what it can.
-        dynamic: What is required of the sizes of inputs: True that some are symbolic, False that
-            none are, None neither. How a program was extracted decides which are.
+        dynamic: Require that some sizes of inputs are symbolic (True) or that none are (False).
         grad: Let torch's autograd differentiate the results.
-        allow: Operators to allow although the rules refuse them; see
-            :func:`torch_ir.allow_operators`.
-        verify: Compare each delegate of a runtime with its meaning before it is used, on random
-            inputs; or tuples of arguments to compare on, too.
-        tolerance: The relative error that a delegate may have; None for that of rounding alone.
+        allow: Operators to allow all the same; see :func:`torch_ir.allow_operators`.
+        verify: Compare delegates of runtimes with what they mean first; or arguments for that.
+        tolerance: The relative error that a delegate may have; None for that of rounding.
         options: The backend's own, and ``keep_memory`` (:mod:`torch_ir.executor.allocator`).
         cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.
         seconds: How long to look for what a runtime refuses.
+        memory: What weights and values may take, such as ``"2GB"``: weights are read from
+            safetensors files while the layer before runs. The option ``progress`` is called after
+            each layer with the bytes that are read, and those of all.
 
     Raises:
-        ExecutionError: There is no such backend, it does not have what is asked for, or the
-            program does not have the sizes that ``dynamic`` requires.
+        ExecutionError: The backend or the sizes are not what is asked for.
         CompileError: The program cannot be compiled.
         MissingWeightsError: It has weights and none were given.
         WeightLoadError: The weights are not those that it needs.
@@ -80,10 +79,11 @@ def compile(
         True
     """
     settings = _without_keep_memory(options or {})
-    make = _maker(backend, settings)
+    make = _maker(backend, settings) if memory is None else _streaming(backend, memory)
     program = ir if isinstance(ir, IR) else _loaded(ir)
     _require_sizes(program, dynamic)
-    given = weights if weights is None or isinstance(weights, Mapping) else load_weights(weights)
+    is_path = isinstance(weights, str | PathLike)
+    given: Any = load_weights(weights) if is_path and memory is None else weights
     with allow_operators(*allow):
         folder = cache or os.environ.get("TORCH_IR_CACHE") or None
         return make(program, given, Options(grad, verify, tolerance, settings, folder, seconds))
@@ -95,6 +95,26 @@ def _without_keep_memory(options: Mapping[str, Any]) -> dict[str, Any]:
     if settings.pop("keep_memory", False):
         keep_memory()
     return settings
+
+
+def _streaming(backend: object, memory: int | str) -> Backend:
+    """What makes a program ready to read its weights while it runs."""
+
+    def streaming(ir: IR, weights: Any, options: Options) -> Runner:
+        from torch_ir.backends.streaming import StreamingRunner, memory_bytes
+        from torch_ir.weights.stream import WeightStream
+
+        path = weights
+        if options.grad or backend != "aten" or not isinstance(path, str | PathLike):
+            raise ExecutionError(
+                "memory= is for weights in files, the backend 'aten', and no gradients",
+                remedy="Give the path of a safetensors file, or of a folder of shards.",
+            )
+        require_options("aten", options.settings, {"progress"})
+        progress: Any = options.settings.get("progress")
+        return StreamingRunner(ir, WeightStream(ir, path), memory_bytes(memory), progress)
+
+    return streaming
 
 
 def _maker(

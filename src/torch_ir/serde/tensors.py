@@ -191,17 +191,10 @@ def read_tensor_file(data: memoryview) -> dict[str, Constant]:
     Raises:
         Fault: The data is not such a file.
     """
-    size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > min(len(data) - 8, MAX_HEADER_BYTES):
-        raise Fault("", "the header of the tensors is cut off")
-    header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
-    metadata = header.pop(METADATA, {})
-    entries = _convert(header, dict[str, TensorEntry])
-    texts = _convert(metadata, dict[str, str])
+    entries, texts, start = tensor_entries(data)
     true_types = _decode(texts.get(TRUE_TYPES, "{}").encode(), dict[str, TrueType])
-    same = _decode(texts.get(SAME, "{}").encode(), dict[str, str])
-    _check_offsets(entries, len(data) - 8 - size)
-    body = data[8 + size :]
+    same = same_tensors(texts)
+    body = data[start:]
     stored = each_value(
         lambda named: _constant(named[1], true_types.get(named[0]), body),
         {name: (name, entry) for name, entry in entries.items()},
@@ -211,6 +204,31 @@ def read_tensor_file(data: memoryview) -> dict[str, Constant]:
         if name in stored or other not in stored:
             raise Fault("", f"{name!a:.80} cannot stand for {other!a:.80}")
     return stored | {name: stored[other] for name, other in same.items()}
+
+
+def tensor_entries(data: memoryview) -> tuple[dict[str, TensorEntry], dict[str, str], int]:
+    """Read the header of a safetensors file: its tensors, its metadata, and where data begins.
+
+    Raises:
+        Fault: The data is not such a file.
+    """
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise Fault("", "the header of the tensors is cut off")
+    header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
+    metadata = header.pop(METADATA, {})
+    entries = _convert(header, dict[str, TensorEntry])
+    _check_offsets(entries, len(data) - 8 - size)
+    return entries, _convert(metadata, dict[str, str]), 8 + size
+
+
+def same_tensors(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the names in the metadata that stand for tensors of other names.
+
+    Raises:
+        Fault: The metadata is malformed.
+    """
+    return _decode(texts.get(SAME, "{}").encode(), dict[str, str])
 
 
 def _decode(text: bytes, kind: type[Any]) -> Any:

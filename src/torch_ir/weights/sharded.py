@@ -22,10 +22,14 @@ class SafetensorsWeights(Mapping[str, torch.Tensor]):
 
     A tensor is a view of the mapped file: its pages are read when they are touched, and writing to
     it changes this process's copy only.
+
+    Attributes:
+        paths: By key, the file that has it.
     """
 
-    def __init__(self, files: Mapping[str, Any]) -> None:
+    def __init__(self, files: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
         self._files = dict(files)  # by key, the open file that has it
+        self.paths = dict(paths)
 
     def __getitem__(self, key: str) -> torch.Tensor:
         file = self._files[key]
@@ -59,7 +63,8 @@ def read_safetensors(file: Path) -> SafetensorsWeights:
         WeightLoadError: The file is not readable, cut off or damaged.
     """
     opened = _open(file)
-    return SafetensorsWeights(dict.fromkeys(opened.keys(), opened))
+    keys = opened.keys()
+    return SafetensorsWeights(dict.fromkeys(keys, opened), dict.fromkeys(keys, file))
 
 
 class _Index(msgspec.Struct):
@@ -94,7 +99,10 @@ def read_index(file: Path) -> SafetensorsWeights:
                 f"{file} says that {name} has the tensor {key!r}, but it has not",
                 remedy="Index and shard are of different versions; download them together.",
             )
-    return SafetensorsWeights({key: opened[name] for key, name in shard_of.items()})
+    return SafetensorsWeights(
+        {key: opened[name] for key, name in shard_of.items()},
+        {key: shards[name] for key, name in shard_of.items()},
+    )
 
 
 def _is_file(path: Path) -> bool:

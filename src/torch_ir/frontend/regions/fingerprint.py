@@ -111,7 +111,7 @@ class Watch(TorchFunctionMode):
 
     def __init__(self, stand_ins: Mapping[int, Callable[[], torch.Tensor]] | None = None) -> None:
         super().__init__()
-        self._stand_ins = stand_ins
+        self._stand_ins = stand_ins or {}
         self.records: dict[str, list[MemberCall]] = {}
         self.stack: list[MemberCall] = []
         self._makers: dict[int, MemberCall] = {}
@@ -131,12 +131,12 @@ class Watch(TorchFunctionMode):
         record = self.stack[-1]
         if self._stand_ins:
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._stand_in, (args, kwargs))
-        if getattr(func, "__name__", "") == "__get__":  # what it gives shows in what follows
-            result = func(*args, **(kwargs or {}))
-            if not isinstance(result, torch.Tensor):
-                return result
+        is_attribute = getattr(func, "__name__", "") == "__get__"
+        result = func(*args, **(kwargs or {})) if is_attribute else None
+        if is_attribute and not isinstance(result, torch.Tensor):
+            return result  # what it gives shows in what follows
         given = self._token((args, kwargs or {}), record)
-        result = func(*args, **(kwargs or {}))
+        result = result if is_attribute else func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
             given_tensors = [t for t in args if isinstance(t, torch.Tensor)]
             self._rename(result, given_tensors, record, may_copy="dropout" in _name(func))
@@ -153,8 +153,7 @@ class Watch(TorchFunctionMode):
             self._is_paused = before
 
     def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
-        find = (self._stand_ins or {}).get(id(tensor))
-        return tensor if find is None else find()
+        return self._stand_ins.get(id(tensor), lambda: tensor)()
 
     # -- members ----------------------------------------------------------------------------------
 
@@ -282,14 +281,15 @@ class Watch(TorchFunctionMode):
     ) -> None:
         """Give a result that is an argument, as a whole, and that argument one new label.
 
-        Whether ``dropout`` in evaluation, or a cast to the same type, gives its argument or a new
-        tensor of the same storage differs from run to run.
+        Whether ``dropout`` or a cast to the same type gives its argument differs from run to run.
         """
         for tensor in given:
             if may_copy or tensor is result or _place(tensor) == _place(result):
                 label = record.new_label()
                 record.labels[id(tensor)] = record.labels[id(result)] = label
                 self._alive.append(result)
+                if tensor is result:  # who reads it after the member reads what that makes
+                    self._makers[id(result)] = record
                 return
 
     def _use(self, tensor: torch.Tensor) -> None:

@@ -8,9 +8,9 @@ from typing import overload
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.cutting.parts import cut_part, module_fingerprints, nodes_around
-from torch_ir.passes.cutting.stages import cut_stages
+from torch_ir.passes.cutting.stages import blocked_cuts, cut_stages, is_border
 
-__all__ = ["cut", "module_fingerprints", "nodes_around"]
+__all__ = ["blocked_cuts", "cut", "is_border", "module_fingerprints", "nodes_around"]
 
 
 @overload

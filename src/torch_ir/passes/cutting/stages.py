@@ -23,7 +23,7 @@ def cut_stages(
         PassError: A cut is impossible: two nodes write or see one memory, a later stage needs a
             size that no value shows, or there are not as many places.
     """
-    blocked = _blocked(ir)
+    blocked = blocked_cuts(ir)
     if isinstance(stages, int):
         starts = _balanced(ir, stages, cost or _bytes_of(ir), blocked)
     else:
@@ -45,8 +45,8 @@ def cut_stages(
     return _chain(ir, [0, *starts, len(ir.nodes)])
 
 
-def _blocked(ir: IR) -> dict[int, tuple[str, str]]:
-    """The positions where no cut may be, each with two nodes that must stay together."""
+def blocked_cuts(ir: IR) -> dict[int, tuple[str, str]]:
+    """Return the positions where no cut may be, each with two nodes that must stay together."""
     written: set[str] = set()
     for node in ir.nodes:
         for meta in written_tensors(ir, node) or ():
@@ -104,7 +104,7 @@ def _balanced(
         )
     before = [0.0, *accumulate(float(cost(node)) for node in ir.nodes)]
     part = before[-1] / count
-    layers = [start for start in free if _is_border(ir, start)]
+    layers = [start for start in free if is_border(ir, start)]
     starts: list[int] = []
     for number in range(1, count):
         wanted = before[-1] * number / count
@@ -118,8 +118,8 @@ def _balanced(
     return starts
 
 
-def _is_border(ir: IR, start: int) -> bool:
-    """Whether a layer ends or a function is called between a node and the one before."""
+def is_border(ir: IR, start: int) -> bool:
+    """Return whether a layer ends or a function is called between a node and the one before."""
     nodes = ir.nodes[start - 1], ir.nodes[start]
     paths = [node.location.module if node.location else "" for node in nodes]
     is_call = any(node.functions for node in nodes)

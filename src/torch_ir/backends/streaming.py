@@ -1,0 +1,323 @@
+"""The runner of programs whose weights do not fit in memory: read by layer, dropped after use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ir.errors import CompileError, ExecutionError
+from torch_ir.executor import ExecGraph, compile_graph
+from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
+from torch_ir.ir import IR, Mutation, OpNode
+from torch_ir.ir.aliases import written_tensors
+from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
+from torch_ir.ir.queries import live_out
+from torch_ir.passes.cutting import blocked_cuts, is_border
+from torch_ir.passes.inline import inline_functions
+from torch_ir.torch_api import constant_tensors, storage_of
+from torch_ir.weights.stream import WeightStream
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+PIECES = 2
+"""Steps whose weights are in memory at once: one that runs, and the next."""
+
+
+def memory_bytes(memory: int | str) -> int:
+    """Return a number of bytes; the units are powers of 1024.
+
+    Raises:
+        ExecutionError: It is no such number.
+
+    Example:
+        >>> memory_bytes("2GB"), memory_bytes("1.5 MiB"), memory_bytes(4096)
+        (2147483648, 1572864, 4096)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", str(memory).strip(), re.IGNORECASE)
+    if found is None or isinstance(memory, bool):
+        raise ExecutionError(
+            f"{memory!r:.40} is no amount of memory", remedy='Write bytes, or text like "2GB".'
+        )
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """Some nodes that run with their weights in memory.
+
+    Attributes:
+        body: Their program, which takes values and weights alike; one object for all that are
+            equal but for names.
+        path: The module path of the layer.
+        takes: The names of the values that it takes, in order.
+        gives: Likewise those that it gives.
+        keys: The keys of the weights among what it takes, by name.
+        dead: Values that nothing needs after it.
+        last: The name of the last node.
+    """
+
+    body: IR
+    path: str
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+    keys: Mapping[str, str]
+    dead: tuple[str, ...]
+    last: str
+
+    @property
+    def weights(self) -> list[str]:
+        """The keys of the weights that it reads, each once."""
+        return [*dict.fromkeys(self.keys.values())]
+
+
+class StreamingRunner:
+    """A program that runs with a part of its weights in memory at any time.
+
+    It is run layer by layer; while one runs, a thread reads the weights of the next. Equal layers
+    are compiled once. Constants and the state of the program stay in memory.
+
+    Args:
+        ir: The program.
+        weights: Its weights in safetensors files.
+        memory: Bytes that weights, constants and values may take together.
+        progress: Is called after each step with the bytes that are read, and those of all.
+
+    Attributes:
+        ir: The program.
+        steps: The parts that it is run in.
+        needed: Bytes of the constants, and of values at the step where they are most.
+        peak: The most bytes of weights that were in memory at once.
+
+    Raises:
+        CompileError: It cannot be compiled, or the memory does not suffice.
+    """
+
+    def __init__(
+        self,
+        ir: IR,
+        weights: WeightStream,
+        memory: int,
+        progress: Callable[[int, int], object] | None = None,
+    ):
+        self.ir = ir
+        self.peak = 0
+        self._flat = inline_functions(ir)
+        self._stream = weights
+        self._progress = progress
+        self._keys = {name: key for name, (key, _) in self._flat.external_values().items()}
+        constants = [key for key in self._keys.values() if key in self._flat.constants]
+        written = _written(self._flat, weights.places)
+        self._state = {key: tensor.clone() for key, tensor in self._initial(written).items()}
+        self._state |= constant_tensors(self._flat.constants, constants)
+        self._initial_keys = written
+        kept = sum(t.numel() * t.element_size() for t in self._state.values())
+        self.needed = kept + _values_bytes(self._flat)
+        self._budget = memory - self.needed
+        self.steps = tuple(_steps(self._flat, self._keys, weights, self._state, self._budget))
+        self._require_room(memory)
+        self._graphs: dict[int, ExecGraph] = {}
+        for step in self.steps:
+            if id(step.body) not in self._graphs:
+                self._graphs[id(step.body)] = compile_graph(step.body)
+
+    def __repr__(self) -> str:
+        return f"StreamingRunner({self.ir.model_name!r}, {len(self.steps)} steps)"
+
+    def _initial(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
+        buffer = torch.empty(self._stream.room(keys), dtype=torch.uint8)
+        return self._stream.read(keys, buffer)
+
+    def _require_room(self, memory: int) -> None:
+        largest = max(self.steps, key=lambda step: self._stream.room(step.weights))
+        room = self._stream.room(largest.weights)
+        if room > self._budget:
+            raise CompileError(
+                f"the program needs {self.needed + room:,} bytes of memory, of which {room:,} are "
+                f"the weights of node {largest.last!r}; it may take {memory:,}",
+                remedy=f"Give it memory={self.needed + room}, or twice the weights to read ahead.",
+            )
+
+    def reset(self) -> None:
+        """Set the state of the program back to what it was at first."""
+        constants = {k: c for k, c in self._flat.constants.items() if k in self._state}
+        self._state |= constant_tensors(constants, list(constants))
+        self._state |= {k: t.clone() for k, t in self._initial(self._initial_keys).items()}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run with the model's own arguments; the result has the model's own structure.
+
+        Raises:
+            InputError: The arguments do not fit.
+            WeightLoadError: A weight cannot be read.
+            ExecutionError: A node cannot be run; the message names it.
+        """
+        inputs, given = flatten_arguments(self.ir, args, kwargs)
+        symbols = check_inputs(self.ir, inputs, torch.device("cpu"), given)
+        outputs = self._run(dict(zip(self.ir.input_names, inputs, strict=True)))
+        return results_of(self.ir, outputs, symbols)
+
+    def _run(self, values: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        values |= {n: self._state[k] for n, k in self._keys.items() if k in self._state}
+        flat = self._flat
+        with ThreadPoolExecutor(1, "torch-ir weights") as reader, torch.no_grad():
+            for step, tensors in self._with_weights(reader):
+                own = {name: tensors[key] for name, key in step.keys.items()}
+                given = [own[name] if name in own else values[name] for name in step.takes]
+                results = self._graphs[id(step.body)].eval(given)
+                values |= zip(step.gives, _kept(results, tensors), strict=True)
+                del own, given, results, tensors
+                for name in step.dead:
+                    values.pop(name, None)
+        written = [m for m in flat.mutations if m.target != m.value.name]
+        for mutation, new in [(m, values[m.value.name].clone()) for m in written]:
+            values[mutation.target].copy_(new)
+        return tuple([values[name] for name in flat.output_names])
+
+    def _with_weights(
+        self, reader: ThreadPoolExecutor
+    ) -> Iterator[tuple[StreamStep, dict[str, torch.Tensor]]]:
+        """Yield each step with its weights; those of the next are read meanwhile if they fit."""
+        rooms = [self._stream.room(step.weights) for step in self.steps]
+        total, done = sum(rooms), 0
+        spare: torch.Tensor | None = None
+        future: Future[tuple[torch.Tensor, dict[str, torch.Tensor]]] | None = None
+
+        def start(number: int) -> Future[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+            nonlocal spare
+            fits = spare is not None and len(spare) >= rooms[number]
+            buffer, spare = spare if fits else None, None
+            return reader.submit(self._read, self.steps[number].weights, buffer, rooms[number])
+
+        for number, step in enumerate(self.steps):
+            buffer, tensors = (future or start(number)).result()
+            future = None
+            ahead = 0
+            if number + 1 < len(rooms):
+                fits = spare is not None and len(spare) >= rooms[number + 1]
+                ahead = len(spare) if fits and spare is not None else rooms[number + 1]
+                ahead = ahead if len(buffer) + ahead <= self._budget else 0
+            if ahead or (number + 1 < len(rooms) and not rooms[number + 1]):
+                future = start(number + 1)
+            else:
+                spare = None
+            self.peak = max(self.peak, len(buffer) + ahead)
+            yield step, tensors
+            del tensors
+            spare = buffer
+            done += rooms[number]
+            if self._progress is not None:
+                self._progress(done, total)
+
+    def _read(
+        self, keys: Sequence[str], buffer: torch.Tensor | None, room: int
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        if buffer is None:
+            buffer = torch.empty(room, dtype=torch.uint8)
+        return buffer, self._stream.read(keys, buffer)
+
+
+def _kept(
+    results: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor]
+) -> list[torch.Tensor]:
+    """The results of a step, copied where they lie in the memory of its weights."""
+    buffers = {storage_of(tensor) for tensor in weights.values()}
+    return [tensor.clone() if storage_of(tensor) in buffers else tensor for tensor in results]
+
+
+def _written(ir: IR, keys: Mapping[str, object]) -> list[str]:
+    """The weights that the program writes, which are its state."""
+    external = {name: key for name, (key, _) in ir.external_values().items()}
+    names = {mutation.target for mutation in ir.mutations}
+    for node in ir.nodes:
+        for meta in written_tensors(ir, node) or ():
+            names |= ir.aliases.roots(meta.name)
+    return sorted({external[name] for name in names if external.get(name) in keys})
+
+
+def _values_bytes(ir: IR) -> int:
+    """The bytes of the values that live at once, where they are most; without symbolic sizes."""
+    sizes = {meta.name: meta.nbytes or 0 for node in ir.nodes for meta in node.outputs}
+    sizes |= {meta.name: meta.nbytes or 0 for meta in ir.graph_inputs}
+    own = {name: size for name, size in sizes.items() if name in ir.aliases.roots(name)}
+    returned = {root for name in ir.output_names for root in ir.aliases.roots(name)}
+    last = dict.fromkeys(returned, len(ir.nodes))
+    for position, node in enumerate(ir.nodes):
+        for meta in (*node.inputs, *node.outputs):
+            for root in ir.aliases.roots(meta.name):
+                last[root] = max(last.get(root, 0), position)
+    ends: dict[int, int] = {}
+    for name, size in own.items():
+        ends[last.get(name, 0)] = ends.get(last.get(name, 0), 0) + size
+    live = peak = sum(own.get(name, 0) for name in ir.input_names)
+    for position, node in enumerate(ir.nodes):
+        live += sum(own.get(meta.name, 0) for meta in node.outputs)
+        peak = max(peak, live)
+        live -= ends.get(position, 0)
+    return peak
+
+
+def _runs(ir: IR, rooms: Mapping[str, int], budget: int) -> Iterator[tuple[int, Sequence[OpNode]]]:
+    """Nodes that run together: those of a layer, or fewer where its weights take too much."""
+    blocked = blocked_cuts(ir)
+    start, held = 0, dict[str, int]()
+    for position, node in enumerate(ir.nodes):
+        new = {m.name: rooms[m.name] for m in node.inputs if m.name in rooms}
+        is_full = sum({**held, **new}.values()) > budget // PIECES
+        if start < position and position not in blocked and (is_full or is_border(ir, position)):
+            yield start, ir.nodes[start:position]
+            start, held = position, {}
+        held |= new
+    if start < len(ir.nodes):
+        yield start, ir.nodes[start:]
+
+
+def _steps(
+    ir: IR,
+    keys: Mapping[str, str],
+    weights: WeightStream,
+    state: Mapping[str, torch.Tensor],
+    budget: int,
+) -> Iterator[StreamStep]:
+    streamed = {name: key for name, key in keys.items() if key not in state}
+    rooms = {name: weights.room([key]) for name, key in streamed.items()}
+    bodies: dict[Hashable, IR] = {}
+    last = {m.name: node.name for node in ir.nodes for m in (*node.outputs, *node.inputs)}
+    kept = {*ir.output_names, *ir.input_names, *keys}
+    kept |= {mutation.value.name for mutation in ir.mutations}
+    for start, nodes in _runs(ir, rooms, budget):
+        path = layer_path(next((n.location.module for n in nodes if n.location), ""))
+        run = LayerRun(start, tuple(nodes), path)
+        if run.symbols:
+            raise CompileError(
+                f"node {nodes[0].name!r} needs the size {run.symbols[0]}, which no value shows",
+                remedy="Run the program without memory=, or extract it with fixed sizes.",
+            )
+        results = live_out(ir, nodes)
+        body = _writing(function_of(ir, run, results))
+        body = bodies.setdefault(function_key(body, path), body)
+        own = {node.name for node in nodes}
+        seen = {meta.name for node in nodes for meta in (*node.outputs, *node.inputs)}
+        takes = tuple([meta.name for meta in run.operands])
+        yield StreamStep(
+            body,
+            path,
+            takes,
+            tuple([meta.name for meta in results]),
+            {name: streamed[name] for name in takes if name in streamed},
+            tuple(sorted([n for n in seen if last[n] in own and n not in kept])),
+            nodes[-1].name,
+        )
+
+
+def _writing(body: IR) -> IR:
+    """A body that says what it writes of what it takes."""
+    names: set[str] = set()
+    for node in body.nodes:
+        for meta in written_tensors(body, node) or ():
+            names |= body.aliases.roots(meta.name)
+    written = [meta for meta in body.graph_inputs if meta.name in names]
+    return body.replace(mutations=[Mutation(meta.name, meta) for meta in written])

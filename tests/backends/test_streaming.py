@@ -1,0 +1,151 @@
+"""Programs that run with a part of their weights in memory: the same bits, within a bound."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import torch_ir
+from torch_ir.backends.streaming import memory_bytes
+from torch_ir.errors import CompileError, ExecutionError, WeightLoadError
+from whole_way import same
+
+WIDTH = 32
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).relu())
+
+
+class Counting(Block):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen += 1
+        return super().forward(x) * self.seen
+
+
+class Net(nn.Module):
+    """Layers, a weight that two steps read, one that is seen through a view, and state."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.embedding = nn.Embedding(40, WIDTH)
+        self.layers = nn.ModuleList([kind() for _ in range(6)])
+        self.scale = nn.Parameter(torch.rand(WIDTH, 3))
+
+    def forward(self, ids):
+        scale = self.scale.t()
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return {"logits": x @ self.embedding.weight.t(), "scaled": x @ scale.t()}
+
+
+def made(tmp_path, kind=Block, **options):
+    torch.manual_seed(0)
+    model, ids = Net(kind).eval(), torch.arange(6).reshape(2, 3)
+    path = tmp_path / "model.safetensors"
+    save_file(model.state_dict(), path)
+    return torch_ir.extract_ir(model, (ids,), **options), model.state_dict(), path, ids
+
+
+@pytest.mark.parametrize("regions", [None, "auto"])
+@pytest.mark.parametrize("kind", [Block, Counting])
+def test_a_run_within_a_bound_has_the_bits_of_one_in_memory(tmp_path, kind, regions):
+    ir, weights, path, ids = made(tmp_path, kind, regions=regions)
+    whole = torch_ir.compile(ir, weights)
+    total = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
+    read = []
+    budget = 100_000
+    assert total > budget
+    run = torch_ir.compile(
+        ir, path, memory=budget, options={"progress": lambda *done: read.append(done)}
+    )
+    for _ in range(3):
+        got, wanted = run(ids), whole(ids)
+        assert all(same(got[key], wanted[key]) for key in wanted)
+    assert 0 < run.peak <= budget - run.needed
+    assert len({id(step.body) for step in run.steps}) < len(run.steps) - 3
+    assert read[len(run.steps) - 1][0] == read[0][1] == read[-1][1]
+    run.reset()
+    assert same(run(ids)["logits"], torch_ir.compile(ir, weights)(ids)["logits"])
+
+
+def test_weights_never_take_more_than_the_bound(tmp_path):
+    ir, weights, path, ids = made(tmp_path)
+    wanted = torch_ir.compile(ir, weights)(ids)["logits"]
+    steps = []
+    for memory in range(24_000, 120_000, 8_000):
+        run = torch_ir.compile(ir, path, memory=memory)
+        assert same(run(ids)["logits"], wanted)
+        assert run.peak + run.needed <= memory
+        steps.append(len(run.steps))
+    assert steps == sorted(steps, reverse=True)
+    assert steps[0] > steps[-1]
+
+
+def test_a_bound_that_does_not_suffice(tmp_path):
+    ir, _, path, _ = made(tmp_path)
+    with pytest.raises(CompileError) as caught:
+        torch_ir.compile(ir, path, memory="4KB")
+    assert caught.value.message.startswith("the program needs ")
+    assert "are the weights of node 'linear'; it may take 4,096" in caught.value.message
+
+
+def test_shards_and_short_reads(tmp_path, monkeypatch):
+    ir, weights, _, ids = made(tmp_path)
+    (tmp_path / "shards").mkdir()
+    names = sorted(weights)
+    parts = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, keys in parts.items():
+        save_file({key: weights[key] for key in keys}, tmp_path / "shards" / file)
+    index = {key: file for file, keys in parts.items() for key in keys}
+    text = json.dumps({"weight_map": index})
+    (tmp_path / "shards" / "model.safetensors.index.json").write_text(text)
+    whole = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda f, into, at: whole(f, [into[0][:1000]], at))
+    run = torch_ir.compile(ir, tmp_path / "shards", memory="90KB")
+    assert same(run(ids)["logits"], torch_ir.compile(ir, weights)(ids)["logits"])
+
+
+def test_a_file_that_is_cut_off(tmp_path):
+    ir, _, path, ids = made(tmp_path)
+    run = torch_ir.compile(ir, path, memory="90KB")
+    os.truncate(path, path.stat().st_size - 10_000)
+    with pytest.raises(WeightLoadError) as caught:
+        run(ids)
+    assert caught.value.message.startswith(f"{path} ends within the weight ")
+    with pytest.raises(WeightLoadError, match="not a whole safetensors file"):
+        torch_ir.compile(ir, path, memory="90KB")
+    path.unlink()
+    with pytest.raises(WeightLoadError, match="cannot be read: No such file"):
+        run(ids)
+
+
+def test_what_cannot_be_streamed(tmp_path):
+    ir, weights, path, _ = made(tmp_path)
+    for given, options in (
+        (weights, {}),
+        (path, {"backend": "reference"}),
+        (path, {"grad": True}),
+    ):
+        with pytest.raises(ExecutionError) as caught:
+            torch_ir.compile(ir, given, memory="1GB", **options)
+        assert caught.value.message.startswith("memory= is for weights in files")
+    for wrong in ("much", "-1", "1PB", True):
+        with pytest.raises(ExecutionError, match="is no amount of memory"):
+            memory_bytes(wrong)
