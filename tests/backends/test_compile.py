@@ -131,7 +131,7 @@ def test_an_unknown_backend_has_a_hint():
         torch_ir.compile(ir, backend="atne")
     assert str(caught.value) == (
         "there is no backend 'atne'\nKnown backends: aten, auto, executorch, inductor, "
-        "onnxruntime, openvino, reference. Did you mean aten?"
+        "onnxruntime, openvino, reference, tuned. Did you mean aten or tuned?"
     )
 
 

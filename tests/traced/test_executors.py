@@ -381,7 +381,7 @@ def test_names_are_checked_before_anything_is_traced():
             execute(make_fx(torch.neg)(X), X, executor=given)
 
 
-LISTED = "aten, prims, auto, executorch, inductor, onnxruntime, openvino, reference"
+LISTED = "aten, prims, auto, executorch, inductor, onnxruntime, openvino, reference, tuned"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ _OWN = {
     "onnxruntime": ("torch_ir.backends.runtimes.onnxruntime", "ONNXRUNTIME"),
     "openvino": ("torch_ir.backends.runtimes.openvino", "OPENVINO"),
     "reference": ("torch_ir.backends.reference", "compile_reference"),
+    "tuned": ("torch_ir.backends.torch.tuned", "TUNED"),
 }
 _REGISTERED: dict[str, Backend] = {}
 
@@ -93,7 +94,7 @@ def register_backend(name: str) -> Callable[[B], B]:
         ...     return lambda *args: 42
         >>> known_backends()
         ('aten', 'auto', 'constant', 'executorch', 'inductor', 'onnxruntime', 'openvino', \
-'reference')
+'reference', 'tuned')
         >>> unregister_backend("constant")
     """
 

@@ -28,6 +28,7 @@ from torch_ir.tables import table
 CANDIDATES = {
     "openvino": "openvino",
     "onnxruntime": "onnxruntime",
+    "tuned": "torch",
     "executorch": "executorch",
     "inductor": "torch",
 }
