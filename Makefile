@@ -10,7 +10,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long thresholds trusting-kernels runtimes worlds generate dist clean
+.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes worlds generate dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ fuzz: $(VENV)/dev.stamp  ## read mutated files and run their programs, for about
 
 fuzz-long: $(VENV)/dev.stamp  ## the same with a million files; writes a section of SECURITY.md
 	$(OFFLINE) $(BIN)/python -W ignore tools/fuzz.py --loads 1000000 --seed 1 --record
+
+hostile-files: $(VENV)/dev.stamp  ## measure files made to be slow to read; writes a section of SECURITY.md
+	PYTHONPATH=tests $(BIN)/python -W ignore tools/hostile_files.py --record
 
 thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/thresholds.md
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/measure_thresholds.py

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gc
 import hashlib
 import json
 import mmap
@@ -120,6 +121,7 @@ class Child:
         status = 0
         try:
             _limit(MEMORY)
+            gc.freeze()  # else collections copy the pages of what the parent holds
             text = json.dumps(function())
         except BaseException as error:  # noqa: BLE001  # a child must not go on as its parent does
             text, status = repr(error), 9

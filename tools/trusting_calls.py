@@ -92,10 +92,12 @@ class WrongCalls:
         schema: The overload's.
         right: Right calls of it, if some are known.
         count: How many calls are made up at random, after those with one fault each.
+        kind: What becomes of their tensors, one of ``KINDS``; "" for nothing.
     """
 
-    def __init__(self, schema: Schema, right: list[Arguments], count: int):
+    def __init__(self, schema: Schema, right: list[Arguments], count: int, kind: str = ""):
         self._schema = schema
+        self._kind = kind
         self._right = right
         self._planned = list(_one_fault_each(right)) if right else []
         self.count = len(self._planned) + count
@@ -109,6 +111,8 @@ class WrongCalls:
             made = self._changed(rng, dict(self._right[attempt % len(self._right)]))
         else:
             made = self._changed(rng, Maker(self._schema, attempt).arguments())
+        if self._kind:
+            made = {name: tree_map(KINDS[self._kind], value) for name, value in made.items()}
         return {
             name: value
             if name.startswith("out") or name == "grad_input"
@@ -257,6 +261,49 @@ def _strided(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1)[:1].expand(tensor.shape) if tensor.numel() else tensor
 
 
+# -- other kinds of tensors -----------------------------------------------------------------------
+
+
+def _floats_as(dtype: torch.dtype) -> Callable[[Any], Any]:
+    def cast(value: Any) -> Any:
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(dtype) if is_float else value
+
+    return cast
+
+
+def _short_indices(value: Any) -> Any:
+    is_index = isinstance(value, torch.Tensor) and value.dtype is torch.int64
+    return value.clamp(-(2**31), 2**31 - 1).to(torch.int32) if is_index else value
+
+
+def _in_layout(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    def changed(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        with contextlib.suppress(Exception):  # not every tensor has every layout
+            return change(value)
+        return value
+
+    return changed
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    **{
+        str(dtype).removeprefix("torch."): _floats_as(dtype)
+        for dtype in (
+            *(torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8),
+            *(torch.bool, torch.complex64),
+        )
+    },
+    "int32 indices": _short_indices,
+    "sparse": _in_layout(torch.Tensor.to_sparse),
+    "compressed": _in_layout(torch.Tensor.to_sparse_csr),
+    "nested": _in_layout(lambda value: torch.nested.as_nested_tensor([*value])),
+}
+"""What becomes of the tensors of a call that is right in float32 and int64."""
+
+
 # -- memory whose end is guarded ------------------------------------------------------------------
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -273,9 +320,11 @@ def guarded(value: Any) -> Any:
     """
     if not isinstance(value, torch.Tensor) or value.is_neg() or value.is_conj():
         return value
+    if value.is_nested or value.layout is not torch.strided:
+        return value
     storage = value.untyped_storage()
     size = storage.nbytes()
-    if not 0 < size <= 4 * LARGEST or value.layout is not torch.strided:
+    if not 0 < size <= 4 * LARGEST:
         return value
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     start = _LIBC.mmap(

@@ -1,7 +1,7 @@
 """Search for kernels that trust their caller: wrong calls of every operator, in children.
 
 Usage: ``PYTHONPATH=tests python tools/trusting_kernels.py [--calls N] [--only OPERATOR ...]
-[--details FILE]``
+[--kinds KIND ...] [--details FILE]``
 
 Each overload that a program may call is called with arguments of the right types and wrong in all
 else: indices far out, lists of unequal lengths, empty and huge sizes, other ranks. Tensors end
@@ -9,6 +9,9 @@ where a page begins that may not be touched. A call that ends its process is one
 ``torch_ir.infer.preconditions`` has to refuse, or its operator is off the list of those that
 programs may call. Writes ``tests/ops/data/trusting_kernels.txt``: for each overload the number
 of calls, and of processes that died without the rules and with them.
+
+With ``--kinds`` the tensors of all calls have other element types or layouts, the rules hold, and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -35,7 +38,7 @@ from torch_ir.infer.preconditions.table import PRECONDITIONS, require_arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ops.rules import operator_rule
 from torch_ir.ops.schema import Schema, known_operators, lookup
-from trusting_calls import WrongCalls, called, recorded_calls, touched
+from trusting_calls import KINDS, WrongCalls, called, recorded_calls, touched
 
 FILE = Path(__file__).parents[1] / "tests/ops/data/trusting_kernels.txt"
 CALLS = 40
@@ -59,8 +62,8 @@ class Result:
 class Searcher:
     """Calls overloads in children of this process, which has all that they need."""
 
-    def __init__(self, count: int, right: dict[str, list[dict[str, Any]]]):
-        self._count = count
+    def __init__(self, count: int, right: dict[str, list[dict[str, Any]]], kind: str = ""):
+        self._count, self._kind = count, kind
         self._right = right
         self._place = mmap.mmap(-1, 8)
 
@@ -68,7 +71,7 @@ class Searcher:
         """Call an overload, with the rules for its arguments or without."""
         schema = lookup(op_type)
         assert schema is not None
-        calls = WrongCalls(schema, self._right.get(op_type, []), self._count)
+        calls = WrongCalls(schema, self._right.get(op_type, []), self._count, self._kind)
         found = Result()
         attempt = 0
         while attempt < calls.count and len(found.deaths) < MOST_DEATHS and found.stopped < 3:
@@ -153,6 +156,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=CALLS)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=[])
     parser.add_argument("--details", type=Path)
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -166,8 +170,11 @@ def main(arguments: Sequence[str]) -> int:
     os.write(said, f"{len(right)} overloads recorded, {time.monotonic() - begin:.0f} s\n".encode())
     for library in ("quantized_decomposed.quantize_per_tensor.default",):
         resolve_operator(library)  # children have no room to import what registers it
-    searcher = Searcher(given.calls, right)
     op_types = list(given.only or swept_operators())
+    if given.kinds:
+        say = given.details.open("w", buffering=1) if given.details else os.fdopen(said, "w")
+        return _search_kinds(op_types, given.kinds, given.calls, right, say)
+    searcher = Searcher(given.calls, right)
     results: dict[str, tuple[Result, Result]] = {}
     details = given.details.open("w", buffering=1) if given.details else None
     for op_type in op_types:
@@ -190,6 +197,27 @@ def main(arguments: Sequence[str]) -> int:
     FILE.parent.mkdir(exist_ok=True)
     FILE.write_text(text_of(results, given.calls, is_whole=not given.only))
     return 1 if still or wrongly else 0
+
+
+def _search_kinds(
+    op_types: Sequence[str],
+    kinds: Sequence[str],
+    count: int,
+    right: dict[str, list[dict[str, Any]]],
+    say: TextIO,
+) -> int:
+    """Call overloads with tensors of other kinds, by the rules; write down what dies."""
+    calls = died = 0
+    for done, op_type in enumerate(op_types, 1):
+        for kind in kinds:
+            found = Searcher(count, right, kind).search(op_type, rules=True)
+            calls, died = calls + found.calls, died + len(found.deaths)
+            if found.deaths:
+                say.write(f"{op_type} as {kind}: {found.deaths}\n")
+        if done % 50 == 0 or done == len(op_types):
+            say.write(f"{done} overloads, {calls} calls, {died} processes died\n")
+    say.flush()
+    return 1 if died else 0
 
 
 def swept_operators() -> list[str]:

@@ -7,8 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from torch_ir.serde.json.wire import FORMAT_VERSION
+
 Files = dict[str, Callable[[int], bytes]]
 
+VERSION = b'{"format_version": %d' % FORMAT_VERSION
 NODE = {"name": "n", "op_type": "aten.relu.default", "inputs": [], "outputs": []}
 
 
@@ -20,7 +23,7 @@ def tensor(name: str, *shape: Any, **more: Any) -> dict[str, Any]:
 def document(**fields: Any) -> bytes:
     """Make a document of the current version."""
     empty = dict.fromkeys(("graph_inputs", "graph_outputs", "weights", "nodes"), ())
-    return json.dumps({"format_version": 1, **empty, **fields}).encode()
+    return json.dumps({"format_version": FORMAT_VERSION, **empty, **fields}).encode()
 
 
 def filled(size: int, make: Callable[[int], Any]) -> list[Any]:
@@ -375,9 +378,7 @@ PARTS: Files = {
         weight_name_mapping={**mapping(size, lambda i: "w"), "z": 1}
     ),
     "json: brackets": lambda size: b"[" * size,
-    "json: brackets in an attribute": lambda size: (
-        b'{"format_version": 1, "metadata": {"a": ' + b"[" * size
-    ),
+    "json: brackets in an attribute": lambda size: VERSION + b', "metadata": {"a": ' + b"[" * size,
     "json: a number out of range, deep": lambda size: (
         b'{"x": ' + b"[" * 800 + b"1," * (size // 2) + b"1e999" + b"]" * 800 + b"}"
     ),
@@ -386,9 +387,7 @@ PARTS: Files = {
     ),
     "json: NaN": lambda size: b'{"nodes": [' + b"NaN," * (size // 4) + b"NaN]}",
     "json: half a character at the end": lambda size: (
-        b'{"format_version": 1, "metadata": {"a": ['
-        + b'"\\u0041",' * (size // 9)
-        + b'"\\ud800"]}}'
+        VERSION + b', "metadata": {"a": [' + b'"\\u0041",' * (size // 9) + b'"\\ud800"]}}'
     ),
     "json: a long integer": lambda size: b'{"format_version": ' + b"9" * size + b"}",
     "json: spaces": lambda size: b" " * size,
