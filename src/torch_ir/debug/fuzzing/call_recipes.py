@@ -3,8 +3,8 @@
 A recipe gives each operand a pattern of sizes, such as ``a,b`` and ``b,c`` for a product of
 matrices: equal letters are equal sizes, ``*S`` is any number of dimensions, a number is itself.
 Behind a colon stands what the operand has to be: ``i<b`` indices below the size ``b``, ``b``
-booleans, ``n`` integers, ``p`` positive numbers (``P`` of float32), ``s`` ascending ones; or a
-dtype. An operator without a recipe takes operands that broadcast.
+booleans, ``n`` integers, ``p`` positive numbers (``P`` of float32), ``s`` ascending ones, ``c`` a
+new tensor; or a dtype. An operator without a recipe takes operands that broadcast.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ _QUANT: dict[str, Any] = {
 }
 _GRID: dict[str, Any] = {"interpolation_mode": [0, 1, 2], "padding_mode": [0, 1, 2]}
 _DEQUANT: dict[str, Any] = {**_QUANT, "out_dtype": [None], "output_dtype": ["float32"]}
+_STRIDED: dict[str, Any] = {
+    "size": [("b", "a")],
+    "stride": [(1, "b")],
+    "storage_offset": [None],
+}
 _BATCH = "input=n,c,*S weight=c bias=c running_mean=c running_var=c:p"
 _BAG = "weight=v,e indices=k:i<v"
 
@@ -290,7 +295,9 @@ _RECIPES: dict[str, Recipe] = {
     "_reshape_alias": _recipe("self=a,b", size=[("b", "a")], stride=[("a", 1)]),
     "topk": _recipe("self=a,b", k=[1, "b"], dim=[-1], sorted=[True]),
     "complex": _recipe("real=*S imag=*S"),
-    "as_strided": _recipe("self=a,b", size=[("b", "a")], stride=[(1, "b")], storage_offset=[None]),
+    "as_strided": _recipe("self=a,b:c", **_STRIDED),
+    "as_strided_copy": _recipe("self=a,b:c", **_STRIDED),
+    "as_strided_scatter": _recipe("self=a,b:c src=b,a:c", **_STRIDED),
     "avg_pool2d_backward": _recipe(
         "grad_output=n,c,2,2 self=n,c,4,4",
         **{**_POOL, "kernel_size": [(2, 2)], "stride": [(2, 2)], "padding": [(0, 0)]},
@@ -314,6 +321,7 @@ _ALIASES = {
     "concat": "cat",
     "_convolution": "convolution",
     "max_pool1d_with_indices": "max_pool1d",
+    "_reshape_alias_copy": "_reshape_alias",
 }
 
 

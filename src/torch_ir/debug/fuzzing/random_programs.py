@@ -16,7 +16,7 @@ from torch_ir.debug.fuzzing.call_values import OMITTED, SKIPPED, AttributeDraws,
 from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
 from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN
+from torch_ir.debug.reference.tolerance_check import NEARLY_OPEN, TIES_OPEN, VALUES_OPEN
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.fake import call_on
 from torch_ir.infer.resolve import resolve_operator
@@ -207,7 +207,7 @@ class _Grower(ValuePool):
 
     def _added(self, op_type: str, schema: Schema, arguments: Mapping[str, Any]) -> bool:
         results = self._tried(self._node(op_type, arguments))
-        if results is None or not all(map(_is_tame, results)):
+        if results is None or not all(map(_is_tame, results)) or _has_ties(op_type, arguments):
             return False
         written = self._in_place(op_type, arguments, results)
         if written is not None:
@@ -349,6 +349,14 @@ def _resolved(value: Any, sizes: Mapping[str, Any]) -> Any:
     if isinstance(value, tuple):
         return tuple([_resolved(item, sizes) for item in value])  # pyright: ignore[reportUnknownVariableType]  # plain
     return sizes.get(value, value) if isinstance(value, str) else value
+
+
+def _has_ties(op_type: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether an operator may name any of several equal elements, and there are such."""
+    given = arguments.get("self")
+    if op_type not in TIES_OPEN | NEARLY_OPEN or not isinstance(given, PoolValue):
+        return False
+    return len(given.tensor.reshape(-1).unique()) < given.tensor.numel()
 
 
 # -- bodies ---------------------------------------------------------------------------------------
