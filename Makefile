@@ -56,7 +56,7 @@ dtypes: $(VENV)/dev.stamp  ## compare Edge's dtype table with torch on a fresh r
 layouts: $(VENV)/dev.stamp  ## lower every operator on unusual layouts; all must agree with eager
 	$(OFFLINE) $(BIN)/python -W ignore tools/layouts.py
 
-planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs and denotations; all must be found
+planted-faults: $(VENV)/dev.stamp  ## plant faults in graphs, kernels, delegates and denotations; all must be found
 	OMP_NUM_THREADS=1 $(BIN)/python tools/planted_faults.py
 
 fuzz: $(VENV)/dev.stamp  ## read mutated files and run their programs, for about a minute

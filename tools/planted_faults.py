@@ -27,9 +27,12 @@ import numpy as np
 import torch
 
 from fault_cases import Alter, Case, cases
+from fault_delegates import DELEGATES, DelegateFault
 from fault_denotations import WRONG, Wrong
+from fault_kernels import KernelFault, call_of, is_above, kernel, kernel_faults
 from fault_memory import MEMORY, MemoryFault
 from fault_places import PLACES
+from semantics_calls import to_numpy
 from torch_ir import (
     IR,
     ExecGraph,
@@ -54,7 +57,7 @@ class Fault:
     """One planted fault.
 
     Attributes:
-        place: ``"graph"``, ``"memory"`` or ``"denotation"``.
+        place: ``"graph"``, ``"memory"``, ``"denotation"``, ``"kernel"`` or ``"delegate"``.
         op: The operator.
         what: What is wrong.
         subject: What makes it.
@@ -77,6 +80,8 @@ def faults() -> list[Fault]:
             found += [Fault(place, case.op, alter.what, (case, alter)) for place in alter.places]
     found += [Fault("denotation", wrong.op, wrong.what, wrong) for wrong in WRONG]
     found += [Fault("memory", fault.op, fault.what, fault) for fault in (*MEMORY, *PLACES)]
+    found += [Fault("delegate", fault.op, fault.what, fault) for fault in DELEGATES]
+    found += [Fault("kernel", fault.op, fault.told, fault) for fault in kernel_faults()]
     return found
 
 
@@ -89,6 +94,10 @@ def is_found(fault: Fault) -> bool:
     match fault.subject:
         case MemoryFault() as memory:
             return _memory_is_found(memory)
+        case DelegateFault() as delegate:
+            return delegate.is_found()
+        case KernelFault() as wrong_kernel:
+            return not kernel_survives(fault, wrong_kernel)
         case Wrong() as wrong:
             ir, inputs = program(Case(wrong.op, wrong.tensors, wrong.attrs, ()))
             right = denotation(wrong.op).function
@@ -194,6 +203,38 @@ def _same(first: Any, second: Any) -> bool:
     return first.tobytes() == second.tobytes()
 
 
+# -- faults in a kernel ---------------------------------------------------------------------------
+
+READERS = (("denotation",), ("eager",), ("denotation", "eager"))
+
+
+def kernel_survives(fault: Fault, wrong: KernelFault) -> list[str]:
+    """By which readers a fault of a kernel is not found; those below the threshold by eager alone.
+
+    Raises:
+        ValueError: It changes nothing.
+    """
+    call = call_of(wrong.case, wrong.dtype, wrong.size, wrong.mask, wrong.layout)
+    tensors = list(call.tensors.values())
+    inputs = [_meta(f"x{i}", tensor) for i, tensor in enumerate(tensors)]
+    places = {name: place for place, name in enumerate(call.tensors)}
+    ir = _of(wrong.op, inputs, places, call.attrs, tensors)
+    with _registered([kernel(wrong, [*call.tensors])]):
+        graph = compile_graph(ir)
+    _require_observable(fault, _bits(compile_graph(ir).eval(tensors)), _bits(graph.eval(tensors)))
+    above = is_above(wrong, call)
+    return [
+        " and ".join(readers)
+        for readers in READERS
+        if (above or "eager" in readers)
+        and validate(ir, {}, tensors, graph=graph, against=readers).is_valid
+    ]
+
+
+def _bits(values: Any) -> list[Any]:
+    return [to_numpy(value) for value in values]
+
+
 # -- faults in a denotation -----------------------------------------------------------------------
 
 
@@ -272,8 +313,8 @@ def _run(graph: ExecGraph, inputs: Inputs) -> list[Any]:
 
 @contextmanager
 def _registered(kernels: Sequence[tuple[str, Any]]) -> Iterator[None]:
-    for op, kernel in kernels:
-        register_executor(op)(kernel)
+    for op, function in kernels:
+        register_executor(op)(function)
     try:
         yield
     finally:
@@ -288,16 +329,23 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
+    below: Counter[str] = Counter()
     survivors: list[Fault] = []
     for fault in faults()[:: options.some]:
         found = is_found(fault)
         counts[fault.place] += 1
+        if isinstance(fault.subject, KernelFault) and found:
+            wrong = fault.subject
+            call = call_of(wrong.case, wrong.dtype, wrong.size, wrong.mask, wrong.layout)
+            below[wrong.what] += not is_above(wrong, call)
         if not found:
             survivors.append(fault)
         if options.verbose or not found:
             print(f"{'found' if found else 'SURVIVES'}  {fault}", flush=True)
     parts = ", ".join(f"{count} in {place}" for place, count in counts.items())
     print(f"{counts.total()} faults planted ({parts}); {len(survivors)} survive")
+    said = ", ".join(f"{count} of {what!r}" for what, count in below.items() if count)
+    print(f"below the threshold of the denotation, and found by eager: {said or 'none'}")
     return 1 if survivors else 0
 
 

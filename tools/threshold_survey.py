@@ -112,3 +112,27 @@ EPS = {"float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def section(found: dict[tuple[str, str], Finding], samples: int) -> str:
+    """The section of the page: counts, and what is not tight."""
+    lines = [
+        "\n## Every denoted operator that torch's samples reach\n",
+        f"The first {samples} samples of each entry of `op_db`. A bound is *tight* where an error",
+        f"of {UNITS} ε is seen in {SEEN:.0%} of elements, or torch's own kernel takes",
+        f"{OWN:.0%} of it in some call; *vacuous* where {LOST:.0%} of a result might be",
+        "zero unnoticed; else *wide*.",
+        "Overloads without rounding, whose bound is 0, are not counted.\n",
+        "| element type | tight | wide | vacuous |\n|---|---:|---:|---:|",
+    ]
+    for name in EPS:
+        verdicts = [finding.verdict for (_, kind), finding in found.items() if kind == name]
+        counts = [verdicts.count(verdict) for verdict in ("tight", "wide", "vacuous")]
+        lines.append(f"| {name} | " + " | ".join(map(str, counts)) + " |")
+    lines.append("\nNot tight:\n")
+    for (op_type, kind), finding in sorted(found.items()):
+        if finding.verdict != "tight":
+            share = finding.seen / max(finding.elements, 1)
+            said = f"seen in {share:.0%} of {finding.elements} elements, error {finding.part:.3f}"
+            lines.append(f"* {finding.verdict}: `{op_type}`, {kind}: {said}")
+    return "\n".join(lines) + "\n"

@@ -19,12 +19,22 @@ def test_there_are_200_and_more_of_every_kind():
     assert len(FAULTS) >= 200
     assert len({str(fault) for fault in FAULTS}) > 200
     places = Counter(fault.place for fault in FAULTS)
-    assert places.keys() == {"graph", "memory", "denotation"}
+    assert places.keys() == {"graph", "memory", "denotation", "delegate", "kernel"}
     assert places["memory"] >= 200
+    assert places.total() >= 2000
 
 
-@pytest.mark.parametrize("fault", FAULTS[::8], ids=str)
+OTHERS = [fault for fault in FAULTS if fault.place != "kernel"]
+KERNELS = [fault for fault in FAULTS if fault.place == "kernel"]
+
+
+@pytest.mark.parametrize("fault", OTHERS[::8], ids=str)
 def test_a_planted_fault_is_found(fault):
+    assert is_found(fault)
+
+
+@pytest.mark.parametrize("fault", KERNELS[::53], ids=str)
+def test_a_wrong_kernel_is_found_where_it_can_be_seen(fault):
     assert is_found(fault)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.dtypes import rounded as rounded_to
 
 ONE_ROUNDING, FUNCTION = 1, 7
 COMPLEX_PRODUCT, COMPLEX_FUNCTION = 5, 16
@@ -48,6 +49,15 @@ def function(call: BoundedCall) -> Errors:
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
+
+
+def erf(call: BoundedCall) -> Errors:
+    """Allow what any function may; of half types ``1 - P e^(-x²)``, off by 1.5e-7 and roundings.
+
+    Source: Abramowitz and Stegun 7.1.26, which torch's vectorized kernel computes in float32.
+    """
+    (error,) = function(call)
+    return [error + 6 * call.unit if call.is_narrow else error]
 
 
 def _relative(call: BoundedCall, result: Array, count: float, complex_count: float) -> Any:
@@ -126,12 +136,21 @@ def softplus(call: BoundedCall) -> Errors:
 
 
 def logit(call: BoundedCall) -> Errors:
-    """Bound ``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one."""
+    """Bound ``ln(x / (1 - x))``: the quotient's relative error is the logarithm's absolute one.
+
+    By 0 the logarithm of what is near 1 is relative: ``1 - x`` of x from ½ on is exact, and half
+    types round the difference and the quotient as they do, which is computed here.
+    """
     (result,) = call.results
-    error = call.unit * (4 * moduli(result) + 4)
-    if call.is_narrow:  # the difference and the quotient are rounded to the type
-        error = error + call.result_unit * 3
-    eps = call["eps"]
+    x, eps = call.wide("self"), call["eps"]
+    inside = np.clip(x, eps, 1 - eps) if eps else x
+    error = call.unit * (4 * moduli(result) + np.where(inside >= 0.5, 2, 3))
+    if call.is_narrow:
+        rest = rounded_to(1 - inside, result.dtype).astype("float64")
+        quotient = rounded_to(rounded_to(inside, result.dtype) / rest, result.dtype)
+        stepped = np.log(quotient.astype("float64"))
+        off = np.abs(stepped - call.meant()[0])
+        error = error + np.where(np.isfinite(off), off, call.result_unit * 3)
     if eps:  # 1 - eps is rounded
         error = error + call.unit / eps * (call.wide("self") > 1 - 2 * eps)
     return [error]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.dtypes import Array, rounded
 from torch_ir.semantics.operators.gradients import point_taps, sampled_gradients
 from torch_ir.semantics.operators.separable import matrices, through
 
@@ -23,6 +23,8 @@ FEW = 2
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
 """Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
 cubic weights are taken at the greatest of their neighbors, of which they are a part."""
+KEPT = 1.25
+"""Weights in float32 may round to the other neighbor, and both axes' weights are off at once."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
 BICUBIC = 2
@@ -41,7 +43,8 @@ def interpolated(call: BoundedCall) -> Errors:
     values = call.wide(name)
     linear = _LINEAR.get(call.op_type, call.op_type)
     is_cubic = linear != call.op_type
-    (terms,) = call.meant(linear, **{name: _around(np.abs(values), is_cubic)})
+    weights = matrices(call.op_type, call.arguments)
+    terms = through(np.abs(values), [np.abs(matrix) for matrix in weights], back=False)
     moved: Any = 0.0
     for place in range(2, values.ndim):
         count, size = result.shape[place], values.shape[place]
@@ -51,7 +54,22 @@ def interpolated(call: BoundedCall) -> Errors:
         steps = _around(_steps(values, place), is_cubic)
         (near,) = call.meant(linear, **{name: steps})
         moved = moved + (positions + 1).reshape(shape) * near
-    return [_off(call, terms, moved, values.ndim - 2, is_cubic)]
+    if not is_cubic:
+        return [_off(call, terms, moved, values.ndim - 2, is_cubic)]
+    error = call.unit * (VALUES * 2 * terms + POSITIONS * CUBIC_REACH * moved)
+    if call.is_narrow:
+        error = error + _kept(np.abs(values), weights, result.dtype)
+    return [call.opened(error, terms)]
+
+
+def _kept(sizes: Array, weights: list[Array], dtype: np.dtype[Any]) -> Array:
+    """What it moves a result that weights are kept in a narrow type, and float32 added up."""
+    total: Any = 0.0
+    for place, matrix in enumerate(weights):
+        lost = np.abs(rounded(matrix, dtype).astype("float64") - matrix)
+        parts = [lost if i == place else np.abs(m) for i, m in enumerate(weights)]
+        total = total + KEPT * through(sizes, parts, back=False)
+    return total
 
 
 def separable(call: BoundedCall) -> Errors:

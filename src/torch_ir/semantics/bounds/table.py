@@ -124,14 +124,17 @@ _ATEN: dict[Rule, str] = {
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
-        cos.default cosh.default elu.default erf.default erfc.default exp.default
+        cos.default cosh.default elu.default erfc.default exp.default
         exp2.default expm1.default glu.default hardsigmoid.default hardswish.default
         hypot.default log.default log10.default log1p.default log2.default
         log_sigmoid.default mish.default polar.default pow.Scalar pow.Tensor_Scalar
         pow.Tensor_Tensor selu.default sigmoid.default silu.default sin.default sinh.default
-        special_erf.default special_erfc.default special_exp2.default special_expit.default
+        special_erfc.default special_exp2.default special_expit.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.erf: """
+        erf.default special_erf.default
     """,
     elementwise.sum_of_two: """
         add.Scalar add.Tensor rsub.Scalar rsub.Tensor sub.Scalar sub.Tensor
