@@ -53,6 +53,19 @@ class Wrong(DelegateBackend):
         return run
 
 
+def test_operators_whose_operands_have_to_fit_are_tried_with_random_calls():
+    names = [
+        "convolution.default",
+        "native_group_norm.default",
+        "avg_pool2d.default",
+        "sort.stable",
+    ]
+    wanted = [*(f"aten.{name}" for name in names), "aten.sort.stable"]
+    card = conform(Wrong("aten.convolution.default"), operators=wanted, dtypes=["float32"])
+    assert {row.operator for row in card.rows} == {*wanted}
+    assert {row.operator for row in card.failures} == {"aten.convolution.default"}
+
+
 def test_a_right_backend_passes_everything_of_many_operators_and_dtypes():
     card = conform(Wrong(), operators=WANTED)
     assert card.failures == ()

@@ -7,9 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torch_ir.debug.comparing.sources import TorchSource, part_of
+from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.errors import InvalidIRError, TorchIRError
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir.builder import with_weights_as_inputs
 from torch_ir.ops.schema import Argument, Schema, lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
@@ -31,6 +33,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "batches": ((2, 3, 4), (2, 4, 5)),
 }
 """Shapes of the first and of the other tensors."""
+RANDOM_CALLS = 3
 
 
 def operator_cases(
@@ -49,15 +52,27 @@ def operator_cases(
     wanted = [n for n in known if operators is None or any(fnmatchcase(n, o) for o in operators)]
     if not wanted:
         raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
-    programs: dict[str, IR] = {}
-    for op_type in wanted:
-        for dtype in dtypes or DTYPES:
-            for kind in SHAPES:
-                program = _program(op_type, dtype, kind)
-                if program is not None:
-                    programs[f"{op_type}/{dtype}/{kind}"] = program
+    programs = {
+        f"{op_type}/{dtype}/{kind}": program
+        for op_type in wanted
+        for dtype in dtypes or DTYPES
+        for kind, program in _programs(op_type, dtype)
+    }
     found = cases(programs, strides=False)
     return CaseSet(tuple([_with_kind(case) for case in found if _runs(case)]))
+
+
+def _programs(op_type: str, dtype: str) -> Iterator[tuple[str, IR]]:
+    """Yield programs of one call; random ones where no shapes of the table fit its operands."""
+    found = [(kind, _program(op_type, dtype, kind)) for kind in SHAPES]
+    fitting = [(kind, program) for kind, program in found if program is not None]
+    yield from fitting
+    is_tried = not fitting and op_type in callable_operators()
+    for seed in range(RANDOM_CALLS) if is_tried else ():
+        calls: dict[str, Any] = {"nodes": 1, "dynamic": False, "writes": False}
+        made = random_program(seed, operators=[op_type], dtypes=[dtype], **calls).ir
+        if made.nodes:
+            yield f"random {seed}", with_weights_as_inputs(made)
 
 
 def _runs(case: Case) -> bool:

@@ -166,6 +166,13 @@ _RECIPES: dict[str, Recipe] = {
     "addr": _recipe("self=a,b vec1=a vec2=b"),
     "addbmm": _recipe("self=a,c batch1=n,a,b batch2=n,b,c"),
     "baddbmm": _recipe("self=n,a,c batch1=n,a,b batch2=n,b,c"),
+    "_trilinear": _recipe(
+        "i1=n,a i2=o,a,b i3=n,b",
+        expand1=[(1, 3)],
+        expand2=[(0,)],
+        expand3=[(1, 2)],
+        sumdim=[(2, 3)],
+    ),
     "linear": _recipe("input=*S,a weight=o,a bias=o"),
     "cdist": _recipe("x1=a,e x2=b,e", p=[1.0, 2.0], compute_mode=[None]),
     "_cdist_forward": _recipe("x1=a,e x2=b,e", p=[1.0, 2.0], compute_mode=[None]),
