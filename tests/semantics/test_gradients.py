@@ -112,6 +112,13 @@ def test_distances(p):
     agrees("aten._pdist_backward.default", r(10), rows, p, ATEN._pdist_forward(rows, p))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_quantizing_integers_by_rows(dtype):
+    low, high = (0, 255) if dtype is torch.uint8 else (-128, 127)
+    x = torch.stack([torch.zeros(9), torch.linspace(low, high, 9), torch.arange(9)]).to(dtype)
+    agrees("quantized_decomposed.choose_qparams_per_token_asymmetric.default", x, torch.int8)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_quantizing(seed):
     for dtype in TYPES:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded
+from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, is_inexact, rounded
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -214,16 +214,19 @@ def choose_qparams_symmetric(
 def choose_qparams_per_token_asymmetric(input: Array, dtype: DType) -> tuple[Array, Array]:
     """Scale and zero point (-128 to 127) of each row, by the end at which less is rounded away.
 
-    Shapes: [*, n] → [*, 1] (float64) and [*, 1] (int64). Steps in the operand's type.
+    Shapes: [*, n] → [*, 1] (float64) and [*, 1] (int64). Steps in the operand's type; what divides
+    integers, whose difference wraps around, is in float32.
     """
-    kind = input.dtype
+    kind = input.dtype if is_inexact(input.dtype) else DEFAULT_FLOAT
     low, high = _ends(input, -1)
+    with np.errstate(all="ignore"):
+        span = (high - low).astype("float64")
 
     def step(values: Any) -> Array:
         return rounded(values, kind).astype("float64")
 
     low, high = low.astype("float64"), high.astype("float64")
-    scale = np.maximum(step(step(high - low) / 255.0), step(np.finfo("float32").eps))
+    scale = np.maximum(step(span / 255.0), step(np.finfo("float32").eps))
     first, last = step(low / scale), step(high / scale)
     by_low = step(step(-128 + first) + step(127 + last)) > 0
     zero = np.where(by_low, step(-128 - first), step(127 - last))
