@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.passes.operator_calls.case_set import CaseSet
     from torch_ir.passes.operator_calls.collection import cases
-    from torch_ir.semantics import denote, denote_all, denotes
+    from torch_ir.semantics import denote, denote_all, denote_ranks, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.traced import execute, make_ir, make_traced
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid, plot, view, view_html
@@ -132,7 +132,7 @@ _HOME_OF_NAMES = {
         "register_decomposition",
         "unregister_decomposition",
     ),
-    "torch_ir.semantics": ("denote", "denote_all", "denotes"),
+    "torch_ir.semantics": ("denote", "denote_all", "denote_ranks", "denotes"),
     "torch_ir.traced": ("make_traced", "make_ir", "execute"),
     "torch_ir.viz": ("ir_to_mermaid", "generate_op_distribution_pie", "plot", "view", "view_html"),
     "torch_ir.errors": (

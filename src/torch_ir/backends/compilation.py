@@ -21,6 +21,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.support_report import delegate_backend, require_delegate
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.allocator import keep_memory
+from torch_ir.executor.groups import bound_to_groups
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import load_ir
@@ -35,6 +36,7 @@ def compile(
     dynamic: bool | None = None,
     grad: bool = False,
     allow: Iterable[str] = (),
+    groups: Mapping[str, Any] | None = None,
     verify: bool | Sequence[Sequence[Any]] = True,
     tolerance: float | None = None,
     options: Mapping[str, Any] | None = None,
@@ -50,11 +52,11 @@ def compile(
         backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager,
             with its compiled graph as ``graph``; ``"reference"`` is the denotation.
             Runtimes such as ``"onnxruntime"`` run what they get right, torch the rest; the result
-            has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest of all. Of several, each
-            in turn takes what it can.
+            has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest; several share the work.
         dynamic: Require that some sizes of inputs are symbolic (True) or that none are (False).
         grad: Let torch's autograd differentiate the results.
         allow: Operators to allow all the same; see :func:`torch_ir.allow_operators`.
+        groups: The process groups, by the names that the program's collectives have.
         verify: Compare delegates of runtimes with what they mean first; or arguments for that.
         tolerance: The relative error that a delegate may have; None for that of rounding.
         options: The backend's own, and ``keep_memory`` (:mod:`torch_ir.executor.allocator`).
@@ -67,8 +69,7 @@ def compile(
     Raises:
         ExecutionError: The backend or the sizes are not what is asked for.
         CompileError: The program cannot be compiled.
-        MissingWeightsError: It has weights and none were given.
-        WeightLoadError: The weights are not those that it needs.
+        MissingWeightsError, WeightLoadError: The weights are not those that it needs.
         SerializationError: The file of the program cannot be read.
 
     Example:
@@ -80,7 +81,7 @@ def compile(
     """
     settings = _without_keep_memory(options or {})
     make = _maker(backend, settings) if memory is None else _streaming(backend, memory)
-    program = ir if isinstance(ir, IR) else _loaded(ir)
+    program, allow = bound_to_groups(ir if isinstance(ir, IR) else _loaded(ir), groups, allow)
     _require_sizes(program, dynamic)
     is_path = isinstance(weights, str | PathLike)
     given: Any = load_weights(weights) if is_path and memory is None else weights

@@ -11,6 +11,7 @@ import torch
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     flatten_arguments,
     gives_outputs,
@@ -32,22 +33,21 @@ _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dic
 class IRExecutor:
     """Runs an IR, bitwise as eager PyTorch runs the model.
 
-    The weights that it is given are never changed: buffers that the program writes are kept by the
-    executor, as they are after the last call (:attr:`buffers`), and start again with
-    :meth:`reset`. A call that fails before the first write changes no state; after one that fails
-    between two writes, the next asks for a reset.
+    The weights that it is given are never changed: it keeps the buffers that the program writes,
+    as the last call left them (:attr:`buffers`), until :meth:`reset`. A call that fails before the
+    first write changes no state; after one that fails between two writes, the next asks for a
+    reset.
 
-    The graph is compiled at the first call (:func:`compile_graph`). Calls from several threads are
-    right: those of a program with state take turns.
+    The graph is compiled at the first call (:func:`compile_graph`). Threads with state take turns.
 
     Args:
         ir: The program.
         weights: Tensors by ``state_dict`` key; may hold more than the program needs.
-        constants: Values that are in no state dict, by key: they take the place of
-            ``ir.constants``, also below the views of these, and supply what a model on the meta
-            device could not tell (non-persistent buffers, plain tensor attributes).
+        constants: Values that are in no state dict, by key. They take the place of
+            ``ir.constants``, and supply what a model on meta could not tell.
         grad: Let torch's autograd differentiate results by inputs and parameters.
-        allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
+        allow: Operators to allow although the rules refuse them (:func:`allow_operators`).
+        groups: The process groups, by the names that the program's collectives have.
         check_types: Derive the recorded types anew, as :func:`compile_graph` does.
 
     Raises:
@@ -72,11 +72,13 @@ class IRExecutor:
         *,
         grad: bool = False,
         allow: Iterable[str] = (),
+        groups: Mapping[str, Any] | None = None,
         check_types: bool = True,
     ):
         if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
-        self.ir, self.constants, self.grad = ir, constants, grad
+        self.ir, allow = bound_to_groups(ir, groups, allow)
+        self.constants, self.grad = constants, grad
         allowed = allowances() | {*allow}  # of here, not of where it first runs
         self._options: Any = {"allow": allowed, "check_types": check_types, "grad": grad}
         self._weights: Mapping[str, torch.Tensor] | None = None

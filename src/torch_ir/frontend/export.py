@@ -20,7 +20,9 @@ from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
 from torch_ir.ir import IR
+from torch_ir.ir.diagnostics import picture_of
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
+from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.torch_api import plain_tensors, pytree
 
 
@@ -35,6 +37,7 @@ def extract_ir(
     trust: bool = False,
     regions: Literal["auto"] | Sequence[str] | None = None,
     verify_regions: bool = False,
+    groups: Mapping[str, Any] | None = None,
 ) -> IR:
     """Extract the IR of a model, without its weights.
 
@@ -44,30 +47,29 @@ def extract_ir(
         example_inputs: Positional arguments to trace with; unused for what is already exported.
         kwargs: Keyword arguments to trace with.
         dynamic_shapes: Which dimensions may vary, in ``torch.export``'s own forms.
-        model_name: A name for people; the class name if not given.
+        model_name: A name for people; else the class name.
         strict: Insist that module and inputs are on the meta device.
-        trust: Allow torch to unpickle what a ``.pt2`` file holds; only for files that you trust.
-        regions: Modules that are traced once for all that do the same, as calls of one function:
-            their paths, or ``"auto"`` for the members of each list and sequence.
-            ``IR.metadata["regions"]`` says what became of each.
+        trust: Let torch unpickle what a ``.pt2`` file holds; only for files that you trust.
+        regions: Modules that are traced once for all that do the same, as calls of one function,
+            by path; ``"auto"``: the members of lists and sequences. See ``metadata["regions"]``.
         verify_regions: Extract the model without regions too, and compare.
+        groups: A name for each process group of the model's collectives, by that name.
 
     Raises:
         ExportError: ``torch.export`` refuses the model, or a condition is not met.
-        ConversionError: The exported program holds things that cannot be translated; all are
-            listed.
+        ConversionError: The program holds what cannot be translated; all of it is listed.
 
     Example:
-        >>> with torch.device("meta"):
-        ...     ir = extract_ir(nn.Linear(8, 4), (torch.randn(2, 8),))
+        >>> ir = extract_ir(nn.Linear(8, 4, device="meta"), (torch.randn(2, 8, device="meta"),))
         >>> print(ir.nodes[0])
         %linear: f32[2, 4] = aten.linear.default(%input, %p_weight, %p_bias)
     """
     if isinstance(model, str | os.PathLike):
         name = model_name if model_name is not None else Path(model).stem
-        return convert_exported_program(load_exported_program(model, trust=trust), name)
+        exported = load_exported_program(model, trust=trust)
+        return _with_groups(convert_exported_program(exported, name), groups)
     if isinstance(model, ExportedProgram):
-        return convert_exported_program(model, model_name or "")
+        return _with_groups(convert_exported_program(model, model_name or ""), groups)
     name = get_model_name(model) if model_name is None else model_name
     traced: Any = {"kwargs": kwargs, "dynamic_shapes": dynamic_shapes, "strict": strict}
 
@@ -82,8 +84,21 @@ def extract_ir(
     ir = with_custom_gradients(whole)
     if verify_regions:
         _require_same(flat(), ir)
-    ir = ir if ir.model_name == name else ir.replace(model_name=name)
+    ir = _with_groups(ir if ir.model_name == name else ir.replace(model_name=name), groups)
     return _extracted_in_training(ir) if model.training else ir
+
+
+def _with_groups(ir: IR, groups: Mapping[str, Any] | None) -> IR:
+    """Name the process groups as the caller does: torch's own names mean nothing elsewhere."""
+    names = {str(group.group_name): name for name, group in (groups or {}).items()}
+    for group, node in groups_of(ir).items():
+        if group not in names:
+            raise ExportError(
+                f"node {node.name!r} is a collective of a process group that has no name",
+                picture=picture_of(node),
+                remedy='Name it: groups={"tp": group}.',
+            )
+    return with_group_names(ir, names)
 
 
 def _with_regions(

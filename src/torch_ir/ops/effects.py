@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from torch_ir.ops.aliases import sharing
+from torch_ir.ops.collectives import is_collective
 from torch_ir.ops.rules import judged
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
@@ -20,7 +21,8 @@ class Effects:
     Attributes:
         writes: The arguments that it writes.
         draws: Whether it draws random numbers.
-        checks: Whether it is called for what it refuses, prints or registers.
+        checks: Whether it is called for what it refuses, prints or registers, or for the other
+            processes of a group, which wait for it.
         is_known: Whether its schema is known; what is not known may do anything.
     """
 
@@ -138,7 +140,7 @@ def _of_call(schema: Schema, attrs: Mapping[str, object]) -> Effects:
     writes = [a.name for a in schema.arguments if a.is_written]
     unmarked, flag = _UNMARKED_WRITES.get(op_type, ((), ""))
     writes += unmarked if not flag or attrs.get(flag) is True else ()
-    checks = op_type in _CHECKS or not (schema.returns or writes)
+    checks = op_type in _CHECKS or is_collective(op_type) or not (schema.returns or writes)
     return Effects(tuple(writes), is_random and _draws(schema, attrs), checks)
 
 

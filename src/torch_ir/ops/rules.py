@@ -10,7 +10,7 @@ fits decides:
 3. it is listed here: it reads files, hands out raw memory or changes the process: refused;
 4. a call says ``unsafe=True``, which turns the operator's own checks off: that call is refused;
 5. tensor operators of aten, prims, quantized_decomposed, executorch_prims, dim_order_ops: allowed;
-6. collectives, which reach other processes: refused;
+6. collectives, which reach other processes: refused, unless their groups are given;
 7. everything else that is torch's own: refused;
 8. libraries that this process registered: allowed;
 9. higher-order operators that extraction makes: allowed;
@@ -32,6 +32,7 @@ from importlib import resources
 from types import MappingProxyType
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ops.collectives import COLLECTIVES, is_collective
 from torch_ir.ops.schema import Schema, known_operators, lookup
 
 FORBIDDEN = "forbidden-operator"
@@ -199,6 +200,10 @@ def judged(op_type: str, schema: Schema | None) -> OperatorRule:
         schema: As it is registered; None for what has none, or one that cannot be read.
     """
     namespace = op_type.partition(".")[0]
+    if is_collective(op_type):
+        return OperatorRule(
+            op_type, False, f"rule 6: it reaches other processes{_groups(op_type)}"
+        )
     refusal = None if schema is None else _refusal(schema)
     if refusal is not None:
         return OperatorRule(op_type, False, refusal)
@@ -213,13 +218,15 @@ def judged(op_type: str, schema: Schema | None) -> OperatorRule:
         return OperatorRule(op_type, False, "rule 11: no rule knows it")
     if namespace in (*_RECORDED, *_OWN):
         return OperatorRule(op_type, True, "rule 5: it computes tensors from its arguments")
-    if namespace in _COLLECTIVES:
-        return OperatorRule(op_type, False, "rule 6: it reaches other processes")
     if namespace in namespaces():
         return OperatorRule(op_type, False, f"rule 7: torch keeps {namespace!r} for itself")
     if schema is None:
         return OperatorRule(op_type, False, "rule 11: its schema cannot be read")
     return OperatorRule(op_type, True, "rule 8: a library that this process registered has it")
+
+
+def _groups(op_type: str) -> str:
+    return ", and no groups= are given" if op_type in COLLECTIVES else ""
 
 
 def turns_checks_off(op_type: str, value: object) -> OperatorRule | None:
@@ -274,8 +281,6 @@ _RECORDED = ("aten", "prims")
 
 _OWN = ("executorch_prims", "dim_order_ops", "quantized_decomposed")
 """Namespaces of which this package registers operators itself."""
-
-_COLLECTIVES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d_functional"})
 
 _REASONS = MappingProxyType(
     {

@@ -2,6 +2,7 @@
 
 from torch_ir.semantics.denote import Evaluation, denote, denote_all
 from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.ranks import denote_ranks
 from torch_ir.semantics.registry import (
     Denotation,
     denotation,
@@ -17,6 +18,7 @@ __all__ = [
     "denotation",
     "denote",
     "denote_all",
+    "denote_ranks",
     "denoted_operators",
     "denotes",
     "has_denotation",

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ops.collectives import COLLECTIVES
 from torch_ir.ops.extensions import DENOTATIONS, import_for, points_of
 
 Function: TypeAlias = Callable[..., Any]
@@ -107,6 +108,8 @@ def denotation(op_type: str) -> Denotation:
         >>> denotation("aten.relu.default").function(np.array([-1.0, 2.0]))
         array([0., 2.])
     """
+    if op_type in COLLECTIVES and (meaning := _collective(op_type)) is not None:
+        return Denotation(op_type, meaning)
     known = _known(op_type)
     if op_type not in known:
         raise InvalidIRError(
@@ -118,7 +121,16 @@ def denotation(op_type: str) -> Denotation:
 
 def has_denotation(op_type: str) -> bool:
     """Return whether an overload has a denotation."""
-    return op_type in _known(op_type)
+    return op_type in _known(op_type) or (
+        op_type in COLLECTIVES and _collective(op_type) is not None
+    )
+
+
+def _collective(op_type: str) -> Function | None:
+    """What a collective means; :func:`denoted_operators` has those of one process alone."""
+    from torch_ir.semantics.ranks import MEANINGS
+
+    return MEANINGS.get(op_type.split(".")[1])
 
 
 def denoted_operators() -> tuple[str, ...]:

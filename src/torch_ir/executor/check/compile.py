@@ -13,6 +13,7 @@ from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.plan import Plan, make_plan
 from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.bind import BoundCall, resolve
@@ -46,6 +47,7 @@ def compile_graph(
     check_types: bool = True,
     grad: bool | Collection[str] = False,
     allow: Iterable[str] = (),
+    groups: Mapping[str, Any] | None = None,
 ) -> ExecGraph:
     """Compile a graph with its weights into straight-line Python.
 
@@ -68,6 +70,8 @@ def compile_graph(
             alone; others may be written.
         allow: Operators to allow although the rules refuse them; see
             :func:`torch_ir.allow_operators`.
+        groups: The process group for each name of the program's collectives, which may not be
+            called without it.
 
     Raises:
         CompileError: A node is malformed, lies about its types, is unsupported or calls what it
@@ -80,6 +84,7 @@ def compile_graph(
         >>> graph.eval((torch.tensor([-1.0, 2.0]),))
         (tensor([0., 2.]),)
     """
+    ir, allow = bound_to_groups(ir, groups, allow)
     with (
         allow_operators(*allow),
         torch.inference_mode(False),
