@@ -17,6 +17,7 @@ COMMANDS = {
     "extract": "Extract the IR of a model.",
     "show": "Print an IR as text.",
     "view": "Write an IR as a page that shows its graph.",
+    "browse": "Walk an IR in the terminal.",
     "plot": "Draw a report: memory over time, a roofline, a treemap, errors.",
     "info": "Count operators, parameters, inputs and outputs.",
     "check": "Find everything that is not well-formed.",

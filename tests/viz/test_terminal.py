@@ -1,0 +1,98 @@
+"""The tree of a program in a terminal: lazy, whole, and tried with Textual's pilot."""
+
+import asyncio
+import sys
+from itertools import pairwise
+
+import pytest
+
+from torch_ir.errors import OptionalDependencyError
+from torch_ir.ir.queries import graphs
+from torch_ir.viz.terminal import Branch, ProgramTree, browser
+from viz.programs import branches, chain, hostile, layers, tangled
+
+PROGRAMS = [branches, hostile, lambda: layers(12), lambda: chain(["m"] * 500)]
+PROGRAMS += [lambda seed=seed: tangled(seed) for seed in range(5)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_node_is_reached_by_opening_branches_and_by_search(program):
+    ir = program()
+    known = ProgramTree(ir)
+    reached, rows = [], list(known.roots())
+    while rows:
+        branch = rows.pop()
+        inner = known.inside(branch)
+        assert len(inner) <= 161
+        rows += inner
+        reached += [branch] if isinstance(branch.member, int) else []
+    everything = [Branch(path, at) for path, g in graphs(ir) for at in range(len(g.nodes))]
+    assert sorted(reached) == sorted(everything)
+    for place in everything[:40]:
+        way = known.way(*place)
+        assert way[-1] == place
+        assert way[0] in list(known.roots())
+        assert all(b in known.inside(a) for a, b in pairwise(way))
+        node = known.bodies[place.path].nodes[place.member]
+        found = known.find(f"{place.path}{node.name}")
+        assert node.name in known.bodies[found.path].nodes[found.member].name
+
+
+def test_a_search_goes_on_from_where_it_is_and_around():
+    known = ProgramTree(branches())
+    names, at = [], None
+    for _ in range(3):
+        at = known.find("relu", at)
+        names.append(at)
+    assert names == [Branch("yes/", 0)] * 3
+    assert known.find("no such words") is None
+
+
+def test_what_a_file_says_is_text():
+    known = ProgramTree(hostile())
+    for branch in known.roots():
+        assert "\x1b" not in known.label(branch) + known.details(branch)
+
+
+def test_without_textual_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.delitem(sys.modules, "torch_ir.viz.browsing", raising=False)
+    with pytest.raises(OptionalDependencyError, match=r'pip install "torch-ir\[browse\]"'):
+        browser(branches())
+
+
+def in_terminal(ir, *keys):
+    """What is shown after keys: the rows that exist, the cursor, the details."""
+    pytest.importorskip("textual", reason="pip install textual")
+    app = browser(ir)
+
+    async def walk():
+        async with app.run_test(size=(100, 30)) as pilot:
+            await pilot.press(*keys)
+            await pilot.pause()
+            await pilot.pause()
+            rows, made = [app.rows.root], 0
+            while rows:
+                made += 1
+                rows += rows.pop().children
+            return made, app.place, str(app.query_one("#details").render())
+
+    return asyncio.run(walk())
+
+
+def test_keys_open_walk_and_search():
+    ir = branches()
+    assert in_terminal(ir, "slash", *"neg", "enter")[1] == Branch("no/", 0)
+    _, place, details = in_terminal(ir, "slash", *"cond", "enter")
+    assert ir.nodes[place.member].name == "cond"
+    assert "takes %gt of aten.gt.Scalar" in details
+    assert "calls &yes" in details
+    after = in_terminal(ir, "slash", *"cond", "enter", "u", "u")[1]
+    assert ir.nodes[after.member].name == "sum"
+
+
+def test_of_a_large_program_only_what_is_open_is_made():
+    ir = layers(2000)  # 10,000 nodes
+    made, place, _ = in_terminal(ir, "slash", *"layers.1777.mlp", "enter")
+    assert ir.nodes[place.member].location.module == "layers.1777.mlp"
+    assert made < 400
