@@ -1,8 +1,8 @@
 """Take models of other packages through every step, as somebody would who has them.
 
 Usage: ``python tools/models_of_packages.py [PACKAGE ...]``: extract, save, load, check, verify,
-decompose, lower to Edge, partition, run. Weights are random. A model that ``torch.export`` refuses is
-counted apart. Exit status 1 if a step fails.
+decompose, lower to Edge, partition, run. Weights are random. A model that ``torch.export``
+refuses is counted apart. Exit status 1 if a step fails.
 """
 
 from __future__ import annotations

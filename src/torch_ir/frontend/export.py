@@ -279,7 +279,8 @@ class _Kept(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Keep the arguments, and make the call."""
-        self.keep((args, kwargs))
+        if not torch.compiler.is_compiling():  # a branch of torch.cond
+            self.keep((args, kwargs))
         return func(*args, **(kwargs or {}))
 
 
