@@ -287,6 +287,8 @@ class _Kept(TorchFunctionMode):
 def _is_plain(leaf: object) -> bool:
     if not isinstance(leaf, torch.Tensor) or type(leaf) not in (torch.Tensor, nn.Parameter):
         return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(leaf):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        return False
     return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_meta
 
 
