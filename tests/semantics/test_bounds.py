@@ -134,3 +134,27 @@ def test_sums_in_open_order_agree() -> None:
         source = values if reduce == "add" else 1 + values / 100
         zero = torch.ones(7)
         assert parts_of("aten.scatter.reduce", zero, 0, index, source, reduce=reduce) <= 1
+
+
+@pytest.mark.parametrize("length", [32, 1024, 8192, 40_000])
+def test_right_products_of_positive_terms_agree(length: int) -> None:
+    for rows, columns in ((1, 8), (8, 16)):
+        first, second = _random(rows, length).abs(), _random(length, columns).abs()
+        assert parts_of("aten.mm.default", first, second) <= 1
+        assert parts_of("aten.linear.default", first, second.t()) <= 1
+
+
+@pytest.mark.parametrize("name", ["erf", "gelu"])
+def test_right_functions_of_all_numbers_of_half_precision_agree(name: str) -> None:
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    assert parts_of(f"aten.{name}.default", every[every.isfinite()]) <= 1
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "_log_softmax"])
+def test_what_overflows_in_half_precision_on_the_way_is_open(name: str) -> None:
+    rows = torch.rand(2, 120_000, generator=torch.Generator().manual_seed(0)).half()
+    arguments = (rows, [1]) if name == "logsumexp" else (rows, 1, False)
+    _, _, (allowed,) = bounds_of(f"aten.{name}.default", *arguments)
+    assert np.isinf(allowed).all()
+    _, _, (allowed,) = bounds_of(f"aten.{name}.default", *(arguments[0].float(), *arguments[1:]))
+    assert np.isfinite(allowed).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log2, sqrt
+from math import inf, log2, sqrt
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -22,9 +22,10 @@ Errors: TypeAlias = Sequence[Any]
 """For each result an array (or number) of errors, which broadcasts to it; None where 0."""
 Rule: TypeAlias = "Callable[[BoundedCall], Errors]"
 
-STREAM, BLOCK = 128, 1024
+STREAM, BLOCK = 128, inf
 """Terms that reductions, and products of matrices, add one after the other before they combine
-what they have: torch adds 4 vectors of at least 8 lanes in cascades, libraries block products."""
+what they have: torch adds 4 vectors of at least 8 lanes in cascades, while libraries add the
+blocks of a product one after the other."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _absolute(name: str, value: Any) -> Any:
     return abs(value) if scales and not isinstance(value, bool) else value
 
 
-def depth(length: float, block: int = STREAM) -> float:
+def depth(length: float, block: float = STREAM) -> float:
     """Return how the rounding errors of a sum of so many terms grow, in units of Σ |terms|.
 
     Within a block they add up like a random walk; blocks are combined in pairs.

@@ -10,7 +10,7 @@ import numpy as np
 
 from torch_ir.semantics.axes import axis, reduced_axes
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, length, moduli
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
@@ -53,9 +53,10 @@ def log_softmax(call: BoundedCall) -> Errors:
     error = call.unit * (below + finite + count)
     if call.is_narrow:  # kernels keep max + ln Σ in the type
         peak = np.max(wide, axis=axes, keepdims=True, initial=-inf)
-        total = np.log(np.sum(np.exp(-below), axis=axes, keepdims=True))
-        reach = np.abs(peak) + total
+        added = np.sum(np.exp(-below), axis=axes, keepdims=True)
+        reach = np.abs(peak) + np.log(added)
         error = error + call.result_unit * np.where(np.isfinite(reach), reach, 0)
+        error = np.where(added > _largest(result), np.inf, error)
     return [error]
 
 
@@ -72,7 +73,14 @@ def log_sum(call: BoundedCall) -> Errors:
     weighed = weighed.reshape(result.shape)
     scale = 8 if is_complex(result.dtype) else 1
     count = FEW + depth(_length(wide, axes)) + weighed
-    return [call.unit * scale * (2 * moduli(result) + count)]
+    error = call.unit * scale * (2 * moduli(result) + count)
+    if call.is_narrow:  # the sum is rounded to the type before its logarithm is taken
+        error = np.where(total.reshape(result.shape) > _largest(result), np.inf, error)
+    return [error]
+
+
+def _largest(result: Array) -> float:
+    return float(ml_dtypes.finfo(real_of(result.dtype)).max)
 
 
 def running_log_sum(call: BoundedCall) -> Errors:

@@ -23,7 +23,7 @@ FEW = 2
 """The product or quotient of a term, and the last addition."""
 
 
-def _summed(call: BoundedCall, lengths: list[int], block: int, few: float = FEW) -> Errors:
+def _summed(call: BoundedCall, lengths: list[int], block: float, few: float = FEW) -> Errors:
     parts = iter(call.terms())
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
