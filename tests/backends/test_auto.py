@@ -57,11 +57,32 @@ class Zeros(nn.Module):
         return x
 
 
-def compiled(monkeypatch, *backends, **more):
+class Halves(nn.Module):
+    def forward(self, x):
+        for _ in range(40):
+            x = (x * 0).tanh()
+        for _ in range(40):
+            x = (x - x).sin()
+        return x
+
+
+class Half(Fast):
+    """Answers at once, for one half of the nodes."""
+
+    def __init__(self, name, *operators):
+        self.name, self._operators = name, {f"aten.{o}" for o in operators}
+
+    def operators(self):
+        return self._operators
+
+    supports = NativeBackend.supports
+
+
+def compiled(monkeypatch, *backends, model=Zeros, **more):
     known = {backend.name: backend for backend in backends}
     monkeypatch.setattr(auto, "installed_runtimes", lambda: list(known))
     monkeypatch.setattr(auto, "find_backend", known.__getitem__)
-    ir = extract_ir(Zeros(), (torch.randn(8, 8),))
+    ir = extract_ir(model(), (torch.randn(8, 8),))
     return torch_ir.compile(ir, {}, backend="auto", verify=[(torch.randn(8, 8),)], **more)
 
 
@@ -92,6 +113,18 @@ def test_the_fastest_is_chosen_and_remembered(monkeypatch, tmp_path):
         assert bool(calls) is (turn == 0)
         assert torch.equal(run(torch.randn(8, 8)), torch.zeros(8, 8))
     assert "fast" in run.report()
+
+
+def test_what_the_fastest_leaves_to_torch_goes_to_another(monkeypatch, tmp_path):
+    left = Half("left", "mul.Tensor", "tanh.default")
+    right = Half("right", "sub.Tensor", "sin.default")
+    for turn in range(2):
+        run = compiled(monkeypatch, left, right, model=Halves, cache=tmp_path)
+        assert run.backend in ("left+right", "right+left")
+        assert {verdict.runtime for verdict in run.verdicts if verdict.used} == {"left", "right"}
+        assert run.assignment.left == ()
+        assert torch.equal(run(torch.randn(8, 8)), torch.zeros(8, 8))
+        assert len(run.candidates) == (1 if turn else 4)
 
 
 def test_without_time_torch_runs_all(monkeypatch):

@@ -37,7 +37,7 @@ CANDIDATES = {
 GAIN = 0.95
 """A delegate is used if it takes at most this part of torch's time."""
 
-BORDER_US = 8.0
+BORDER_US = 3.0
 """What a call of a delegate costs beside the runtime."""
 
 
@@ -109,7 +109,8 @@ class Auto:
     """Chooses the fastest of torch's kernels and every installed runtime, within a budget.
 
     Each candidate is partitioned, built and verified. Delegates that are not faster than the same
-    nodes on torch go back to torch; then whole programs are timed beside torch's, in turns.
+    nodes on torch go back to torch; then whole programs are timed beside torch's, in turns. Where
+    the fastest leaves nodes to torch, it is tried with each other that gains.
     """
 
     def known_options(self) -> Collection[str]:
@@ -156,38 +157,61 @@ class _Choice:
     def _again(self, known: str) -> Chosen:
         """What was chosen before: verified anew, not timed."""
         name, *slower = known.split("\n")
-        if name != "aten":
-            made = self._made(name)
-            if not isinstance(made, str):
-                made.leave_to_torch(slower, SLOWER)
-                return Chosen(made, [Candidate(name, reason="")], name)
+        first, _, second = name.partition("+")
+        made = "" if name == "aten" else self._made(first)
+        if not isinstance(made, str):
+            made.leave_to_torch(slower, SLOWER)
+            both = self._extended(made, second) if second else made
+            if not isinstance(both, str):
+                both.leave_to_torch(slower, SLOWER)
+                both.settle()
+                return Chosen(both, [Candidate(name, reason="")], name)
         return Chosen(self.aten, [Candidate("aten")], "aten")
 
     def _timed(self) -> Chosen:
-        candidates: list[Candidate] = []
-        best: tuple[float, str, Any] = (1.0, "aten", self.aten)
-        for name in installed_runtimes():
-            if time.monotonic() > self.deadline:
-                candidates.append(Candidate(name, reason="there was no time to try it"))
-                continue
-            made = self._made(name)
-            if isinstance(made, str):
-                candidates.append(Candidate(name, reason=made))
-                continue
-            if self.call is None:
-                candidates.append(Candidate(name, reason="no arguments could be made to time it"))
-                continue
-            _leave_slow_ones(made)
-            if not made.delegates:
-                candidates.append(Candidate(name, reason="nothing is faster on it"))
-                continue
-            us, other = self._pair(made)
-            candidates.append(Candidate(name, us, other, "another is faster"))
-            if us / other < min(best[0], GAIN):
-                best = us / other, name, made
-        rows = [replace(c, reason="") if c.name == best[1] else c for c in candidates]
-        rows.append(Candidate("aten", reason="" if best[1] == "aten" else "another is faster"))
-        return Chosen(best[2], rows, best[1])
+        found = [self._candidate(name, self._made) for name in installed_runtimes()]
+        won = [pair for pair in found if pair[0].us < GAIN * pair[0].torch_us]
+        won.sort(key=lambda pair: pair[0].us / pair[0].torch_us)
+        if won and won[0][1].assignment.left:
+            first = won[0][1]
+            for other, _ in won[1:]:
+                name = f"{won[0][0].name}+{other.name}"
+                found.append(self._candidate(name, partial(self._extended, first)))
+        aten = Candidate("aten", 1.0, 1.0), self.aten
+        rated = [aten, *[pair for pair in found if pair[0].us < GAIN * pair[0].torch_us]]
+        best, runner = min(rated, key=lambda pair: pair[0].us / pair[0].torch_us)
+        rows = [replace(c, reason="") if c is best else c for c, _ in found]
+        rows.append(Candidate("aten", reason="" if best is aten[0] else "another is faster"))
+        for made in (pair[1] for pair in found):
+            if isinstance(made, NativeExecutor):
+                made.settle()
+        return Chosen(runner, rows, best.name)
+
+    def _candidate(
+        self, name: str, make: Callable[[str], NativeExecutor | str]
+    ) -> tuple[Candidate, Any]:
+        """A candidate, timed beside torch, and what runs it."""
+        if time.monotonic() > self.deadline:
+            return Candidate(name, reason="there was no time to try it"), None
+        made = make(name)
+        if isinstance(made, str):
+            return Candidate(name, reason=made), None
+        if self.call is None:
+            return Candidate(name, reason="no arguments could be made to time it"), None
+        _leave_slow_ones(made)
+        if not made.delegates:
+            return Candidate(name, reason="nothing is faster on it"), None
+        return Candidate(name, *self._pair(made), "another is faster"), made
+
+    def _extended(self, first: NativeExecutor, name: str) -> NativeExecutor | str:
+        """The first backend of a mixture with the next for what it leaves to torch."""
+        backend: Any = find_backend(name.rpartition("+")[2])
+        try:
+            made = first.extended(backend, max(self.deadline - time.monotonic(), 0.0))
+        except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it is not chosen
+            return f"{type(error).__name__}: {first_line(error)}"
+        taken = len(made.delegates) > len(first.delegates)
+        return made if taken else "nothing more runs on it"
 
     def _made(self, name: str) -> NativeExecutor | str:
         """A candidate that is built and verified, or why there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -91,19 +92,48 @@ class NativeExecutor(DelegatingExecutor):
         self._nodes = {node.name: node for node in program.nodes}
         self._found: dict[str, Searched] = {}
         self._slow: list[Verdict] = []
-        assigned = self._assigned(program, payload)
+        nothing = Assignment(program, tuple(program.nodes), {}, {})
+        assigned = self._assigned(nothing, self._backends, payload)
         self._bind(assigned, weights, self._backends, constants)
-        del self._samples
-        for delegate in self.delegates.values() if not timed else ():
+        if not timed:
+            self.settle()
+
+    def settle(self) -> None:
+        """Forget what delegates were tried with, and what they are timed with."""
+        vars(self).pop("_samples", None)
+        for delegate in self.delegates.values():
             if isinstance(delegate.compiled, Guarded):
                 delegate.compiled.attempt.sample = None
 
-    def _assigned(self, program: IR, payload: Mapping[str, torch.Tensor]) -> Assignment:
+    def extended(self, backend: NativeBackend, seconds: float) -> NativeExecutor:
+        """Return an executor in which another backend takes what it can of what torch runs.
+
+        Args:
+            backend: The other one. This one was made to be timed, and has not settled.
+            seconds: How long to look for what it refuses.
+        """
+        made = copy(self)
+        made._backends = (*self._backends, backend)
+        made._found = dict(self._found)
+        made._options = replace(self._options, seconds=seconds)
+        payload = check_weights(
+            self.ir, self.weights or {}, strict=False, constants=self.constants
+        )
+        assigned = made._assigned(self.assignment, (backend,), payload)
+        made._bind(assigned, self.weights, made._backends, self.constants)
+        return made
+
+    def _assigned(
+        self,
+        before: Assignment,
+        backends: Sequence[DelegateBackend],
+        payload: Mapping[str, torch.Tensor],
+    ) -> Assignment:
         """Let each backend in turn take what it can of what is left."""
-        takers: dict[str, str] = {}
-        reasons: dict[str, dict[str, str]] = {}
-        nodes = program.nodes
-        for backend in self._backends:
+        takers = dict(before.takers)
+        reasons = {name: dict(why) for name, why in before.reasons.items()}
+        program = before.ir
+        for backend in backends:
             if isinstance(backend, NativeBackend):
                 deadline = time.monotonic() + self._options.seconds
                 attempts = Attempts(
@@ -118,7 +148,7 @@ class NativeExecutor(DelegatingExecutor):
                 if name in self._nodes:
                     reasons.setdefault(name, {})[backend.name] = reason
             program = delegated(partition)
-        return Assignment(program, tuple(nodes), takers, reasons)
+        return Assignment(program, before.nodes, takers, reasons)
 
     def _delegate(
         self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
@@ -134,17 +164,19 @@ class NativeExecutor(DelegatingExecutor):
         self._host.reset()
 
     def leave_to_torch(self, names: Collection[str], reason: str) -> None:
-        """Let torch run some delegates, of an executor of one backend.
+        """Let torch run some delegates of the last backend.
 
         Args:
             names: The names of the delegates.
             reason: Why, for their verdicts.
         """
-        (backend,) = self._backends
-        left = [v for v in self.verdicts if v.used and v.delegate in names]
+        backend = self._backends[-1]
+        own = [v for v in self.verdicts if v.used and v.runtime == backend.name]
+        left = [verdict for verdict in own if verdict.delegate in names]
         if not left:
             return
-        self._slow += [replace(verdict, used=False, reason=reason) for verdict in left]
+        slow = [replace(verdict, used=False, reason=reason) for verdict in left]
+        self._slow = [*self._slow, *slow]
         gone = {name for verdict in left for name in verdict.nodes}
         partition = self._found[backend.name].partition
         kept = [nodes for nodes in partition.subgraphs if nodes[0].name not in gone]
