@@ -12,7 +12,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,9 @@ trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children
 
 runtimes: $(VENV)/dev.stamp  ## run small models on every installed runtime, and count what runs where
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore tools/measure_runtimes.py
+
+runtime-faults: $(VENV)/dev.stamp  ## plant 50 faults behind each installed runtime; all must be found
+	$(OFFLINE) $(BIN)/python -W ignore tools/runtime_faults.py
 
 worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences

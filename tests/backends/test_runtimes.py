@@ -1,6 +1,8 @@
 """The runtimes as backends: right, verified, and most of a net on them; skipped where missing."""
 
 from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,3 +99,12 @@ def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
     with pytest.raises(OptionalDependencyError) as error:
         torch_ir.compile(ir, {}, backend=fresh)
     assert str(error.value).endswith(f'Install it with: pip install "torch-ir[{name}]"')
+
+
+def test_a_fault_behind_an_opaque_delegate_is_named_with_its_line(runtime, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    from runtime_faults import is_found, planted
+
+    alone, together = islice(planted(), 6, 8)
+    assert is_found(runtime, alone)
+    assert is_found(runtime, together)

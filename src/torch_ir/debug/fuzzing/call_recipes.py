@@ -332,13 +332,18 @@ _ALIASES = {
 }
 
 
+def written_recipe(op_type: str) -> Recipe | None:
+    """Return the recipe that the table has for an operator."""
+    _, base, overload = op_type.split(".", 2)
+    names = (f"{base}.{overload}", base, _ALIASES.get(base, ""))
+    return next((_RECIPES[name] for name in names if name in _RECIPES), None)
+
+
 @cache
 def recipe_of(schema: Schema) -> Recipe:
     """Return the recipe of an operator: that of the table, or operands that broadcast."""
-    _, base, overload = schema.op_type.split(".", 2)
-    for name in (f"{base}.{overload}", base, _ALIASES.get(base, "")):
-        if name in _RECIPES:
-            return _RECIPES[name]
+    if (known := written_recipe(schema.op_type)) is not None:
+        return known
     tensors = [a.name for a in schema.arguments if a.takes_tensor or a.takes_tensor_list]
     patterns = {
         name: OperandPattern(("*S",), broadcasts=index > 0) for index, name in enumerate(tensors)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.debug.fuzzing.call_recipes import OperandPattern, recipe_of
+from torch_ir.debug.fuzzing.call_recipes import OperandPattern, recipe_of, written_recipe
 from torch_ir.debug.fuzzing.call_values import OMITTED, SKIPPED, AttributeDraws, Shape
 from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
 from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
@@ -121,6 +121,8 @@ def _is_callable(op_type: str) -> bool:
     if op_type.endswith(".tensor2"):  # the range of codes is in tensors
         return False
     if schema is None or not isinstance(operator, OpOverload) or op_type in VALUES_OPEN:
+        return False
+    if not op_type.startswith("aten.") and written_recipe(op_type) is None:
         return False
     data = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
     is_known = states_tolerance(op_type) and not denotation(op_type).draws
