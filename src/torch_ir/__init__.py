@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.operator_calls.collection import cases
     from torch_ir.semantics import denote, denote_all, denote_ranks, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
+    from torch_ir.torch_versions import TORCH_VERSIONS
     from torch_ir.traced import execute, make_ir, make_traced
     from torch_ir.viz import generate_op_distribution_pie, ir_to_mermaid, plot, view, view_html
     from torch_ir.weights import (
@@ -162,6 +163,7 @@ _HOME_OF_NAMES = {
         "register_op",
         "without_weights",
     ),
+    "torch_ir.torch_versions": ("TORCH_VERSIONS",),
     "torch_ir.weights": (
         "load_weights",
         "load_weights_pt",

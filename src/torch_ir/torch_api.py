@@ -36,6 +36,7 @@ from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant
 from torch_ir.ir.values import dtype_name
 from torch_ir.ops.schema import Schema, parse_schema
+from torch_ir.torch_versions import warn_if_untested
 
 __all__ = [
     "BelowAutograd",
@@ -93,6 +94,8 @@ NO_FAKE_RESULT = (
     NotImplementedError,
 )
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
+
+warn_if_untested(torch.__version__)
 
 fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 """Where torch writes what a fake tensor refuses, besides raising it."""

@@ -12,6 +12,7 @@ import click
 from torch_ir import __version__
 from torch_ir.cli import console
 from torch_ir.cli.group import CONTEXT_SETTINGS, TRACEBACK, LazyGroup
+from torch_ir.torch_versions import TORCH_VERSIONS
 
 COMMANDS = {
     "extract": "Extract the IR of a model.",
@@ -61,6 +62,23 @@ torch-ir: PyTorch programs as values to read, look at, check, lower and run
 torch-ir --help lists all commands, torch-ir show --help explains one."""
 
 
+def print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """Print the versions of torch-ir and of torch, which is not imported, and end the command."""
+    del parameter
+    if not wanted:
+        return
+    from importlib import metadata
+
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "not installed"
+    console.result(
+        f"torch-ir {__version__} (torch {torch}; tested with {', '.join(TORCH_VERSIONS)})"
+    )
+    context.exit()
+
+
 @click.group(
     name="torch-ir",
     cls=LazyGroup,
@@ -69,7 +87,14 @@ torch-ir --help lists all commands, torch-ir show --help explains one."""
     params=[TRACEBACK],
     context_settings=CONTEXT_SETTINGS,
 )
-@click.version_option(__version__, prog_name="torch-ir")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the versions of torch-ir and torch, and exit.",
+)
 @click.pass_context
 def main(context: click.Context) -> None:
     """Extract, inspect, check, run and verify PyTorch programs.

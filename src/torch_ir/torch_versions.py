@@ -1,0 +1,27 @@
+"""The versions of torch that torch-ir is tested with."""
+
+from __future__ import annotations
+
+import warnings
+
+TORCH_VERSIONS = ("2.13",)
+"""The minor versions of torch on which the whole test suite passes."""
+
+
+def warn_if_untested(version: str) -> None:
+    """Warn of a version of torch that the tests were not run on.
+
+    Args:
+        version: What torch says of itself, such as ``"2.13.0+cpu"``.
+
+    Example:
+        >>> warn_if_untested("2.13.0+cpu")
+    """
+    if ".".join(version.split(".")[:2]) not in TORCH_VERSIONS:
+        tested = ", ".join(TORCH_VERSIONS)
+        warnings.warn(
+            f"torch-ir is tested with torch {tested}, and this is torch {version}: operators may "
+            f"have other schemas. Install torch {TORCH_VERSIONS[-1]}, or look at results with "
+            "torch_ir.verify and torch_ir.validate.",
+            stacklevel=2,
+        )
