@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
-from torch.overrides import TorchFunctionMode
+from torch.fx.experimental import proxy_tensor
 
 from torch_ir.errors import ExportError, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
@@ -244,29 +246,29 @@ def _unwritten(model: nn.Module) -> Generator[None]:
     """
     attributes = [vars(module).values() for module in model.modules()]
     kept = _Kept()
-    kept.keep([[*values] for values in attributes])
+    kept.keep(*pytree.tree_leaves([[*values] for values in attributes]))
     try:
         yield
     finally:
         kept.give_back()
 
 
-class _Kept(TorchFunctionMode):
+class _Kept:
     """Tensors with the values that they had before a trace could write them.
 
-    As a mode it keeps what calls are given: globals, defaults, and what closures and containers
-    hold.
+    In a ``with`` block it keeps those that traced operators are given, where they are not fake:
+    globals, defaults, and what closures and containers hold.
     """
 
     def __init__(self) -> None:
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def keep(self, values: object) -> None:
+    def keep(self, *tensors: object) -> None:
         """Copy the tensors with values of their own among these, each when it is met first."""
-        for leaf in pytree.tree_leaves(values):
-            if id(leaf) not in self._copies and _is_plain(leaf):
+        for tensor in tensors:
+            if _is_plain(tensor) and id(tensor) not in self._copies:
                 with plain_tensors():
-                    self._copies[id(leaf)] = leaf, leaf.detach().clone()
+                    self._copies[id(tensor)] = tensor, tensor.detach().clone()
 
     def give_back(self) -> None:
         """Write the values again where they have changed."""
@@ -275,16 +277,40 @@ class _Kept(TorchFunctionMode):
                 if not torch.equal(tensor, copy):
                     tensor.copy_(copy)
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Keep the arguments, and make the call."""
-        if not torch.compiler.is_compiling():  # a branch of torch.cond
-            self.keep((args, kwargs))
-        return func(*args, **(kwargs or {}))
+    def __enter__(self) -> None:
+        self._token = _kept.set(self)
+        _watch(1)
+
+    def __exit__(self, *_: object) -> None:
+        _watch(-1)
+        _kept.reset(self._token)
+        self.give_back()
 
 
-def _is_plain(leaf: object) -> bool:
+_kept: ContextVar[_Kept | None] = ContextVar("_kept", default=None)
+_lock = threading.Lock()
+_watching = 0
+_torch_proxy_call: Any = proxy_tensor.proxy_call
+
+
+def _watch(change: int) -> None:
+    """Watch the calls of operators that are traced while somebody wants it."""
+    global _watching  # torch's function is one for all threads
+    with _lock:
+        _watching += change
+        traced: Any = proxy_tensor
+        traced.proxy_call = _proxy_call if _watching else _torch_proxy_call
+
+
+def _proxy_call(mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
+    kept = _kept.get()
+    if kept is not None:
+        for value in (*args, *(kwargs or {}).values()):
+            kept.keep(*(value if isinstance(value, list | tuple) else (value,)))
+    return _torch_proxy_call(mode, func, pre_dispatch, args, kwargs)
+
+
+def _is_plain(leaf: object) -> TypeGuard[torch.Tensor]:
     if not isinstance(leaf, torch.Tensor) or type(leaf) not in (torch.Tensor, nn.Parameter):
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(leaf):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
@@ -320,14 +346,10 @@ def _trace_meta_as_cpu(
 def _trace(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    kept = _Kept()
-    try:
-        with kept:
-            return torch.export.export(
-                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
-            )
-    finally:
-        kept.give_back()
+    with _Kept():
+        return torch.export.export(
+            model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+        )
 
 
 def _trace_bytecode(
