@@ -64,9 +64,10 @@ def test_graphviz_has_every_node_once_and_balanced_quotes_and_braces(program):
 
 def test_model_explorer_opens_our_files(tmp_path):
     pytest.importorskip("model_explorer", reason="pip install ai-edge-model-explorer")
+    from model_explorer.extension_manager import ExtensionManager
     from model_explorer.utils import convert_adapter_response
 
-    from torch_ir.viz.explorer import TorchIRAdapter
+    from torch_ir.viz.explorer.main import TorchIRAdapter
 
     ir = branches()
     ir.save(tmp_path / "m.tir")
@@ -74,7 +75,9 @@ def test_model_explorer_opens_our_files(tmp_path):
     shown = model_explorer(IR.load(tmp_path / "m.tir"))["graphs"]
     for graph, plain in zip(found["graphs"], shown, strict=True):
         assert (graph["id"], graph["nodes"]) == (plain["id"], plain["nodes"])
-    assert TorchIRAdapter.metadata.fileExts == ["tir"]
+    manager = ExtensionManager(["torch_ir.viz.explorer"])
+    manager.load_extensions()
+    assert ["tir"] in [getattr(each.metadata, "fileExts", None) for each in manager.extensions]
 
 
 @pytest.mark.parametrize("program", [branches, hostile, lambda: layers(3)])

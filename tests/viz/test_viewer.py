@@ -2,9 +2,11 @@
 
 import pytest
 
+from torch_ir import parse
+from torch_ir.passes import outline
 from torch_ir.viz import view, view_html
 from viz.browser import Opened, chromium
-from viz.programs import branches, hostile, layers
+from viz.programs import branches, hostile, layers, tangled
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +45,29 @@ FIND_ALL = """() => {
 }"""
 
 
-@pytest.mark.parametrize(("program", "size"), [(branches, 9), (lambda: layers(12), 60)])
-def test_every_node_is_found_by_search_and_shown(opened, program, size):
-    assert opened(program())(FIND_ALL) == [[], size]
+QUANTIZED = """ir {
+  input %x: f32[2, 8]
+  %q: i8[2, 8] = quantized_decomposed.quantize_per_tensor.default(%x, scale=0.1, zero_point=0, \
+quant_min=-128, quant_max=127, dtype=torch.int8)
+  %f: f32[2, 8] = quantized_decomposed.dequantize_per_tensor.default(%q, scale=0.1, \
+zero_point=0, quant_min=-128, quant_max=127, dtype=torch.int8)
+  %y: f32[2, 8] = aten.relu.default(%f)
+  return %y
+}
+"""
+PROGRAMS = {
+    "branches": branches,
+    "layers": lambda: layers(12),
+    "outlined": lambda: outline(layers(12)),
+    "quantized": lambda: parse(QUANTIZED),
+    **{f"tangled {seed}": lambda seed=seed: tangled(seed, 60) for seed in range(3)},
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_node_is_found_by_search_and_shown(opened, name):
+    ir = PROGRAMS[name]()
+    assert opened(ir)(FIND_ALL) == [[], len(list(ir.walk()))]
 
 
 def test_functions_that_nothing_calls_are_found_too(opened):
@@ -58,18 +80,20 @@ def test_functions_that_nothing_calls_are_found_too(opened):
     assert again.page.locator("#panel dd").first.inner_text() == "%neg"
 
 
-def test_every_node_is_reached_by_clicks(opened):
-    view = opened(layers(3))
-    for _ in range(12):
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_node_is_reached_by_clicks(opened, name):
+    ir = PROGRAMS[name]() if name != "layers" else layers(3)
+    view = opened(ir)
+    for _ in range(60):
         closed = view.page.locator(".box:not(.open) > .fold").all()
         if not closed:
             break
         view("() => page.active.fit()")
-        closed[0].click(force=True)
-    assert (
-        view("() => [...page.active.boxes.values()].filter(({box}) => box.kind === 'node').length")
-        == 15
-    )
+        closed[0].dispatch_event("click", {"bubbles": True})
+    shown = view("""() => [...page.active.boxes.values()].map(({ box }) => box)
+      .filter((box) => box.graph && Number.isInteger(box.number) && /n\\d+$/.test(box.key))
+      .map((box) => box.graph.name(box.number))""")
+    assert set(shown) == {node.name for _, _, node in ir.walk()}
 
 
 def test_equal_layers_are_one_row_and_one_box(opened):

@@ -1,7 +1,4 @@
-"""The adapter by which Model Explorer opens .tir files: ``--extensions=torch_ir.viz.explorer``.
-
-A module of its own, which Model Explorer imports: nothing else does.
-"""
+"""The adapter by which Model Explorer opens .tir files: ``--extensions=torch_ir.viz.explorer``."""
 
 from __future__ import annotations
 

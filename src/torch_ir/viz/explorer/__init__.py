@@ -1,0 +1,1 @@
+"""The extension of Model Explorer that opens .tir files; it alone imports ``main``."""
