@@ -144,6 +144,16 @@ def test_right_products_of_positive_terms_agree(length: int) -> None:
         assert parts_of("aten.linear.default", first, second.t()) <= 1
 
 
+@pytest.mark.parametrize("channels", [4, 16])
+def test_right_gradients_of_a_convolution_of_positive_terms_agree(channels: int) -> None:
+    shape = (8, channels, 14, 14)
+    how = [channels], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True] * 3
+    for seed in range(3):
+        gradient, values = (_random(*shape, seed=seed + i).abs() for i in (0, 9))
+        weight = _random(channels, channels, 3, 3, seed=seed).abs()
+        assert parts_of("aten.convolution_backward.default", gradient, values, weight, *how) <= 1
+
+
 @pytest.mark.parametrize("name", ["erf", "gelu"])
 def test_right_functions_of_all_numbers_of_half_precision_agree(name: str) -> None:
     every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(torch.float16)

@@ -26,6 +26,8 @@ STREAM, BLOCK = 128, inf
 """Terms that reductions, and products of matrices, add one after the other before they combine
 what they have: torch adds 4 vectors of at least 8 lanes in cascades, while libraries add the
 blocks of a product one after the other."""
+WALK = 1.5
+"""How far a walk of one step after the other goes, in units of √n: of the greatest of many."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def depth(length: float, block: float = STREAM) -> float:
         >>> depth(100), depth(131072)
         (10.0, 21.31370849898476)
     """
+    if block == inf:
+        return WALK * sqrt(length)
     return min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
 
 

@@ -99,10 +99,13 @@ def convolution(call: BoundedCall) -> Errors:
         places = call["grad_output"].shape[0] * prod(call["grad_output"].shape[2:])
         wanted = [max(forward, back), max(places, 1), max(places, 1)]
         kept = [n for n, asked in zip(wanted, call["output_mask"], strict=True) if asked]
-        return _columns(call, _summed(call, kept, BLOCK), taps)
+        # columns of the operand's gradient; those of the weights add up over samples in the type
+        steps = [taps, call["grad_output"].shape[0], call["grad_output"].shape[0]]
+        counts = [n for n, asked in zip(steps, call["output_mask"], strict=True) if asked]
+        return _columns(call, _summed(call, kept, BLOCK), counts)
     count = max(back if _transposes(call) else forward, 1)
     errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1)
-    return _columns(call, errors, taps) if _transposes(call) else errors
+    return _columns(call, errors, [taps]) if _transposes(call) else errors
 
 
 def _transposes(call: BoundedCall) -> bool:
@@ -114,12 +117,12 @@ _TRANSPOSED = frozenset(
 )
 
 
-def _columns(call: BoundedCall, errors: Errors, taps: int) -> Errors:
+def _columns(call: BoundedCall, errors: Errors, counts: list[int]) -> Errors:
     """Of narrow types, columns for each place of the kernel are rounded to it and added in it."""
     if not call.is_narrow:
         return errors
-    pairs = zip(errors, call.terms(), strict=True)
-    return [error + call.result_unit * (1 + sqrt(taps)) * terms for error, terms in pairs]
+    parts = zip(errors, call.terms(), counts, strict=True)
+    return [error + call.result_unit * (1 + sqrt(n)) * terms for error, terms, n in parts]
 
 
 def pooling(call: BoundedCall) -> Errors:
