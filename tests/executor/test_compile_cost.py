@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from counting import calls_made
 from torch_ir import IR, OpNode, TensorMeta, compile_graph
+from torch_ir.errors import CompileError
 from torch_ir.executor.codegen import function
 from torch_ir.executor.codegen.source import write_source
 
@@ -62,3 +64,18 @@ def test_weights_are_looked_at_in_proportion_to_their_number():
         looks.append(Counted.looks)
     assert looks[1] == 2 * looks[0]
     assert looks[2] == 2 * looks[1]
+
+
+def test_a_compile_waits_for_no_collection_and_leaves_collecting_on():
+    ir, weights = chain(1200)
+    seen = []
+    gc.callbacks.append(lambda phase, info: seen.append(phase))
+    try:
+        compile_graph(ir, weights)
+        during = len(seen)
+        with pytest.raises(CompileError):
+            compile_graph(ir, {})
+    finally:
+        gc.callbacks.pop()
+    assert gc.isenabled()
+    assert during <= 4  # before and after the compile itself

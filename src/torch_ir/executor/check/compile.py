@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import gc
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -87,9 +89,22 @@ def compile_graph(
     ir, allow = bound_to_groups(ir, groups, allow)
     with (
         allow_operators(*allow),
+        _uncollected(),
         torch.inference_mode(False),
     ):  # what the graph keeps may be written outside of it too
         return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Put off collections: each looks at all that there is, and a compile leaves few cycles."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _compile(
