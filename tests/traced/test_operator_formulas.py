@@ -1,7 +1,8 @@
-"""Gradients by formulas that libraries give their operators, and of branches."""
+"""Gradients by formulas that libraries give their operators, of branches and checkpoints."""
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from torch_ir import make_traced
 
@@ -56,3 +57,19 @@ def test_gradients_pass_through_branches(dynamic):
     traced = make_traced(branches, dynamic=dynamic)
     for x in (torch.ones(2, 3), -torch.ones(2, 3), torch.ones(4, 3)):
         assert torch.equal(gradient(traced, x), gradient(branches, x))
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradients_pass_through_checkpoints_in_what_torch_compiles(use_reentrant):
+    torch._dynamo.reset()
+    layer = torch.nn.Linear(3, 3)
+
+    def twice(x):
+        return checkpoint(lambda y: layer(y).sin(), x * 2, use_reentrant=use_reentrant)
+
+    compiled = torch.compile(twice, backend="torch_ir")
+    x = torch.randn(2, 3)
+    assert torch.equal(gradient(compiled, x), gradient(twice, x))
+    found, layer.weight.grad = layer.weight.grad, None
+    gradient(twice, x)
+    assert torch.equal(found, layer.weight.grad * 2)
