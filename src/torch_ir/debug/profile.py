@@ -16,6 +16,8 @@ from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.analysis.costs import cost_inside
+from torch_ir.ir.functions import CALLS
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
@@ -155,13 +157,17 @@ class _Facts:
         inputs, self._inputs = self._inputs, []
         given, made = [[tuple(t.shape) for t in tensors] for tensors in (inputs, outputs)]
         read, written = _bytes_moved(self._ir, node, inputs, outputs)
+        if node.op_type in CALLS:
+            count, read, written = cost_inside(self._ir, node, given)
+        else:
+            count = flops(node.op_type, node.arguments(given), made)
         self.found.append(
             _Found(
                 tuple(map(_type, inputs)),
                 tuple(map(_type, outputs)),
                 read,
                 written,
-                flops(node.op_type, node.arguments(given), made),
+                count,
             )
         )
 

@@ -70,6 +70,30 @@ def test_a_symbol_without_a_value_is_named():
         cost(PROGRAM, symbols={"s0": 1}, peak_flops=0)
 
 
+def test_a_call_costs_what_its_function_does():
+    """A dimension has another name inside, and two calls of one function other sizes."""
+    called = parse(
+        """ir {
+      func &block {
+        input %a: f32[s1, 4]
+        input %w: f32[4, 4]
+        %m: f32[s1, 4] = aten.mm.default(%a, %w)
+        %r: f32[s1, 4] = aten.relu.default(%m)
+        return %r
+      }
+      input %x: f32[2, 4]
+      input %y: f32[3, 4]
+      input %w: f32[4, 4]
+      %p.0: f32[2, 4] = p: CALL(operands=[%x, %w], subgraph=&block)
+      %q.0: f32[3, 4] = q: CALL(operands=[%y, %w], subgraph=&block)
+      return %p.0, %q.0
+    }""".replace("CALL(", 'higher_order.invoke_subgraph(identifier="b", ')
+    )
+    first, second = cost(called).nodes
+    assert (first.flops, second.flops) == (2 * 2 * 16 + 8, 2 * 3 * 16 + 12)
+    assert first.bytes_read == (8 + 16 + 8) * 4
+
+
 def test_an_unknown_count_stays_unknown():
     ir = parse("ir {\ninput %x: f32[2]\n%y: f32[2] = aten.cholesky.default(%x)\nreturn %y\n}")
     found = cost(ir, peak_flops=1.0, bandwidth=1.0)
