@@ -145,3 +145,14 @@ def test_a_unit_in_the_last_place() -> None:
 def test_a_unit_near_zero_is_what_kernels_flush() -> None:
     assert spacing(np.array([0, 1e-38, 1e-45], "f4")).tolist() == [2.0**-125] * 3
     assert spacing(np.array([0, 1e-7], "f2")).tolist() == [2.0**-24] * 2
+
+
+def test_a_mean_in_a_narrower_type_rounds_what_it_adds():
+    ir = torch_ir.parse(
+        "ir {\n  input %x: f32[4]\n"
+        "  %y: f16[] = aten.mean.dim(%x, dim=[0], dtype=torch.float16)\n  return %y\n}"
+    )
+    for seed in range(10):
+        x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
+        report = torch_ir.compare(ir, {}, (x - x.mean(),))
+        assert report.verdict == "agree", str(report)

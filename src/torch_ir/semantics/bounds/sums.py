@@ -36,9 +36,21 @@ def _summed(call: BoundedCall, lengths: list[int], block: float, few: float = FE
     return errors
 
 
+_CASTING = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
+
+
 def reduction(call: BoundedCall) -> Errors:
-    """Bound sums and means: torch adds in cascades."""
-    return _summed(call, [length(call)] * len(call.results), STREAM)
+    """Bound sums and means: torch adds in cascades, a mean what is rounded to ``dtype``."""
+    errors = _summed(call, [length(call)] * len(call.results), STREAM)
+    dtype = call.arguments.get("dtype")
+    if call.op_type not in _CASTING or dtype is None or not call.is_narrow:
+        return errors
+    if dtype == call["self"].dtype:
+        return errors
+    return [
+        error if error is None else error + call.result_unit * terms
+        for error, terms in zip(errors, call.terms(), strict=True)
+    ]
 
 
 def stepwise(call: BoundedCall) -> Errors:
