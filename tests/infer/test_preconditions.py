@@ -9,7 +9,7 @@ from torch import nn
 import torch_ir
 from infer.trusting_calls import eager, in_child, program_of, refusals
 from torch_ir import compile_graph
-from torch_ir.errors import PassError
+from torch_ir.errors import ExecutionError, PassError
 from torch_ir.infer.fake import call_on
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
@@ -225,3 +225,36 @@ def test_a_call_over_symbols_is_asked_at_sizes_that_they_may_have(batch, fault):
             torch_ir.decompose(ir)
     else:
         assert torch_ir.decompose(ir).check() == ()
+
+
+@pytest.mark.parametrize("change", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+def test_kernels_that_trust_take_dense_tensors(change):
+    ir = torch_ir.parse(
+        "ir {\n input %x: f32[2, 3]\n input %y: f32[2, 3]\n"
+        " %z: f32[2, 3] = aten._foreach_copy.default(self=[%x], src=[%y])\n return %z\n}"
+    )
+    x, y = torch.ones(2, 3), torch.zeros(2, 3)
+    assert torch.equal(compile_graph(ir).eval((x, y))[0], y)
+    given = getattr(x, change)()
+    layout = str(given.layout).removeprefix("torch.")
+    with pytest.raises(ExecutionError, match=f"self is a {layout} tensor, and has to be dense"):
+        compile_graph(ir).eval((given, given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+@pytest.mark.parametrize(
+    ("indices", "offsets", "fault"),
+    [
+        ([10**12, 1, 2], [0, 1], "indices holds 1000000000000, which is outside of 0 to 4"),
+        ([-1, 1, 2], [0, 1], "indices holds -1, which is outside of 0 to 4"),
+        ([0, 1, 2], [0, 10**12], "offsets holds 1000000000000, which is outside of 0 to 3"),
+        ([0, 1, 2], [2, 0], "offsets falls, and has to rise or stay"),
+    ],
+)
+def test_bags_of_embeddings(dtype, indices, offsets, fault):
+    bag = nn.EmbeddingBag(5, 3, mode="sum").to(dtype)
+    right = torch.tensor([4, 0, 2]), torch.tensor([0, 1])
+    graph = compile_graph(torch_ir.extract_ir(bag, right), dict(bag.state_dict()))
+    assert torch.equal(graph.eval(right)[0], bag(*right))
+    with pytest.raises(ExecutionError, match=fault):
+        graph.eval((torch.tensor(indices), torch.tensor(offsets)))

@@ -131,6 +131,24 @@ def bagged(call: Arguments) -> Faults:
         yield from holds_outside("maximum_indices", call["maximum_indices"], 0, rows - 1)
 
 
+def looked_up(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of a sum of embeddings by bags."""
+    yield from of_rank("weight", call["weight"], 2)
+    yield from of_rank("offsets", call["offsets"], 1)
+    yield from outside("mode", call.get("mode", 0), 0, _MAX)
+    if call.get("include_last_offset") and call["offsets"].shape[0] == 0:
+        yield "offsets has no last one"
+    if call.get("per_sample_weights") is not None:
+        yield from unlike("per_sample_weights", call["per_sample_weights"], call["indices"].shape)
+
+
+def looked_up_rows(call: Arguments) -> Faults:
+    """Yield what is wrong with the indices of a sum of embeddings by bags."""
+    yield from holds_outside("indices", call["indices"], 0, call["weight"].shape[0] - 1)
+    yield from holds_outside("offsets", call["offsets"], 0, call["indices"].numel())
+    yield from falls("offsets", call["offsets"])
+
+
 # -- segments -------------------------------------------------------------------------------------
 
 

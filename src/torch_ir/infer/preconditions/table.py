@@ -74,11 +74,23 @@ def require_arguments(op_type: str, args: Sequence[Any], kwargs: Mapping[str, An
     if rule is None:
         return
     named = _named(op_type, args, kwargs)
-    fault = next(rule.shapes(named), None) if rule.shapes is not None else None
+    fault = next(_other_layouts(named), None)
+    if fault is None and rule.shapes is not None:
+        fault = next(rule.shapes(named), None)
     if fault is None and rule.values is not None and not any(map(_has_no_data, named.values())):
         fault = next(rule.values(named), None)
     if fault is not None:
         raise ExecutionError(f"{op_type} cannot take these arguments: {fault}")
+
+
+def _other_layouts(named: Arguments) -> Faults:
+    """Yield the tensors that are not dense: these kernels take the memory of all for that."""
+    for name, value in named.items():
+        items: Any = value if isinstance(value, list | tuple) else [value]
+        for item in items:
+            if isinstance(item, torch.Tensor) and (item.is_nested or item.layout != torch.strided):
+                kind = "nested" if item.is_nested else str(item.layout).removeprefix("torch.")
+                yield f"{name} is a {kind} tensor, and has to be dense"
 
 
 def _has_no_data(value: Any) -> bool:
@@ -115,6 +127,9 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "mkldnn_rnn_layer: default out": (one_layer, None),
     "_ctc_loss: default Tensor Tensor_out out": (indices.sequences, indices.alignments),
     "_ctc_loss_backward: default Tensor out": (indices.sequences, indices.alignments),
+    "_embedding_bag: default out": (indices.looked_up, indices.looked_up_rows),
+    "_embedding_bag_forward_only: default out": (indices.looked_up, indices.looked_up_rows),
+    "embedding_bag: default padding_idx": (indices.looked_up, indices.looked_up_rows),
     "_embedding_bag_backward: default": (indices.bags, indices.bagged),
     "_embedding_bag_dense_backward: default out": (indices.bags, indices.bagged),
     "_embedding_bag_per_sample_weights_backward: default out": (indices.bags, indices.bagged),
