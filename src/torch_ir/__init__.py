@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         register_op,
         without_weights,
     )
+    from torch_ir.frontend.parallel import extract_parallel
     from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
     from torch_ir.ir.analysis.costs import Cost, cost
     from torch_ir.ir.analysis.fingerprints import fingerprint
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
         load_weights,
         load_weights_pt,
         load_weights_safetensors,
+        shard_weights,
     )
 
 __version__ = "0.1.0"
@@ -154,6 +156,7 @@ _HOME_OF_NAMES = {
         "OptionalDependencyError",
         "BackendError",
     ),
+    "torch_ir.frontend.parallel": ("extract_parallel",),
     "torch_ir.frontend": (
         "extract_ir",
         "constants_of",
@@ -169,6 +172,7 @@ _HOME_OF_NAMES = {
         "load_weights_pt",
         "load_weights_safetensors",
         "check_weights",
+        "shard_weights",
     ),
     "torch_ir.executor": (
         "IRExecutor",

@@ -75,6 +75,7 @@ __all__ = [
     "operator_schema",
     "overload",
     "parameters_of",
+    "fake_store",
     "pytree",
     "state_of_torch",
     "storage_of",
@@ -511,3 +512,10 @@ def onnx_operators() -> frozenset[str]:
 
     registry: Any = _registration.ONNXRegistry.from_torchlib()
     return frozenset(map(overload_name, map(str, registry.functions)))
+
+
+def fake_store() -> Any:
+    """Return a store for process groups of the backend ``fake``, which send nothing."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    return FakeStore()

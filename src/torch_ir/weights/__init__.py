@@ -2,5 +2,12 @@
 
 from torch_ir.weights.check import check_weights
 from torch_ir.weights.load import load_weights, load_weights_pt, load_weights_safetensors
+from torch_ir.weights.shards import shard_weights
 
-__all__ = ["check_weights", "load_weights", "load_weights_pt", "load_weights_safetensors"]
+__all__ = [
+    "shard_weights",
+    "check_weights",
+    "load_weights",
+    "load_weights_pt",
+    "load_weights_safetensors",
+]
