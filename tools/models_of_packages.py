@@ -37,13 +37,12 @@ class Products(torch_ir.DelegateBackend):
 
     def compile(self, ir: Any, payload: Any) -> Callable[..., Any]:
         """Run a part on torch."""
-        graph = torch_ir.compile_graph(ir, payload)
-        held = [name for name in ir.input_names if name not in payload]
-        names = ir.input_names
+        run, names = torch_ir.IRExecutor(ir, {}), ir.input_names
 
         def call(*given: torch.Tensor) -> Any:
-            values = {**payload, **dict(zip(held, given, strict=True))}
-            return graph.eval(tuple(values[name] for name in names))
+            rest = iter(given)
+            values = [payload[name] if name in payload else next(rest) for name in names]
+            return run(*values, *rest)
 
         return call
 
@@ -232,17 +231,23 @@ def try_model(package: str, text: str) -> str:
 
 
 def prepare() -> None:
-    """Let torchvision be imported where its binary was built for another torch, or for GPUs.
+    """Let packages be imported whose binaries were built for another torch, or for GPUs.
 
-    It declares the operator that the rest of the package insists on. No model here calls it.
+    Operators that the rest of torchvision insists on are declared; no model here calls them.
+    Without its binary, torchaudio is taken for not installed, as diffusers asks.
     """
+    try:
+        importlib.import_module("torchaudio")
+    except (ImportError, OSError):
+        sys.modules["torchaudio"] = None  # pyright: ignore[reportArgumentType]  # how Python says it
     try:
         importlib.import_module("torchvision")
     except RuntimeError:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-        torch.library.define("torchvision::nms", schema)
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", schema)
 
 
 def main(packages: list[str]) -> int:
