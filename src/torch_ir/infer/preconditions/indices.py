@@ -136,8 +136,9 @@ def looked_up(call: Arguments) -> Faults:
     yield from of_rank("weight", call["weight"], 2)
     yield from of_rank("offsets", call["offsets"], 1)
     yield from outside("mode", call.get("mode", 0), 0, _MAX)
-    if call.get("include_last_offset") and call["offsets"].shape[0] == 0:
-        yield "offsets has no last one"
+    is_empty = 0 in call["indices"].shape and not call.get("include_last_offset")
+    if 0 in call["offsets"].shape and not is_empty:
+        yield "offsets is empty, and has to begin a bag"
     if call.get("per_sample_weights") is not None:
         yield from unlike("per_sample_weights", call["per_sample_weights"], call["indices"].shape)
 
