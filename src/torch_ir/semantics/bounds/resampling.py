@@ -23,7 +23,7 @@ FEW = 2
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
 """Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
 cubic weights are taken at the greatest of their neighbors, of which they are a part."""
-KEPT = 1.25
+KEPT = 1.75
 """Weights in float32 may round to the other neighbor, and both axes' weights are off at once."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
@@ -153,14 +153,16 @@ def sampled(call: BoundedCall) -> Errors:
 def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool) -> Array:
     """Weights may be kept in the result's type; positions are off by roundings of float32.
 
-    What is rounded of a position to the grid's own type is part of the meaning.
+    What is rounded of a position to the grid's own type is part of the meaning; cubic weights of
+    a point are computed in that type, off as if the position were.
     """
     reach = CUBIC_REACH if is_cubic else 1
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
         count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
         error = error + call.result_unit * count * rank * reach * terms
-    error = error + call.unit * POSITIONS * reach * moved
+    own = call.result_unit if is_cubic else call.unit
+    error = error + own * POSITIONS * reach * moved
     return call.opened(error, terms)
 
 

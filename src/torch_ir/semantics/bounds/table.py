@@ -109,7 +109,7 @@ _ATEN: dict[Rule, str] = {
         where.self zeros.default zeros_like.default
     """,
     elementwise.rounded: """
-        ldexp.Tensor rrelu_with_noise_backward.default
+        rrelu_with_noise_backward.default
         fake_quantize_per_channel_affine_cachemask_backward.default
         fake_quantize_per_tensor_affine_cachemask_backward.default
         _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
@@ -121,6 +121,7 @@ _ATEN: dict[Rule, str] = {
         sqrt.default square.default true_divide.Tensor
     """,
     elementwise.function: """
+        ldexp.Tensor
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default

@@ -412,7 +412,7 @@ def nextafter(self: Array, other: Array) -> Array:
 @denotes("aten.ldexp.Tensor")
 def ldexp(self: Array, other: Array) -> Array:
     """``self · 2^other``: the power is rounded to float32, or to the exponent's type, first."""
-    powers = pointwise(lambda x: np.exp2(np.asarray(x, "float64")), other, result=floating(other))
+    powers = pointwise(np.exp2, other, dtype=floating(other))
     return pointwise(lambda a, b: a * b, self, powers)
 
 
