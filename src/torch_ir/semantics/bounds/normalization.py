@@ -6,7 +6,7 @@ The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` mo
 
 from __future__ import annotations
 
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -179,9 +179,10 @@ def layer_norm_backward(call: BoundedCall) -> Errors:
     weight = _parameter(call, "weight", call["normalized_shape"])
     mean, rstd = call.wide("mean"), call.wide("rstd")
     others = tuple(range(axes[0]))
-    return _gradients(
-        call, call.wide("input"), call.size("grad_out"), weight, mean, rstd, axes, others
-    )
+    values, gradient = call.wide("input"), call.size("grad_out")
+    # torch adds up the gradients of parameters in their own type, a row at a time
+    own = call.result_unit if call.is_narrow else call.unit
+    return _gradients(call, values, gradient, weight, mean, rstd, axes, others, own)
 
 
 def group_norm_backward(call: BoundedCall) -> Errors:
@@ -191,7 +192,7 @@ def group_norm_backward(call: BoundedCall) -> Errors:
     mean, rstd = (call.wide(name).reshape(samples, groups, 1, 1) for name in ("mean", "rstd"))
     weight = _parameter(call, "weight", [1, groups, channels // groups, 1])
     values, gradient = call.wide("input").reshape(shape), call.size("grad_out").reshape(shape)
-    errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3))
+    errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3), call.unit)
     return [np.reshape(e, r.shape) for e, r in zip(errors, call.results, strict=True)]
 
 
@@ -204,14 +205,21 @@ def _gradients(
     rstd: Array,
     axes: tuple[int, ...],
     others: tuple[int, ...],
+    adds_in: float,
 ) -> list[Any]:
-    """Σ of the moduli of what is added, kernels taking ``(x - mean) · rstd`` apart."""
+    """Σ of the moduli of what is added, kernels taking ``(x - mean) · rstd`` apart.
+
+    ``adds_in`` is the unit of the type in which the gradients of parameters are added up.
+    """
     reach = (np.abs(values) + np.abs(mean)) * np.abs(rstd)
     scaled = gradient * weight
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
     d = call.unit * (2 * FEW + depth(_length(values, axes)))
-    count = call.unit * (FEW + depth(_length(values, others)))
+    rows = _length(values, others)
+    count = call.unit * (FEW + depth(rows))
+    if adds_in > call.unit:
+        count += adds_in * (1 + sqrt(rows))
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
     wanted = [d * np.abs(rstd) * terms, count * parameter[0], count * parameter[1]]
     present = [True, call["weight"] is not None, _has_bias(call)]

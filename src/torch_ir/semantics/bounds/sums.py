@@ -154,7 +154,10 @@ def pooling(call: BoundedCall) -> Errors:
 
 _IN_TYPE = frozenset(
     f"aten.{name}.default"
-    for name in ("_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward", "adaptive_avg_pool3d")
+    for name in (
+        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward"),
+        "adaptive_avg_pool3d",
+    )
 )
 """What adds up in the operand's own type, also where that is narrow."""
 

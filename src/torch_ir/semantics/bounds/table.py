@@ -19,10 +19,10 @@ _ATEN: dict[Rule, str] = {
     elementwise.exact: """
         _conj_copy.default _efficientzerotensor.default _neg_view.default
         _neg_view_copy.default _reshape_alias_copy.default allclose.default cauchy.default
-        exponential.default geometric.default hardshrink_backward.default lcm.default
+        exponential.default geometric.default lcm.default
         log_normal.default masked_scatter_backward.default multinomial.default
         nextafter.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
-        normal.float_float softshrink_backward.default tril_indices.default
+        normal.float_float tril_indices.default
         triu_indices.default view_as_complex_copy.default view_as_real_copy.default
         __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
         __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
@@ -197,6 +197,9 @@ _ATEN: dict[Rule, str] = {
         conv2d.default conv2d.padding conv3d.default conv3d.padding conv_transpose1d.default
         conv_transpose2d.input conv_transpose3d.input convolution.default
         convolution_backward.default
+    """,
+    elementwise.shrink_gradient: """
+        hardshrink_backward.default softshrink_backward.default
     """,
     sums.pooling: """
         _adaptive_avg_pool2d.default _adaptive_avg_pool2d_backward.default
