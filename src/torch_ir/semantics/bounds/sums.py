@@ -155,7 +155,9 @@ def pooling(call: BoundedCall) -> Errors:
 _IN_TYPE = frozenset(
     f"aten.{name}.default"
     for name in (
-        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward"),
+        "_adaptive_avg_pool2d_backward",
+        "_adaptive_avg_pool3d",
+        "_adaptive_avg_pool3d_backward",
         "adaptive_avg_pool3d",
     )
 )
