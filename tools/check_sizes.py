@@ -77,7 +77,7 @@ def repeated_classes(sources: Mapping[str, str]) -> Iterator[str]:
     homes: dict[str, list[str]] = {}
     for name, source in sources.items():
         for node in ast.walk(ast.parse(source, name)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(name)
     for name, files in sorted(homes.items()):
         if len(files) > 1:

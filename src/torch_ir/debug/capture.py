@@ -80,7 +80,7 @@ def capture(
         >>> capture(compile_graph(ir), (torch.ones(2),), ["aten.neg.*"]).values
         {'x': tensor([1., 1.]), 'y': tensor([-1., -1.])}
     """
-    keeper = _Keeper(chosen_values(graph.ir, patterns))
+    keeper = _CopyKeeper(chosen_values(graph.ir, patterns))
     require_values(graph.ir, inputs)
     given = {
         meta.name: _copied(tensor)
@@ -122,7 +122,7 @@ def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:
     return frozenset(chosen if wanted else names_of)
 
 
-class _Keeper:
+class _CopyKeeper:
     """Listener that keeps copies of values: a later node may write to the tensors themselves."""
 
     def __init__(self, names: frozenset[str]):

@@ -95,7 +95,7 @@ class _Finder:
                 self.unknown.append(_Unknown(node, position, kind))
 
 
-class _Keeper:
+class _OutputKeeper:
     """Listener that keeps one output of one node."""
 
     def __init__(self, wanted: _Unknown):
@@ -135,7 +135,7 @@ class EagerComparison:
             run_eager(self.model, self.executor.ir, self.args, self.kwargs)
         return recorder
 
-    def _run(self, observer: _Finder | _Keeper) -> None:
+    def _run(self, observer: _Finder | _OutputKeeper) -> None:
         self.executor.reset()
         args, kwargs = fresh((self.args, dict(self.kwargs)))
         with same_random_numbers():
@@ -159,7 +159,7 @@ class EagerComparison:
         return _difference(finder.unknown[0].node, "eager makes no such value")
 
     def _described(self, item: _Unknown, place: int, operator: str) -> NodeDifference:
-        keeper = _Keeper(item)
+        keeper = _OutputKeeper(item)
         self._run(keeper)
         expected = self._eager(place).kept
         reason = "eager makes another value in its place"

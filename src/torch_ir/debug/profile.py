@@ -59,11 +59,11 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     require_values(graph.ir, inputs)
     facts = _Facts(graph.ir)
     _timed(graph, inputs, facts, reuse=False)
-    watches = [_Watch(graph.device) for _ in range(repeat)]
+    watches = [_Stopwatch(graph.device) for _ in range(repeat)]
     plain: list[int] = []
     watched: list[int] = []
     _timed(graph, inputs, None)
-    _timed(graph, inputs, _Watch(graph.device))  # the first of each kind warms up
+    _timed(graph, inputs, _Stopwatch(graph.device))  # the first of each kind warms up
     for watch in steps(watches):
         plain.append(_timed(graph, inputs, None))
         watched.append(_timed(graph, inputs, watch))
@@ -110,7 +110,7 @@ def _nothing() -> None:
     """The CPU is done when the call returns."""
 
 
-class _Watch:
+class _Stopwatch:
     """Listener that takes the time of every node, in nanoseconds."""
 
     def __init__(self, device: torch.device):
@@ -130,7 +130,7 @@ class _Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _NodeTensors:
     """What a node works with."""
 
     inputs: tuple[str, ...]
@@ -144,7 +144,7 @@ class _Facts:
     """Listener that finds what every node works with."""
 
     def __init__(self, ir: IR):
-        self.found: list[_Found] = []
+        self.found: list[_NodeTensors] = []
         self._ir = ir
         self._inputs: list[torch.Tensor] = []
 
@@ -162,7 +162,7 @@ class _Facts:
         else:
             count = flops(node.op_type, node.arguments(given), made)
         self.found.append(
-            _Found(
+            _NodeTensors(
                 tuple(map(_type, inputs)),
                 tuple(map(_type, outputs)),
                 read,
@@ -203,7 +203,7 @@ def _type(tensor: torch.Tensor) -> str:
     return type_text(tensor)
 
 
-def _node_profile(node: OpNode, found: _Found, seconds: float) -> NodeProfile:
+def _node_profile(node: OpNode, found: _NodeTensors, seconds: float) -> NodeProfile:
     location = node.location
     return NodeProfile(
         node=node.name,

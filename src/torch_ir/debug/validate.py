@@ -125,7 +125,7 @@ def _watched(
     readers: tuple[Reader, ...],
     payload: Mapping[str, torch.Tensor],
     judge: Judge | None,
-) -> _Watch:
+) -> _Rereading:
     """A run on copies of the inputs, and what was seen of it."""
     require_values(graph.ir, inputs)
     for position, tensor in enumerate(inputs):
@@ -135,7 +135,7 @@ def _watched(
             )
     given = cast(tuple[torch.Tensor, ...], fresh(inputs))
     known = check_inputs(graph.ir, given, graph.device, dict(symbols))
-    watch = _Watch(graph, given, readers, known, judge)
+    watch = _Rereading(graph, given, readers, known, judge)
     watch.see_payload(payload)
     with same_random_numbers():
         try:
@@ -221,7 +221,7 @@ def _known(against: Sequence[str]) -> tuple[Reader, ...]:
 
 def _saved(
     ir: IR,
-    watch: _Watch,
+    watch: _Rereading,
     save_inputs: str | PathLike[str] | None,
     repro: str | PathLike[str] | None,
 ) -> ValidationReport:
@@ -250,7 +250,7 @@ _Tensors: TypeAlias = Sequence[torch.Tensor]
 _Named: TypeAlias = Mapping[str, torch.Tensor]
 
 
-class _Watch:
+class _Rereading:
     """Listener that reads every node again."""
 
     def __init__(

@@ -185,7 +185,7 @@ def bind(
 
     try:
         operator = operator_of(node)
-        arguments = _Arguments(node, len(values), read, RUN_DEVICE)
+        arguments = _NamedArguments(node, len(values), read, RUN_DEVICE)
         _, args, kwargs, _ = _matched(arguments, operator)
     except DiagnosticError as fault:
         raise PassError(fault.message, remedy=fault.remedy or None) from fault
@@ -236,16 +236,16 @@ def _bound(
         raise DiagnosticError(
             "unknown-operator", error.message, remedy=error.remedy or ""
         ) from None
-    return _matched(_Arguments(node, count, read, device), operator)
+    return _matched(_NamedArguments(node, count, read, device), operator)
 
 
-def _matched(arguments: _Arguments, operator: OpOverload | HigherOrderOperator) -> _Bound:
+def _matched(arguments: _NamedArguments, operator: OpOverload | HigherOrderOperator) -> _Bound:
     if isinstance(operator, OpOverload):
         return _overload(arguments, operator)
     return _higher_order(arguments, operator)
 
 
-def _overload(arguments: _Arguments, operator: OpOverload) -> _Bound:
+def _overload(arguments: _NamedArguments, operator: OpOverload) -> _Bound:
     schema = operator_schema(operator)
     arguments.require_operands(schema)
     args: list[Operand] = []
@@ -268,7 +268,7 @@ def _overload(arguments: _Arguments, operator: OpOverload) -> _Bound:
     return operator, args, kwargs, schema
 
 
-def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> _Bound:
+def _higher_order(arguments: _NamedArguments, operator: HigherOrderOperator) -> _Bound:
     arguments.require_operands(operator)
     args: list[Operand] = []
     kwargs: list[tuple[str, Operand]] = []
@@ -293,7 +293,7 @@ def _higher_order(arguments: _Arguments, operator: HigherOrderOperator) -> _Boun
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class _Arguments:
+class _NamedArguments:
     """The arguments of one node, by name."""
 
     def __init__(

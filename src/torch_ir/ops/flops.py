@@ -25,7 +25,7 @@ LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _CountedCall:
     """One call: its arguments and results, with shapes for tensors."""
 
     op_type: str
@@ -53,7 +53,7 @@ class _Call:
         return math.prod(first) if isinstance(first, tuple) else 0
 
 
-Formula: TypeAlias = Callable[[_Call], int | None]
+Formula: TypeAlias = Callable[[_CountedCall], int | None]
 
 
 def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) -> int | None:
@@ -69,7 +69,7 @@ def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) 
         >>> flops("aten.linear.default", {"input": (2, 3), "weight": (4, 3)}, [(2, 4)])
         48
     """
-    call = _Call(op_type, arguments, results)
+    call = _CountedCall(op_type, arguments, results)
     operator = op_type.rpartition(".")[0]
     if operator in _FORMULAS:
         return _FORMULAS[operator](call)
@@ -91,18 +91,18 @@ def _product(left: str) -> Formula:
     return lambda call: 2 * call.made * call.shape(left)[-1]
 
 
-def _convolution(call: _Call) -> int:
+def _convolution(call: _CountedCall) -> int:
     is_transposed = "transpose" in call.op_type or call.get("transposed") is True
     points = call.shape("input") if is_transposed else call.results[0]
     return 2 * math.prod(points) * math.prod(call.shape("weight")[1:])
 
 
-def _attention(call: _Call) -> int:
+def _attention(call: _CountedCall) -> int:
     query, key, value = (call.shape(name) for name in ("query", "key", "value"))
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def _recurrent(call: _Call) -> int | None:
+def _recurrent(call: _CountedCall) -> int | None:
     """Every weight matrix once for each step of each sequence."""
     sequence, matrices = call.shape("input"), call.shapes("params")
     if not matrices:
@@ -111,7 +111,7 @@ def _recurrent(call: _Call) -> int | None:
     return 2 * steps * sum(math.prod(shape) for shape in matrices if len(shape) == 2)
 
 
-def _einsum(call: _Call) -> int | None:
+def _einsum(call: _CountedCall) -> int | None:
     """Two operands without an ellipsis: two operations for each combination of indices."""
     terms = str(call.get("equation")).replace(" ", "").partition("->")[0].split(",")
     shapes = call.shapes("tensors")
@@ -125,7 +125,7 @@ def _einsum(call: _Call) -> int | None:
     return 2 * math.prod(sizes.values())
 
 
-def _pool(call: _Call) -> int:
+def _pool(call: _CountedCall) -> int:
     """One operation for each element of each window."""
     kernel = call.arguments["kernel_size"]
     sizes: list[int] = [int(k) for k in kernel] if isinstance(kernel, Sequence) else [int(kernel)]
@@ -138,19 +138,19 @@ def _per_element(count: int) -> Formula:
     return lambda call: count * call.read
 
 
-def _batch_norm(call: _Call) -> int:
+def _batch_norm(call: _CountedCall) -> int:
     return (7 if call.get("training") is True else 4) * call.read
 
 
-def _dropout(call: _Call) -> int:
+def _dropout(call: _CountedCall) -> int:
     return 2 * call.read if call.get("train") is True else 0
 
 
-def _index_put(call: _Call) -> int:
+def _index_put(call: _CountedCall) -> int:
     return math.prod(call.shape("values")) if call.get("accumulate") is True else 0
 
 
-def _none(_: _Call) -> int:
+def _none(_: _CountedCall) -> int:
     """What moves, looks up or makes values without arithmetic."""
     return 0
 

@@ -78,7 +78,7 @@ def from_version_0(document: Mapping[str, Any]) -> dict[str, Any]:
     except msgspec.ValidationError as error:
         raise explain(error, document, ForeignDocument) from None
     _check_tensors(foreign)
-    values = _Values(foreign)
+    values = _ForeignValues(foreign)
     nodes = [_node(node, values) for node in foreign.nodes if node.name not in values.folded]
     return {
         "format_version": 1,
@@ -124,7 +124,7 @@ def _tensor(meta: ForeignTensor, producer: str | None, index: int) -> dict[str, 
     )
 
 
-class _Values:
+class _ForeignValues:
     """The values that nodes make, under the names and producers that this package gives them."""
 
     def __init__(self, foreign: ForeignDocument):
@@ -176,7 +176,7 @@ def _outputs(node: ForeignNode) -> list[dict[str, Any]]:
     ]
 
 
-def _node(node: ForeignNode, values: _Values) -> dict[str, Any]:
+def _node(node: ForeignNode, values: _ForeignValues) -> dict[str, Any]:
     attrs = {name: v for name, v in node.attrs.items() if name not in (LIST_SIZES, NONE_MASKS)}
     made = {
         "name": node.name,

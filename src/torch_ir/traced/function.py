@@ -37,7 +37,7 @@ class TraceWarning(UserWarning):
     """A function is traced again and again."""
 
 
-class _Choice:
+class _Executors:
     """The executors of a function, and those that one call asks for instead."""
 
     def __init__(self, asked: Chosen, parameters: frozenset[str]):
@@ -77,7 +77,7 @@ class Traced:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._function = function
-        self._choice = _Choice(executor, _parameters(function))
+        self._choice = _Executors(executor, _parameters(function))
         self._executors = self._choice.executors
         self._strict = strict
         self._dialect = dialect

@@ -92,7 +92,7 @@ def program_of(
         TraceError: The program holds things that no IR can say; all are listed.
     """
     module = _with_regions(trace.module, trace.needs_grad)
-    builder = _Builder(trace, module, names, paths)
+    builder = _ProgramBuilder(trace, module, names, paths)
     return builder.build(arguments, positions, title)
 
 
@@ -134,7 +134,7 @@ def _name_of(generator: torch.Generator, named: dict[str, torch.Generator]) -> s
     return name
 
 
-class _Builder:
+class _ProgramBuilder:
     def __init__(
         self, trace: Trace, module: GraphModule, names: Sequence[str], paths: Sequence[str]
     ):

@@ -87,7 +87,7 @@ class ViewDocument:
         return self._texts(printable(short))
 
     def _graph(self, path: str, ir: IR, functions: Mapping[str, int]) -> Json:
-        values = _Values(self, ir)
+        values = _NumberedValues(self, ir)
         root = hierarchy(ir)
         group_of, groups = self._groups(root, len(ir.nodes))
         nodes: dict[str, list[int]] = {name: [] for name in _COLUMNS}
@@ -114,7 +114,7 @@ class ViewDocument:
             "groups": groups,
         }
 
-    def _node(self, node: OpNode, values: _Values) -> Iterable[int]:
+    def _node(self, node: OpNode, values: _NumberedValues) -> Iterable[int]:
         taken = [values.of(meta) for meta in node.inputs]
         made = [values.made(meta) for meta in node.outputs]
         values.uses += taken
@@ -171,7 +171,7 @@ _COLUMNS = ("name", "op", "takes", "first", "makes", "pattern", "attributes", "l
 _KINDS = ("module", "repeat", "part")
 
 
-class _Values:
+class _NumberedValues:
     """The values of one graph by number, each with its name and type."""
 
     def __init__(self, document: ViewDocument, ir: IR):

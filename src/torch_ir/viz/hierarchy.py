@@ -72,7 +72,7 @@ def hierarchy(ir: IR) -> ModuleGroup:
         >>> [group.label for group in hierarchy(IR([a, b], [x], b.outputs, [])).groups()]
         ['layers 0 … 1']
     """
-    builder = _Builder(ir)
+    builder = _HierarchyBuilder(ir)
     root = builder.calls(list(range(len(ir.nodes))), 0, "")
     _shape(root, builder)
     return root
@@ -82,7 +82,7 @@ Run: TypeAlias = tuple[str, list[int]]
 """The module's own name, empty for the module above, and the positions of its nodes."""
 
 
-class _Builder:
+class _HierarchyBuilder:
     """The graph, and what is asked again and again of it."""
 
     def __init__(self, ir: IR):
@@ -172,7 +172,7 @@ class _Builder:
         return hash(tuple(facts))
 
 
-def _shape(group: ModuleGroup, builder: _Builder) -> None:
+def _shape(group: ModuleGroup, builder: _HierarchyBuilder) -> None:
     """Make repeats and parts, and put what is alone in a module in its place."""
     for inner in group.groups():
         _shape(inner, builder)
@@ -187,7 +187,7 @@ def _shape(group: ModuleGroup, builder: _Builder) -> None:
                 only.label = f"{inner.label}{joint}{only.label}"
 
 
-def _with_repeats(group: ModuleGroup, builder: _Builder) -> Iterator[Member]:
+def _with_repeats(group: ModuleGroup, builder: _HierarchyBuilder) -> Iterator[Member]:
     def key(member: Member) -> object:
         if isinstance(member, ModuleGroup) and member.path.rpartition(".")[2].isdecimal():
             return (member.module_type, builder.digest(member))

@@ -130,10 +130,10 @@ class Auto:
             raise ExecutionError(
                 "the backend 'auto' has no gradients", remedy="Use the backend 'aten'."
             )
-        return _Choice(ir, weights, options).run()
+        return _AutoChoice(ir, weights, options).run()
 
 
-class _Choice:
+class _AutoChoice:
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options):
         self.ir, self.weights, self.options = ir, weights, options
         self.deadline = time.monotonic() + options.seconds

@@ -100,7 +100,7 @@ def compare(
         remedy = did_you_mean(str(mode), get_args(CompareMode))
         raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
     judged, other = source_of(run), source_of(against)
-    case = _Case(ir, weights, constants, judged, other, mode)
+    case = _Pair(ir, weights, constants, judged, other, mode)
     case.tolerance = dict(tolerance or {})
     first = _captured_inputs(ir, judged, other) if inputs is None else inputs
     for number, sample in enumerate((first, *samples)):
@@ -131,7 +131,7 @@ def _save(found: tuple[IR, Tensors], folder: Path) -> None:
     write_atomically(folder / "inputs.safetensors", save(tensors))
 
 
-class _Case:
+class _Pair:
     """A program, both sides, and what has been found."""
 
     def __init__(

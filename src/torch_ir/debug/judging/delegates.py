@@ -110,7 +110,7 @@ class Judge:
         names = [name for name in delegate.body.input_names if name not in held]
         given = {**held, **dict(zip(names, inputs, strict=False))}
         graph = IRExecutor(delegate.body, {}).graph
-        case = _Case(delegate, graph, self.against, symbols, self.drift)
+        case = _DelegateCall(delegate, graph, self.against, symbols, self.drift)
         found = case.findings(given, outputs)
         if self.drift is not None:
             self.drift.forget(node)
@@ -118,7 +118,7 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _DelegateCall:
     """Judges one call of a delegate.
 
     Attributes:
@@ -319,7 +319,7 @@ class _Case:
 class _Each(Table):
     """Keeps some values of a body as torch makes them, and judges a backend on each node alone."""
 
-    def __init__(self, names: frozenset[str], case: _Case, found: list[Finding]):
+    def __init__(self, names: frozenset[str], case: _DelegateCall, found: list[Finding]):
         super().__init__(names, None, copy=True)
         self._case = case
         self._found = found

@@ -69,7 +69,7 @@ def reduce(
           return %b
         }
     """
-    search = _Search(oracle, seconds)
+    search = _Reduction(oracle, seconds)
     start = Failing(ir, dict(weights or {}), tuple(inputs))
     failure = search.first(start)
     best = search.small(start, shapes=shapes)
@@ -81,7 +81,7 @@ def reduce(
     )
 
 
-class _Search:
+class _Reduction:
     """Asks the oracle, as long as there is time."""
 
     def __init__(self, oracle: Oracle, seconds: float):
@@ -146,7 +146,7 @@ class _Search:
         """Delta debugging over the nodes."""
         if not is_functional(case.ir) or len(case.ir.nodes) < 2:
             return case
-        recorded = _Recorded(case)
+        recorded = _RecordedProgram(case)
         names = [node.name for node in case.ir.nodes]
         kept = _minimal(names, lambda part: self.fails(recorded.part(part)))
         return case if len(kept) == len(names) else recorded.part(kept) or case
@@ -201,7 +201,7 @@ def _minimal(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 @dataclass
-class _Recorded:
+class _RecordedProgram:
     """A program with every value of one run, of which parts can be cut."""
 
     case: Failing

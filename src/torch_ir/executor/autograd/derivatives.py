@@ -125,7 +125,7 @@ class _Real:
         torch.random.set_rng_state(self._seed)
 
 
-class _Arguments:
+class _TrialArguments:
     """The arguments of a trial call.
 
     Attributes:
@@ -174,7 +174,7 @@ def _recorded(
 ) -> tuple[Formula, list[torch.Tensor], list[torch.Tensor]]:
     """What the call records, without taking a gradient; its tensors; and those it started from."""
     with torch.enable_grad():
-        given = _Arguments(signature, wanted, forward=False)
+        given = _TrialArguments(signature, wanted, forward=False)
         results = given.call()
     made = [item for item in results if isinstance(item, torch.Tensor)]
     recorded = tuple([isinstance(r, torch.Tensor) and r.requires_grad for r in results])
@@ -203,7 +203,7 @@ def _forward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
     if formula.refusal:
         return formula
     with forward_level(), torch.no_grad():
-        given = _Arguments(signature, wanted, forward=True)
+        given = _TrialArguments(signature, wanted, forward=True)
         results = given.call()
         for result, is_recorded in zip(results, formula.recorded, strict=True):
             if is_recorded and forward_ad.unpack_dual(cast(Any, result)).tangent is None:

@@ -44,7 +44,7 @@ def require_gradients(
             writes to an input; ``custom-gradient``: it was traced from an autograd function with
             a gradient of its own, which is lost.
     """
-    search = _Search(payload, forward, collect)
+    search = _GraphSearch(payload, forward, collect)
     names = frozenset(wanted)
     search.refuse_custom_gradients(plan.ir)
     search.refuse_written_inputs(plan.ir, names)
@@ -74,7 +74,7 @@ class _Region:
 
 
 @dataclass
-class _Search:
+class _GraphSearch:
     """One look at a graph, and what it has found."""
 
     payload: Mapping[str, torch.Tensor]
@@ -122,7 +122,7 @@ class _Search:
 
     def walk(self, plan: Plan, wanted: frozenset[str], region: _Region | None = None) -> bool:
         """Look at every node; whether a result depends differentiably on what is wanted."""
-        values = _Values(plan.ir, wanted)
+        values = _GradientValues(plan.ir, wanted)
         derivation = self._derivation(plan.ir, {} if region else self.payload)
         for step in plan.steps:
             try:
@@ -140,7 +140,12 @@ class _Search:
         return derivation
 
     def _node(
-        self, plan: Plan, call: BoundCall, values: _Values, derivation: Derivation, region: _Region
+        self,
+        plan: Plan,
+        call: BoundCall,
+        values: _GradientValues,
+        derivation: Derivation,
+        region: _Region,
     ) -> None:
         found = None
         if region.autocast is None:
@@ -230,7 +235,7 @@ def _no_gradient(call: BoundCall, reason: str, *, forward: bool = False) -> Diag
     return DiagnosticError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
 
 
-class _Values:
+class _GradientValues:
     """The values of a graph: which may carry a gradient, and which may share their storage.
 
     Attributes:

@@ -85,7 +85,7 @@ class Recording:
         self.tracer, self.graph = mode.tracer, mode.tracer.graph
         self.context = _Context(tuple(wanted))
         start = _last(self.graph)
-        kind = type(self.cls.__name__, (_Recorded,), {})
+        kind = type(self.cls.__name__, (_TracedFormula,), {})
         result = _applied(kind, self, *self.args)
         if self.reason is None:
             try:
@@ -256,7 +256,7 @@ class Recording:
         track_tensor_tree(value, fx.Proxy(node, self.tracer), constant=None, tracer=self.tracer)
 
 
-class _Recorded(torch.autograd.Function):
+class _TracedFormula(torch.autograd.Function):
     """Runs a function; gradients pass through its formula as it is traced."""
 
     @staticmethod

@@ -13,7 +13,7 @@ _LSTM = 2  # what torch calls it among the modes of a layer
 
 
 @dataclass(frozen=True, slots=True)
-class _Layers:
+class _LayerSizes:
     """The sizes that the layers of a recurrent network share.
 
     Attributes:
@@ -67,13 +67,13 @@ def _recurrent(call: Arguments, gates: int) -> Faults:
     layers, directions = call["num_layers"], 1 + call["bidirectional"]
     if layers < 1:
         yield f"num_layers is {layers}"
-    sizes = _Layers(batch, given.shape[-1], states[-1].shape[2], states[0].shape[2], gates)
+    sizes = _LayerSizes(batch, given.shape[-1], states[-1].shape[2], states[0].shape[2], gates)
     for name, state in zip(names, states, strict=True):
         yield from unlike(name, state, [layers * directions, batch, state.shape[2]])
     yield from _parameters(call, sizes, layers, directions)
 
 
-def _parameters(call: Arguments, sizes: _Layers, layers: int, directions: int) -> Faults:
+def _parameters(call: Arguments, sizes: _LayerSizes, layers: int, directions: int) -> Faults:
     params: Sequence[Any] = call["params"]
     each = 2 + 2 * bool(call["has_biases"]) + (sizes.given != sizes.hidden)
     if len(params) != each * layers * directions:

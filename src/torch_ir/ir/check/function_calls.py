@@ -33,7 +33,7 @@ _FLOATING = ("float16", "bfloat16", "float32", "float64")
 _UNKNOWN = TensorMeta("", (), "float32")
 
 
-class _Call(NamedTuple):
+class _CalledFunction(NamedTuple):
     """One function of a call.
 
     Attributes:
@@ -64,7 +64,7 @@ def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
             yield _bad(message, "1 function", str(len(names)))
         for name in names[:1]:
             if name in ir.functions:
-                yield from _check(_Call(node, ir, name, ir.functions[name], how))
+                yield from _check(_CalledFunction(node, ir, name, ir.functions[name], how))
 
 
 def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:
@@ -78,7 +78,7 @@ def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:
         body: That function.
     """
     (how,) = BODY_CALLS[node.op_type].values()
-    given = _handed(_Call(node, body, "", body, how))
+    given = _handed(_CalledFunction(node, body, "", body, how))
     signature = body.signature
     taken = _items(None if signature is None else signature.inputs, body.graph_inputs)
     made = _items(None if signature is None else signature.outputs, body.graph_outputs)
@@ -94,7 +94,7 @@ def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:
     return bound
 
 
-def _check(call: _Call) -> Iterator[Diagnostic]:
+def _check(call: _CalledFunction) -> Iterator[Diagnostic]:
     given = _handed(call)
     if isinstance(given, Diagnostic):
         yield given
@@ -123,7 +123,7 @@ def _bad(message: str, expected: object, found: object) -> Diagnostic:
 # -- what a function takes ------------------------------------------------------------------------
 
 
-def _handed(call: _Call) -> list[Item] | Diagnostic:
+def _handed(call: _CalledFunction) -> list[Item] | Diagnostic:
     """What the operator hands to a function."""
     node, how = call.node, call.how
     items: list[Item] = []
@@ -172,7 +172,7 @@ def _items(tree: Tree | None, metas: Sequence[TensorMeta]) -> list[Item] | None:
 
 
 def _operands(
-    call: _Call, taken: Sequence[Item], given: Sequence[Item], bound: _Bound
+    call: _CalledFunction, taken: Sequence[Item], given: Sequence[Item], bound: _Bound
 ) -> Iterator[Diagnostic]:
     for position, (wanted, item) in enumerate(zip(taken, given, strict=True)):
         expected = put_into(wanted, bound)
@@ -275,7 +275,7 @@ def _put_expression(value: SymExpr, bound: Mapping[str, Attribute]) -> Attribute
 # -- what a function gives ------------------------------------------------------------------------
 
 
-def _results(call: _Call, made: list[Item], fresh: _Fresh) -> Iterator[Diagnostic]:
+def _results(call: _CalledFunction, made: list[Item], fresh: _Fresh) -> Iterator[Diagnostic]:
     how = call.how
     if how.gives in (Gives.TRUTH, Gives.NUMBER):
         test = _is_truth if how.gives is Gives.TRUTH else _is_number
@@ -319,7 +319,7 @@ def _stacked(item: Item, length: Dim | None) -> Item:
     return item.replace(shape=(length, *item.shape))
 
 
-def _recorded(call: _Call, made: Sequence[Item], fresh: _Fresh) -> Iterator[Diagnostic]:
+def _recorded(call: _CalledFunction, made: Sequence[Item], fresh: _Fresh) -> Iterator[Diagnostic]:
     """The results that the call records, against those that the function gives."""
     node, weak = call.node, call.how.gives in (Gives.BRANCH, Gives.CARRIED)
     outputs = {meta.producer_output_idx: meta for meta in node.outputs}
@@ -347,7 +347,7 @@ class _Fresh:
         found: The symbols to which the function itself gives values.
     """
 
-    def __init__(self, call: _Call, found: frozenset[str]):
+    def __init__(self, call: _CalledFunction, found: frozenset[str]):
         self._call = call
         self._found = found
         self._own: _Bound = {}

@@ -24,7 +24,7 @@ def outlined(ir: IR, min_nodes: int = 4, min_calls: int = 2) -> IR:
     """Make layers that repeat calls of one function each; see :func:`torch_ir.passes.outline`."""
     builder = Builder(ir)
     builder.map_functions(lambda body: outlined(body, min_nodes, min_calls))
-    layers = _Layers(ir.replace(functions=builder.functions))
+    layers = _GraphLayers(ir.replace(functions=builder.functions))
     runs: dict[int, tuple[LayerRun, str]] = {}
     for group in layers.groups(min_nodes, min_calls):
         body = outlined(layers.body(group[0]), min_nodes, min_calls)
@@ -82,7 +82,7 @@ class LayerRun(NamedTuple):
         return [SymExpr(name) for name in sorted(used - given)]
 
 
-class _Layers:
+class _GraphLayers:
     """The layers of a graph, and what they have in common."""
 
     def __init__(self, ir: IR):
@@ -258,7 +258,7 @@ def function_key(body: IR, root: str) -> Hashable:
     def placed(name: str) -> str:
         return places.get(name, name)
 
-    nodes = _Layers(body).key(LayerRun(0, body.nodes, root))
+    nodes = _GraphLayers(body).key(LayerRun(0, body.nodes, root))
     signature = body.signature
     trees = [] if signature is None else [signature.inputs, signature.outputs]
     return (

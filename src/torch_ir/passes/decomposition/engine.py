@@ -123,7 +123,7 @@ class Shared:
 
 def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     """Decompose a graph to the target's operators; what makes that impossible is added."""
-    walk = _Walk(ir, shared, path)
+    walk = _Decomposition(ir, shared, path)
     for node in steps(ir.nodes):
         walk.node(node, ())
     with_dense_operands(walk.builder, walk.types)
@@ -131,7 +131,7 @@ def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     return walk.builder.finish()
 
 
-class _Walk:
+class _Decomposition:
     def __init__(self, ir: IR, shared: Shared, path: str):
         self.ir = ir
         self.shared = shared
@@ -261,7 +261,7 @@ class _Walk:
         ]
         outputs = [meta for meta in fragment.results if meta is not None]
         ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
-        walk = _Walk(ir, self.shared, self.path)
+        walk = _Decomposition(ir, self.shared, self.path)
         walk.types = {meta.name: kind for meta, kind in zip(inputs, types, strict=True)}
         for item in fragment.nodes:
             walk.node(item, ())

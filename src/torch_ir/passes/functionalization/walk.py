@@ -108,14 +108,14 @@ def _functional(ir: IR, found: Diagnostics, path: str) -> tuple[IR, tuple[str, .
     is_functional = not (any(written.values()) or any(ir.effects(n).writes for n in ir.nodes))
     if is_functional and not ir.mutations:
         return ir.replace(dialect="aten", functions=functions), ()
-    walk = _Walk(ir, functions, written)
+    walk = _Functionalization(ir, functions, written)
     walk.run()
     for node, reason in walk.reasons:
         found.add(about(Diagnostic("not-functional", reason), node, path))
     return (walk.body() if path else walk.program()), walk.state.targets() if path else ()
 
 
-class _Walk:
+class _Functionalization:
     """The walk over the nodes of one graph."""
 
     def __init__(

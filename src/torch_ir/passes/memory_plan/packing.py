@@ -177,7 +177,7 @@ def _packed(
     offsets: dict[str, int] = {piece.name: 0 for piece in pieces}
     most = 0
     for group in _apart(sorted([p for p in pieces if p.size], key=lambda p: (p.birth, p.name))):
-        search = _Search(group, capacity, alignment)
+        search = _GroupSearch(group, capacity, alignment)
         found = search.restarted(*limits)
         most = max(most, search.total)
         if found is None:
@@ -314,7 +314,7 @@ class _Instance:
         return _union([state.why[p] if state.open[p] else 1 << p for p in pieces])
 
 
-class _Search(_Instance):
+class _GroupSearch(_Instance):
     """The search for one group of pieces."""
 
     total = 0  # places tried in all

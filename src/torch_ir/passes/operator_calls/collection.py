@@ -50,13 +50,13 @@ def cases(
         [('aten.add.Tensor', 2)]
     """
     named: dict[str, IR] = _by_name(programs)
-    found: dict[str, _Found] = {}
+    found: dict[str, _FoundCase] = {}
     for name, ir in named.items():
         for path, graph in graphs(ir) if functions else [("", ir)]:
             known = _strides(graph) if strides else None
             for node in graph.nodes:
-                call = _Call(graph, node, known)
-                item = found.setdefault(call.key, _Found(call))
+                call = _NamelessCall(graph, node, known)
+                item = found.setdefault(call.key, _FoundCase(call))
                 place = "" if node.location is None else str(node.location)
                 item.origins.append(Origin(name, path + node.name, place))
     made = [item.case(key) for key, item in found.items()]
@@ -80,10 +80,10 @@ def _strides(ir: IR) -> Mapping[str, tuple[Any, ...]]:
 
 
 @dataclass
-class _Found:
+class _FoundCase:
     """A case while it is collected."""
 
-    call: _Call
+    call: _NamelessCall
     origins: list[Origin] = field(default_factory=list[Origin])
 
     def case(self, key: str) -> Case:
@@ -92,7 +92,7 @@ class _Found:
         return self.call.case(f"{operator}-{digits}", tuple(self.origins))
 
 
-class _Call:
+class _NamelessCall:
     """One call without names: what makes it the same as another."""
 
     def __init__(self, ir: IR, node: OpNode, strides: Mapping[str, tuple[Any, ...]] | None):

@@ -60,13 +60,13 @@ def autograd_function(
             for position, tensor in enumerate(inputs)
         ]
         numbers: list[Any] = []
-        made = cast(Any, _Recorded).apply(gradient, compute, count, numbers, *given)
+        made = cast(Any, _ProgramWithGradient).apply(gradient, compute, count, numbers, *given)
         return [*made, *numbers]
 
     return call
 
 
-class _Recorded(torch.autograd.Function):
+class _ProgramWithGradient(torch.autograd.Function):
     """Runs a program, and its gradients when they are asked for."""
 
     @staticmethod

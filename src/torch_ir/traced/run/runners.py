@@ -89,10 +89,10 @@ class Preference:
             ExecutionError: None of them takes it. So do :class:`PassError` and
                 :class:`TraceError`.
         """
-        return _Search(self, program, closed, tensors).run()
+        return _RunnerSearch(self, program, closed, tensors).run()
 
 
-class _Search:
+class _RunnerSearch:
     def __init__(self, preference: Preference, program: Program, closed: Closed, tensors: Tensors):
         self.preference = preference
         self.program = program
