@@ -257,19 +257,26 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     from a hostile file.
     """
     matcher = difflib.SequenceMatcher(b=name[:MAX_COMPARED])
-    found: list[tuple[float, str]] = []
     left = MAX_COMPARISONS
+    bounds: list[tuple[float, str]] = []
     for candidate in candidates if len(name) <= MAX_COMPARED else ():
         if 2 * min(len(name), len(candidate)) < CLOSE * (len(name) + len(candidate)):
             continue  # too long or too short
-        matcher.set_seq1(candidate)
         left -= len(candidate)
-        if left > 0 and matcher.quick_ratio() >= CLOSE:
-            left -= len(candidate) * len(name) // 4
-            if left > 0 and (ratio := matcher.ratio()) >= CLOSE:
-                found.append((ratio, candidate))
-    close = [candidate for _, candidate in heapq.nlargest(2, found)]
-    return f"Did you mean {' or '.join(close)}?" if close else ""
+        if left < 0:
+            break
+        matcher.set_seq1(candidate)
+        if (bound := matcher.quick_ratio()) >= CLOSE:
+            bounds.append((bound, candidate))
+    close: list[tuple[float, str]] = []
+    for bound, candidate in sorted(bounds, reverse=True):
+        left -= len(candidate) * len(name) // 4
+        if left < 0 or (len(close) == 2 and bound < close[1][0]):
+            break  # no later one is closer
+        matcher.set_seq1(candidate)
+        if (ratio := matcher.ratio()) >= CLOSE:
+            close = heapq.nlargest(2, [*close, (ratio, candidate)])
+    return f"Did you mean {' or '.join(name for _, name in close)}?" if close else ""
 
 
 def first_line(error: BaseException) -> str:

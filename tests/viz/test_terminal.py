@@ -55,6 +55,8 @@ def test_what_a_file_says_is_text():
 
 
 def test_without_textual_the_extra_is_named(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "textual"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "textual", None)
     monkeypatch.delitem(sys.modules, "torch_ir.viz.browsing", raising=False)
     with pytest.raises(OptionalDependencyError, match=r'pip install "torch-ir\[browse\]"'):

@@ -53,11 +53,15 @@ def write_json(value: Any) -> None:
     click.echo(_ascii_json(json.dumps(value, indent=2)))
 
 
-def document(data: bytes) -> None:
+def document(data: bytes, *, fold: bool) -> None:
     """Print a rendered program to stdout; a JSON document in ASCII, an archive as it is."""
     if not data.startswith(b"PK"):
         text = data.decode()
-        data = (_ascii_json(text) if text.startswith("{") else folded(text, sys.stdout)).encode()
+        if text.startswith("{"):
+            text = _ascii_json(text)
+        else:
+            text = folded(text, sys.stdout) if fold else printable_lines(text)
+        data = text.encode()
     click.echo(data, nl=False)
 
 

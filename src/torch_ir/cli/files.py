@@ -189,14 +189,16 @@ _RENDER: dict[str, Callable[[IR], bytes]] = {
 }
 
 
-def write(data: bytes, output: str | None) -> None:
+def write(data: bytes, output: str | None, *, fold: bool = True) -> None:
     """Write a result whole to a file, or to stdout if the name is None or ``-``.
+
+    In a terminal long lines are folded, unless they are to be read back.
 
     Raises:
         SerializationError: It cannot be written; an old file stays as it was.
     """
     if output in (None, STDIO):
-        console.document(data)
+        console.document(data, fold=fold)
         return
     from torch_ir.serde import write_atomically
 

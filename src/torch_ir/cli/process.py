@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from torch_ir.cli import main
@@ -19,13 +19,15 @@ PATIENCE = 0.25
 
 
 class TorchFinder:
-    """Finds torch as Python does; while it is loaded, a terminal says so and Ctrl-C ends all."""
+    """Finds torch as the others do; while it is loaded, a terminal says so and Ctrl-C ends all."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return torch's spec; None for any other module."""
-        spec = PathFinder.find_spec(name, path) if name == "torch" else None
+        others = [each for each in sys.meta_path if each is not self] if name == "torch" else []
+        found = (each.find_spec(name, path, target) for each in others)
+        spec = next((each for each in found if each is not None), None)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
             setattr(spec.loader, "exec_module", partial(_loaded, load))  # noqa: B010  # a method is not assigned to

@@ -202,8 +202,14 @@ class GraphTranslator:
             for argument, how in known.items():
                 if named.get(argument) is body:
                     lists = [named.get(taken, ()) for taken in how.takes]
-                    return [self._resolved(item) for part in lists for item in part]
+                    return [self._recorded(item) for part in lists for item in part]
         return []
+
+    def _recorded(self, argument: Any) -> Any:
+        """What torch recorded for an argument, which a later node may make."""
+        if not isinstance(argument, FxNode):
+            return argument
+        return argument.meta.get("val", self.values.get(argument))
 
     @cached_property
     def _names(self) -> set[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.frozen import set_plain_text
 from torch_ir.ir.expressions import Number, canonical, evaluate_expression, symbols_of
 
 
@@ -48,6 +49,7 @@ class SymExpr:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise InvalidIRError(f"an expression is text, got {type(self.text).__name__}")
+        set_plain_text(self, "text")
         spelling = canonical(self.text)
         object.__setattr__(self, "text", spelling.text)
         object.__setattr__(self, "kind", spelling.kind)

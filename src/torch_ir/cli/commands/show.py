@@ -92,7 +92,7 @@ def command(
     """Print the IR in FILE as text.
 
     A program that is longer than the terminal is shown as an outline there, and whole in a pipe or
-    file or with --all. What is printed whole can be read back by every command.
+    file or with --all, where its lines are not folded: every command reads it back.
 
     \b
     torch-ir show m.tir --depth 3
@@ -112,7 +112,7 @@ def command(
         text = _outline(ir, depth)
     else:
         text = ir_text(ir, fold=fold)
-    write(f"{text.rstrip()}\n".encode() if text else b"", output)
+    write(f"{text.rstrip()}\n".encode() if text else b"", output, fold=not everything)
 
 
 def _is_long(ir: IR, fold: int | None, everything: bool, output: str | None) -> bool:
