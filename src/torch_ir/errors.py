@@ -13,7 +13,11 @@ import heapq
 import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TorchIRError(Exception):
@@ -293,6 +297,17 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in lines if line.strip()), type(error).__name__)
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error in one line, after the name of its class if it is none of ours.
+
+    Example:
+        >>> error_text(ValueError("no such size")), error_text(TorchIRError("no such value"))
+        ('ValueError: no such size', 'no such value')
+    """
+    kind = "" if isinstance(error, TorchIRError) else f"{type(error).__name__}: "
+    return f"{kind}{first_line(error)}"
+
+
 @contextmanager
 def raised_as(
     error: Callable[[Exception], TorchIRError], *, passing: tuple[type[Exception], ...] = ()
@@ -321,6 +336,33 @@ def raised_as(
         raise
     except Exception as raised:  # foreign code raises anything; it is the cause
         raise error(raised) from raised
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What foreign code raised in place of a result.
+
+    Attributes:
+        error: The exception.
+    """
+
+    error: Exception
+
+
+def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Raised:
+    """Call foreign code and return its result, or what it raised.
+
+    Kernels, backends, runtimes and functions of users raise anything; that is a finding about
+    them, not the end of what asks.
+
+    Example:
+        >>> attempt(int, "12"), attempt(int, "twelve").error.__class__.__name__
+        (12, 'ValueError')
+    """
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001  # foreign code raises anything; the caller looks at it
+        return Raised(error)
 
 
 def counted(count: int, noun: str) -> str:

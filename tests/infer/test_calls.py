@@ -7,7 +7,7 @@ from torch_ir import IR, OpNode, TensorMeta, compile_graph
 from torch_ir.dialects import verify
 from torch_ir.errors import CompileError, ExecutionError, PassError
 from torch_ir.infer import TensorType, call_on
-from torch_ir.infer.bind import bind
+from torch_ir.infer.binder import bind
 from torch_ir.infer.engine import call_at
 from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import contiguous

@@ -12,7 +12,7 @@ from small_models import CASES
 from torch_ir import IR, IRExecutor, OpNode, TensorMeta, extract_ir, functionalize, parse
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
-from torch_ir.infer.bind import bind
+from torch_ir.infer.binder import bind
 from torch_ir.ir import DType, Mutation
 from torch_ir.torch_api import overload
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.infer.bind import BoundCall
+from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.bindings import Binding
 from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 from torch_ir.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from torch_ir.infer.binder import bind
     from torch_ir.infer.fake import call_on
     from torch_ir.infer.types import Outcome, TensorType
 
-__all__ = ["Outcome", "TensorType", "call_on"]
+__all__ = ["Outcome", "TensorType", "bind", "call_on"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Outcome": "torch_ir.infer.types",
         "TensorType": "torch_ir.infer.types",
+        "bind": "torch_ir.infer.binder",
         "call_on": "torch_ir.infer.fake",
     },
 )

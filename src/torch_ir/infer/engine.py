@@ -15,7 +15,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
 from torch_ir.frontend.symbols.scalars import expression
-from torch_ir.infer.bind import bind
+from torch_ir.infer.binder import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import (

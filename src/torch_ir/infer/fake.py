@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError
 from torch_ir.frontend.symbols.scalars import expression
-from torch_ir.infer.bind import bind
+from torch_ir.infer.binder import bind
 from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault

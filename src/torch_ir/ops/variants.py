@@ -87,6 +87,26 @@ def functional_variant(
     return None
 
 
+@cache
+def view_of(op_type: str) -> str | None:
+    """Return the view that an operator copies, with the same arguments, or None.
+
+    Example:
+        >>> view_of("aten.slice_copy.Tensor"), view_of("aten.copy.default")
+        ('aten.slice.Tensor', None)
+    """
+    namespace, _, rest = op_type.partition(".")
+    packet, _, overload = rest.partition(".")
+    if not packet.endswith("_copy"):
+        return None
+    view = lookup(f"{namespace}.{packet.removesuffix('_copy')}.{overload}")
+    copy = lookup(op_type)
+    if view is None or copy is None or not any(result.alias for result in view.returns):
+        return None
+    same = [a.name for a in view.arguments] == [a.name for a in copy.arguments]
+    return view.op_type if same else None
+
+
 def copy_of(op_type: str) -> str | None:
     """Return the operator that copies what a view shows, with the same arguments, or None.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from torch_ir.infer.bind import RUN_DEVICE, bind
+from torch_ir.infer.binder import RUN_DEVICE, bind
 from torch_ir.infer.engine import Failure, attempt, call_at, flatten
 from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import resolve_operator

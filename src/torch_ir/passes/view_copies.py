@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from torch_ir.ir import IR, OpNode
-from torch_ir.ops.schema import lookup
+from torch_ir.ops.variants import view_of
 
 
 def with_views(ir: IR) -> IR:
@@ -63,23 +61,3 @@ def _as_view(node: OpNode) -> OpNode:
 def _reshape(node: OpNode) -> OpNode:
     attrs = {"shape": node.attrs.get("size", ())}
     return node.replace(op_type="aten.reshape.default", attrs=attrs)
-
-
-@cache
-def view_of(op_type: str) -> str | None:
-    """Return the view that an operator copies, with the same arguments, or None.
-
-    Example:
-        >>> view_of("aten.slice_copy.Tensor"), view_of("aten.copy.default")
-        ('aten.slice.Tensor', None)
-    """
-    namespace, _, rest = op_type.partition(".")
-    packet, _, overload = rest.partition(".")
-    if not packet.endswith("_copy"):
-        return None
-    view = lookup(f"{namespace}.{packet.removesuffix('_copy')}.{overload}")
-    copy = lookup(op_type)
-    if view is None or copy is None or not any(result.alias for result in view.returns):
-        return None
-    same = [a.name for a in view.arguments] == [a.name for a in copy.arguments]
-    return view.op_type if same else None

@@ -20,7 +20,7 @@ from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
 from torch_ir.backends.native.samples import drawn
 from torch_ir.backends.native.verdict import Verdict
-from torch_ir.errors import ExecutionError, TorchIRError, first_line
+from torch_ir.errors import ExecutionError, Raised, attempt, error_text
 from torch_ir.executor.samples import in_structure
 from torch_ir.ir import IR
 from torch_ir.tables import table
@@ -206,10 +206,9 @@ class _AutoChoice:
     def _extended(self, first: NativeExecutor, name: str) -> NativeExecutor | str:
         """The first backend of a mixture with the next for what it leaves to torch."""
         backend: Any = find_backend(name.rpartition("+")[2])
-        try:
-            made = first.extended(backend, max(self.deadline - time.monotonic(), 0.0))
-        except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it is not chosen
-            return f"{type(error).__name__}: {first_line(error)}"
+        made = attempt(first.extended, backend, max(self.deadline - time.monotonic(), 0.0))
+        if isinstance(made, Raised):
+            return error_text(made.error)
         taken = len(made.delegates) > len(first.delegates)
         return made if taken else "nothing more runs on it"
 
@@ -217,14 +216,10 @@ class _AutoChoice:
         """A candidate that is built and verified, or why there is none."""
         left = max(self.deadline - time.monotonic(), 0.0)
         backend: Any = find_backend(name)
-        try:
-            made = NativeExecutor(
-                self.ir, self.weights, (backend,), replace(self.options, seconds=left), timed=True
-            )
-        except TorchIRError as error:
-            return error.message
-        except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it is not chosen
-            return f"{type(error).__name__}: {first_line(error)}"
+        options = replace(self.options, seconds=left)
+        made = attempt(NativeExecutor, self.ir, self.weights, (backend,), options, timed=True)
+        if isinstance(made, Raised):
+            return error_text(made.error)
         return made if made.delegates else "nothing runs on it"
 
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

@@ -13,6 +13,7 @@ from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
+from torch_ir.errors import Raised, attempt
 from torch_ir.ir import IR
 
 if TYPE_CHECKING:
@@ -46,10 +47,9 @@ def built(
     key = blobs.key(backend, body, held, options)
     blob = blobs.read(key)
     if blob is not None:
-        try:
-            return safe(backend.unpack(blob, program))
-        except Exception:  # noqa: BLE001  # what a runtime does not read is built anew
-            blob = None
+        read = attempt(backend.unpack, blob, program)
+        if not isinstance(read, Raised):  # what a runtime does not read is built anew
+            return safe(read)
     made = backend.build(program, options)
     packed = backend.pack(made)
     if packed is not None:

@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call, said
 from torch_ir.backends.native.samples import SETS
+from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
 
 
@@ -76,10 +77,9 @@ class Guarded:
         known |= dict(zip(body.output_names, results, strict=True))
         symbols = dims_of(body, known)
         numbers = given[len(self._names) :]
-        try:
-            judged_call(self.attempt, known, numbers, symbols)
-        except Exception as error:  # noqa: BLE001  # whatever it raises, the runtime refuses
-            self.attempt.reason = said(error)
+        judged = attempt(judged_call, self.attempt, known, numbers, symbols)
+        if isinstance(judged, Raised):
+            self.attempt.reason = said(judged.error)
         if self.attempt.reason:
             self._refuse(self.attempt.reason)
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.executor.listeners import Table
@@ -69,13 +70,12 @@ class Samples:
                 if key in state and name in self._names
             }
             table = Table(made, None, copy=True)
-            try:
-                copies = [tensor.clone() for tensor in tensors]
-                _, symbols = graph.run(copies, given, table, reuse=False)
-            except Exception:  # noqa: BLE001  # torch refuses made-up arguments as it likes
+            copies = [tensor.clone() for tensor in tensors]
+            ran = attempt(graph.run, copies, given, table, reuse=False)
+            if isinstance(ran, Raised):  # torch refuses made-up arguments as it likes
                 graph.reset()
                 continue
-            yield {**values, **table.values}, {**given, **symbols}
+            yield {**values, **table.values}, {**given, **ran[1]}
 
 
 def drawn(ir: IR, count: int) -> Iterable[Call]:

@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from torch.fx.proxy import GraphAppendingTracer
 
 from torch_ir.errors import PassError
-from torch_ir.infer.bind import (
+from torch_ir.infer.binder import (
     RUN_DEVICE,
     BoundCall,
     Expression,

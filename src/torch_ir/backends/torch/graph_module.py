@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule
 from torch.fx import Node as FxNode
 
 from torch_ir.errors import CompileError
-from torch_ir.infer.bind import bind
+from torch_ir.infer.binder import bind
 from torch_ir.infer.resolve import operator_of, resolve_operator
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.diagnostics import Diagnostic, about

@@ -8,12 +8,12 @@ import torch
 
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.debug.comparing.isolation import Feed, Found, region_faults
-from torch_ir.debug.comparing.judgment import PartFault, error_text
+from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import AnySource, BackendSource, GraphSource, part_of
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.tolerance_check import Error
-from torch_ir.errors import TorchIRError
+from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR
@@ -31,11 +31,10 @@ def accumulated(
     size = sum(meta.nbytes or 0 for node in program.nodes for meta in node.outputs)
     if size > MAX_BYTES or len(program.nodes) > MAX_NODES or not program.nodes:
         return
-    try:
-        made = _whole_run(program, feed.values, judged, weights, constants)
-    except Exception as error:  # noqa: BLE001  # a backend may raise anything
+    made = attempt(_whole_run, program, feed.values, judged, weights, constants)
+    if isinstance(made, Raised):
         last = program.nodes[-1]
-        told = Error(part=float("inf"), reason=error_text(error))
+        told = Error(part=float("inf"), reason=error_text(made.error))
         value = last.outputs[0].name if last.outputs else ""
         yield Found(tuple(program.nodes), PartFault(value, "error", told))
         return

@@ -8,10 +8,11 @@ import torch
 
 from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.isolation import Feed, Found
-from torch_ir.debug.comparing.judgment import PartFault, error_text
+from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -70,10 +71,9 @@ def _region(
     if meaning.open_reason or other.draws:
         state.covered |= names
         return
-    try:
-        results = TorchSource().call(part, values, state.symbols)
-    except Exception as error:  # noqa: BLE001  # a wrong program may raise anything
-        told = Error(part=float("inf"), reason=error_text(error))
+    results = attempt(TorchSource().call, part, values, state.symbols)
+    if isinstance(results, Raised):  # a wrong program may raise anything
+        told = Error(part=float("inf"), reason=error_text(results.error))
         yield Found(tuple(own), PartFault(meta.name, "error", told))
         return
     call = OpNode("part", CALL, part.graph_inputs, part.graph_outputs)

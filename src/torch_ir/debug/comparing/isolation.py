@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from torch_ir.debug.comparing.judgment import Judging, PartFault, error_text
+from torch_ir.debug.comparing.judgment import Judging, PartFault
 from torch_ir.debug.comparing.sources import (
     PartSource,
     ReferenceSource,
@@ -19,7 +19,7 @@ from torch_ir.debug.comparing.sources import (
 from torch_ir.debug.reference.denotation import DRAWS, OPEN, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
-from torch_ir.errors import TorchIRError
+from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import live_out
 
@@ -301,10 +301,8 @@ class Unit:
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], values: Values
     ) -> Sequence[torch.Tensor] | Exception:
         body = part_of(self.state.program, nodes, returned)
-        try:
-            return self.source.call(body, values, self.state.symbols)
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything
-            return error
+        made = attempt(self.source.call, body, values, self.state.symbols)
+        return made.error if isinstance(made, Raised) else made
 
     def _raised(self, nodes: Sequence[OpNode], error: Exception) -> Found:
         value = nodes[-1].outputs[0].name if nodes[-1].outputs else ""

@@ -12,7 +12,6 @@ from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.comparison import Kind
 from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
 from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_one_unit, within
-from torch_ir.errors import TorchIRError, first_line
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import dtype_name
@@ -118,12 +117,6 @@ class Judging:
         if not error.reason:
             return None
         return PartFault(allowed.value, _kind(expected, allowed.got, bound), error)
-
-
-def error_text(error: Exception) -> str:
-    """Return what a part raised, in one line."""
-    kind = "" if isinstance(error, TorchIRError) else f"{type(error).__name__}: "
-    return f"{kind}{first_line(error)}"
 
 
 def _form(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> PartFault | None:

@@ -15,11 +15,10 @@ from typing import Any
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.comparing.compared import compare
-from torch_ir.debug.comparing.judgment import error_text
 from torch_ir.debug.comparing.sources import BackendSource, part_of, source_of
 from torch_ir.debug.conformance.operator_cases import operator_cases, torch_takes
 from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
-from torch_ir.errors import CompileError
+from torch_ir.errors import CompileError, Raised, attempt, error_text
 from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
 from torch_ir.steps import steps
@@ -95,13 +94,11 @@ def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
         if not partition.subgraphs:
             return "unsupported", next(iter(partition.reasons.values()), "it takes nothing")
         body = part_of(program, program.nodes, program.nodes[0].outputs)
-        try:
-            values = dict(zip(program.input_names, tensors, strict=True))
-            source.call(body, values, sizes)
-        except CompileError as error:
-            return "unsupported", error_text(error)
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything
-            return "error", error_text(error)
+        values = dict(zip(program.input_names, tensors, strict=True))
+        made = attempt(source.call, body, values, sizes)
+        if isinstance(made, Raised):
+            refused = isinstance(made.error, CompileError)
+            return "unsupported" if refused else "error", error_text(made.error)
     status, reason = _compared(program, tensors, backend, sizes)
     special = case.tensors(special=True) if status == "pass" and _is_plain(case) else ()
     if special and torch_takes(program, special, sizes):

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ir.debug.comparing.sources import TorchSource, part_of
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
-from torch_ir.errors import InvalidIRError, TorchIRError
+from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import with_weights_as_inputs
@@ -83,11 +83,7 @@ def torch_takes(program: IR, tensors: Sequence[Any], sizes: Mapping[str, int]) -
     """Return whether torch has a kernel for a call, which its fake tensors do not tell."""
     values = dict(zip(program.input_names, tensors, strict=True))
     body = part_of(program, program.nodes, program.nodes[0].outputs)
-    try:
-        TorchSource().call(body, values, sizes)
-    except Exception:  # noqa: BLE001  # whatever torch raises, it refuses the case
-        return False
-    return True
+    return not isinstance(attempt(TorchSource().call, body, values, sizes), Raised)
 
 
 def _with_kind(case: Case) -> Case:

@@ -17,7 +17,7 @@ from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
 from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
 from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.debug.reference.tolerance_check import NEARLY_OPEN, TIES_OPEN, VALUES_OPEN
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, Raised, attempt
 from torch_ir.infer.fake import call_on
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import name_of
@@ -268,10 +268,9 @@ class _Grower(ValuePool):
         """What torch makes of a call; None where it refuses."""
         known = {v.meta.name: v.tensor for v in (*self.values, *self.fresh)}
         given = [known[meta.name] for meta in node.inputs]
-        try:
-            with torch.no_grad():
-                made = call_plainly(node, given, {}, self.functions, torch.device("cpu"))
-        except Exception:  # noqa: BLE001  # whatever torch raises, it refuses the call
+        with torch.no_grad():
+            made = attempt(call_plainly, node, given, {}, self.functions, torch.device("cpu"))
+        if isinstance(made, Raised):
             return None
         return made if all(isinstance(item, torch.Tensor) for item in made) and made else None
 

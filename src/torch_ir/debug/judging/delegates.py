@@ -23,7 +23,7 @@ from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
 from torch_ir.debug.validation import Reader
-from torch_ir.errors import BackendError, OptionalDependencyError, first_line
+from torch_ir.errors import BackendError, OptionalDependencyError, Raised, attempt, first_line
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
@@ -264,9 +264,8 @@ class _DelegateCall:
             return None
         held = {n: t for n, t in self.delegate.held.items() if n in body.input_names}
         given = {meta.name: known[meta.name] for meta in body.graph_inputs}
-        try:
-            compiled = backend.compile(body, held)
-        except Exception:  # noqa: BLE001 - whatever a backend raises, it refuses the part
+        compiled = attempt(backend.compile, body, held)
+        if isinstance(compiled, Raised):  # it refuses the part
             return None
         return list(
             self._compared(body, meaning, given, self._called(body, compiled, given), known)
@@ -279,13 +278,13 @@ class _DelegateCall:
         names = [n for n in body.input_names if n not in self.delegate.held]
         tensors = copied([given[name] for name in names])
         sizes = [int(size.evaluate(self.symbols)) for size in sizes_of(body)]
-        try:
-            with torch.no_grad():
-                return listed(compiled(*tensors, *sizes))
-        except (BackendError, OptionalDependencyError):
-            raise  # it does not run anything here
-        except Exception as error:  # noqa: BLE001 - a backend's code may raise anything
-            return f"the backend fails: {type(error).__name__}: {first_line(error)}"
+        with torch.no_grad():
+            made = attempt(lambda: listed(compiled(*tensors, *sizes)))
+        if not isinstance(made, Raised):
+            return made
+        if isinstance(made.error, (BackendError, OptionalDependencyError)):
+            raise made.error  # it does not run anything here
+        return f"the backend fails: {type(made.error).__name__}: {first_line(made.error)}"
 
     def _compared(
         self,

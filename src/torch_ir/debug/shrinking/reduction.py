@@ -13,7 +13,7 @@ from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
 from torch_ir.debug.shrinking.simplification import Failing, simpler
-from torch_ir.errors import InvalidIRError, TorchIRError
+from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR
 from torch_ir.passes.cutting import cut
@@ -229,9 +229,8 @@ def _values_of(case: Failing) -> Iterator[tuple[str, torch.Tensor]]:
     yield from values.items()
     for node in ir.nodes:
         body = part_of(ir, [node], node.outputs)
-        try:
-            made = TorchSource().call(body, values, symbols)
-        except Exception:  # noqa: BLE001  # the program may be one that torch refuses
+        made = attempt(TorchSource().call, body, values, symbols)
+        if isinstance(made, Raised):  # the program may be one that torch refuses
             return
         known = {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
         bind(node, [known[meta.name] for meta in node.outputs], symbols)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch  # noqa: TID253  # operators are bound where torch is
 
-from torch_ir.errors import PassError, first_line
+from torch_ir.errors import PassError, Raised, attempt, first_line
 from torch_ir.ops.schema import Argument, Schema
 from torch_ir.torch_api import bytes_of, pytree
 
@@ -112,11 +112,8 @@ def close(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
 
 
 def _error(function: Callable[..., Any], arguments: list[Any]) -> str | None:
-    try:
-        function(*pytree.tree_map(_copy, arguments))
-    except Exception as error:  # noqa: BLE001  # a function of the user's may raise anything
-        return first_line(error)
-    return None
+    made = attempt(function, *pytree.tree_map(_copy, arguments))
+    return first_line(made.error) if isinstance(made, Raised) else None
 
 
 def _tensors() -> tuple[torch.Tensor, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
 from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.plan import Plan
-from torch_ir.infer.bind import BoundCall, Literal
+from torch_ir.infer.binder import BoundCall, Literal
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.types import TensorType

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.infer.bind import BoundCall
+from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.bindings import DataSizes, Symbols
 from torch_ir.infer.engine import draws_by_name, evaluate_unbacked
 from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta

@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.names import IdentifierPool, printable
-from torch_ir.infer.bind import (
+from torch_ir.infer.binder import (
     BoundCall,
 )
 from torch_ir.infer.dispatch import PythonBinding

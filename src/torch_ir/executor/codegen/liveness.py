@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.infer.bind import Expression, Listed, Named, Operand
+from torch_ir.infer.binder import Expression, Listed, Named, Operand
 
 
 def live_identifiers(

@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.codegen.source import Source
-from torch_ir.infer.bind import BoundCall
+from torch_ir.infer.binder import BoundCall
 from torch_ir.ir import OpNode
 from torch_ir.weights.tensor_registry import DirectKernel
 

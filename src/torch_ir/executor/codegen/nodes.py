@@ -8,7 +8,7 @@ from typing import Any
 from torch_ir.executor.codegen.lines import CodeLine, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.infer.bind import (
+from torch_ir.infer.binder import (
     BoundCall,
     Expression,
     Function,

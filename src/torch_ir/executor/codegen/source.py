@@ -20,7 +20,7 @@ from torch_ir.executor.codegen.lines import (
 )
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.plan import Plan
-from torch_ir.infer.bind import BoundCall
+from torch_ir.infer.binder import BoundCall
 from torch_ir.ir import OpNode
 
 

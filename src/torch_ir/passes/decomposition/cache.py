@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_ir.errors import InvalidIRError, PassError, first_line
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.infer.bind import RUN_DEVICE
+from torch_ir.infer.binder import RUN_DEVICE
 from torch_ir.infer.engine import Failure, attempt, flatten
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.types import TensorType, recorded

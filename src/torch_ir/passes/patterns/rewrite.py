@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from torch_ir.dialects.backend.sampling import close, varied
-from torch_ir.errors import PassError
+from torch_ir.errors import PassError, Raised, attempt
 from torch_ir.infer.resolve import to_torch
 from torch_ir.ir import IR, Attribute, SymExpr
 from torch_ir.ir.values import as_attribute
@@ -170,19 +170,16 @@ class Rewrite:
         return found
 
     def _takes(self, attributes: Valuation) -> bool:
-        try:
-            self.pattern(*map(torch.clone, self.example_inputs), **attributes)
-        except Exception:  # noqa: BLE001  # a function of the user's may raise anything
-            return False
-        return True
+        made = attempt(self.pattern, *map(torch.clone, self.example_inputs), **attributes)
+        return not isinstance(made, Raised)
 
     def _require_same(self, inputs: Sequence[torch.Tensor], attributes: Valuation) -> None:
         results: list[list[Any]] = []
         for name, function in (("pattern", self.pattern), ("replacement", self.replacement)):
-            try:
-                made = function(*map(torch.clone, inputs), **attributes)
-            except Exception as error:  # a function of the user's may raise anything
-                raise PassError(f"the {name} refuses the example: {error!s:.200}") from error
+            made = attempt(function, *map(torch.clone, inputs), **attributes)
+            if isinstance(made, Raised):
+                told = f"the {name} refuses the example: {made.error!s:.200}"
+                raise PassError(told) from made.error
             results.append(pytree.tree_leaves(made))
         expected, got = results
         pairs = zip(expected, got, strict=False)

@@ -11,6 +11,7 @@ from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, with_inputs
 from torch_ir.ops.schema import parse_schema
+from torch_ir.ops.variants import view_of
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match, Pattern
 from torch_ir.passes.patterns.matcher import Matcher
@@ -26,7 +27,6 @@ from torch_ir.passes.quantized.codes import (
     parameters,
 )
 from torch_ir.passes.quantized.rows import RELU, TABLE, Row, bits_of, rows
-from torch_ir.passes.view_copies import view_of
 
 
 @dataclass(frozen=True)
