@@ -96,7 +96,7 @@ def test_a_weight_that_is_not_given_is_an_error():
     with pytest.raises(PassError) as caught:
         fold_batch_norm(ir, {})
     assert str(caught.value) == (
-        "the weight '0.weight' is not given; folding batch norm needs it as "
+        "the weight '0.weight' is not given; folding needs it as "
         "%p_0_weight: f32[4, 3, 1, 1]\n"
         "Give the weights that the program runs with."
     )

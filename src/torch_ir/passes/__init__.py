@@ -25,11 +25,12 @@ from torch_ir.passes.pass_registry import (
 )
 
 if TYPE_CHECKING:
-    from torch_ir.passes.batch_norm_folding import FoldedProgram, fold_batch_norm
+    from torch_ir.passes.batch_norm_folding import fold_batch_norm
     from torch_ir.passes.constant_folding import FoldConstants, fold_constants
     from torch_ir.passes.decomposition import Decompose, decompose
     from torch_ir.passes.functionalization import Functionalize, functionalize
     from torch_ir.passes.quantized.fusion import FuseQuantized, fuse_quantized
+    from torch_ir.passes.weight_folding import FoldedProgram, fold_weights
 
 __all__ = [
     "CleanCasts",
@@ -51,6 +52,7 @@ __all__ = [
     "decompose",
     "eliminate_dead_code",
     "fold_batch_norm",
+    "fold_weights",
     "fold_constants",
     "functionalize",
     "fuse_quantized",
@@ -74,8 +76,9 @@ __getattr__ = lazy_names(
         "Functionalize": "torch_ir.passes.functionalization",
         "functionalize": "torch_ir.passes.functionalization",
         "FoldConstants": "torch_ir.passes.constant_folding",
-        "FoldedProgram": "torch_ir.passes.batch_norm_folding",
+        "FoldedProgram": "torch_ir.passes.weight_folding",
         "fold_batch_norm": "torch_ir.passes.batch_norm_folding",
+        "fold_weights": "torch_ir.passes.weight_folding",
         "fold_constants": "torch_ir.passes.constant_folding",
         "FuseQuantized": "torch_ir.passes.quantized.fusion",
         "fuse_quantized": "torch_ir.passes.quantized.fusion",

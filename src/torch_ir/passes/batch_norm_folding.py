@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 
-from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import Builder
+from torch_ir.passes.weight_folding import FoldedProgram, WeightEditor
 
 _LAYERS = {
     "aten.conv1d.default": ("input", "weight", "bias"),
@@ -27,22 +25,6 @@ _NORMS = {
     "aten._native_batch_norm_legit_no_training.default": "",
 }
 """Batch norms, with the flag that says whether they train."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedProgram:
-    """A program without batch norm, and its weights.
-
-    Attributes:
-        ir: The program.
-        weights: Its weights by key: those that were given, but for the layers that took in a
-            batch norm.
-        folded: The names of the layers that did.
-    """
-
-    ir: IR
-    weights: Mapping[str, torch.Tensor] = field(repr=False)
-    folded: tuple[str, ...]
 
 
 def fold_batch_norm(ir: IR, weights: Mapping[str, torch.Tensor]) -> FoldedProgram:
@@ -74,12 +56,8 @@ def fold_batch_norm(ir: IR, weights: Mapping[str, torch.Tensor]) -> FoldedProgra
 class _Folder:
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor]):
         self.ir = ir
-        self.weights = dict(weights)
-        self.external = ir.external_values()
+        self.edited = WeightEditor(ir, weights)
         self.memory = StorageGroups(ir)
-        self.builder = Builder(ir)
-        self.metas = {meta.name: meta for meta in ir.weights}
-        self.mapping = dict(ir.weight_name_mapping)
         self.layers: dict[str, OpNode] = {}
         self.folded: set[str] = set()
 
@@ -89,11 +67,11 @@ class _Folder:
             if layer is not None:
                 self._fold(layer, node)
         if not self.layers:
-            return FoldedProgram(self.ir, dict(self.weights), ())
+            return FoldedProgram(self.ir, dict(self.edited.weights), ())
         for node in self.ir.nodes:
             if not any(meta.name in self.folded for meta in node.outputs):
-                self.builder.keep(self.layers.get(node.name, node))
-        return self._without_unused(self.builder.finish())
+                self.edited.builder.keep(self.layers.get(node.name, node))
+        return self.edited.finished(tuple(self.layers))
 
     def _layer(self, norm: OpNode) -> OpNode | None:
         """The layer into which a batch norm can be folded."""
@@ -120,11 +98,9 @@ class _Folder:
 
     def _is_fixed(self, meta: TensorMeta) -> bool:
         """Whether a value is a weight that nothing writes, in floating point."""
-        found = self.external.get(meta.name)
         written = {mutation.target for mutation in self.ir.mutations}
         return (
-            found is not None
-            and found[0] in self.metas
+            bool(self.edited.key(meta))
             and meta.name not in written
             and not self.memory.is_written(meta.name)
             and meta.dtype in ("float16", "bfloat16", "float32", "float64")
@@ -139,55 +115,20 @@ class _Folder:
         shift = (bias - mean) * scale
         shift = shift + self._value(norm.tensor("bias"), torch.zeros_like(mean))
         scaled = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
-        operand = layer.tensor("weight")
-        dtype = operand.dtype if operand is not None else "float32"
-        key = self.external[operand.name][0] if operand is not None else ""
-        stem = key.removesuffix(".weight")
-        pair = self._added(key, scaled, dtype), self._added(f"{stem}.bias", shift, dtype)
+        operand = cast(TensorMeta, layer.tensor("weight"))
+        dtype: torch.dtype = getattr(torch, operand.dtype)
+        key = self.edited.key(operand)
+        new = {key: scaled, f"{key.removesuffix('.weight')}.bias": shift}
+        pair = [self.edited.added(key, value.to(dtype)) for key, value in new.items()]
         self.layers[layer.name] = _with_weights(layer, *pair).derived_from(layer, norm)
         self.folded.add(norm.outputs[0].name)
-        self.builder.replace(norm.outputs[0], layer.outputs[0])
+        self.edited.builder.replace(norm.outputs[0], layer.outputs[0])
 
     def _value(self, meta: TensorMeta | None, default: torch.Tensor | None = None) -> torch.Tensor:
         """The value of a weight, in float64."""
         if meta is None:
             return cast(torch.Tensor, default)
-        key = self.external[meta.name][0]
-        value = self.weights.get(key)
-        if value is None or tuple(value.shape) != meta.shape:
-            got = "is not given" if value is None else f"has shape {list(value.shape)}"
-            raise PassError(
-                f"the weight {key!r} {got}; folding batch norm needs it as {meta}",
-                remedy="Give the weights that the program runs with.",
-            )
-        return value.detach().to("cpu", torch.float64)
-
-    def _added(self, key: str, value: torch.Tensor, dtype: str) -> TensorMeta:
-        """A weight with that value, under a key of its own."""
-        wanted, number = f"{key}.folded", 1
-        while wanted in self.metas or wanted in self.weights or wanted in self.ir.constants:
-            wanted, number = f"{key}.folded_{number}", number + 1
-        self.weights[wanted] = value.to(getattr(torch, dtype))
-        meta = TensorMeta(wanted, tuple(value.shape), dtype)
-        self.metas[wanted] = meta
-        name = self.builder.names.fresh(f"p_{wanted.replace('.', '_')}")
-        self.mapping[name] = wanted
-        return meta.replace(name=name)
-
-    def _without_unused(self, ir: IR) -> FoldedProgram:
-        """The program without the weights that only batch norms and folded layers used."""
-        before = {meta.name for node in self.ir.nodes for meta in node.inputs}
-        kept = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
-        kept |= {name for m in ir.mutations for name in (m.target, m.value.name)}
-        keys = {self.mapping.get(name, name) for name in kept}
-        gone = {self.mapping.get(name, name) for name in before - kept} - keys
-        weights = {key: value for key, value in self.weights.items() if key not in gone}
-        ir = ir.replace(
-            weights=[meta for key, meta in self.metas.items() if key not in gone],
-            weight_name_mapping={n: k for n, k in self.mapping.items() if k not in gone},
-            weight_aliases={a: k for a, k in self.ir.weight_aliases.items() if k not in gone},
-        )
-        return FoldedProgram(ir, weights, tuple(self.layers))
+        return self.edited.value(meta).to("cpu", torch.float64)
 
 
 def _with_weights(layer: OpNode, weight: TensorMeta, bias: TensorMeta) -> OpNode:

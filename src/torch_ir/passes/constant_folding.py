@@ -82,7 +82,7 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
           return %y
         }
     """
-    known = _computed(ir, max_bytes)
+    known = computed_ahead(ir, {}, max_bytes)
     kept: list[OpNode] = []
     wanted: dict[str, torch.Tensor] = {}
     needed: set[str] = set()
@@ -100,8 +100,16 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
     return _with_constants(ir, kept[::-1], wanted)
 
 
-def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
-    """The value of each result that depends on constants alone."""
+def computed_ahead(
+    ir: IR, given: Mapping[str, torch.Tensor], max_bytes: int | None = None
+) -> dict[str, torch.Tensor]:
+    """Compute the results that depend on constants and given values alone, by name.
+
+    Args:
+        ir: The program.
+        given: Values of weights, by the names that nodes use.
+        max_bytes: How large a result may be; any size if not given.
+    """
     memory = StorageGroups(ir)
     keys = {
         name: key
@@ -110,6 +118,7 @@ def _computed(ir: IR, max_bytes: int) -> dict[str, torch.Tensor]:
     }
     tensors = constant_tensors(ir.constants, keys.values())
     known = {name: tensors[key] for name, key in keys.items()}
+    known |= {name: value for name, value in given.items() if not memory.is_written(name)}
     constants = frozenset(known)
     for node in ir.nodes:
         if all(meta.name in known for meta in node.inputs) and _is_known(ir, node, memory):
@@ -159,10 +168,10 @@ def _is_fixed(value: Attribute) -> bool:
 
 
 def _run(
-    node: OpNode, inputs: Sequence[torch.Tensor], max_bytes: int
+    node: OpNode, inputs: Sequence[torch.Tensor], max_bytes: int | None
 ) -> Mapping[str, torch.Tensor]:
     """The results of a node; none if they are too large or not what is recorded."""
-    if any((meta.nbytes or 0) > max_bytes for meta in node.outputs):
+    if max_bytes is not None and any((m.nbytes or 0) > max_bytes for m in node.outputs):
         return {}
     types = [TensorType.of(tensor) for tensor in inputs]
     outcome = call_at(node, types, {})  # a program may say that a large result is small

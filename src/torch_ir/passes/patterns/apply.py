@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch_ir.errors import PassError
+from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.fake import call_on
+from torch_ir.infer.hints import samplings
+from torch_ir.infer.resolve import has_expression
+from torch_ir.infer.types import TensorType, contiguous
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match
+from torch_ir.passes.patterns.form import Form
 from torch_ir.passes.patterns.matcher import Matcher
 from torch_ir.passes.patterns.rewrite import Rewrite
 
@@ -75,7 +80,8 @@ def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
         }
     """
     for rewrite in rewrites:
-        ir = _Rewriter(ir, rewrite, ir.dialect).run()
+        for form in rewrite.forms(ir):
+            ir = _Rewriter(ir, form, ir.dialect).run()
     return ir
 
 
@@ -118,21 +124,33 @@ def near_misses(ir: IR, rewrites: Sequence[Rewrite]) -> tuple[NearMiss, ...]:
     """
     found: list[NearMiss] = []
     for position, rewrite in enumerate(rewrites):
-        _Rewriter(ir, rewrite, ir.dialect, _Misses(position, found)).run()
+        misses = _Misses()
+        for form in rewrite.forms(ir):
+            _Rewriter(ir, form, ir.dialect, misses).run()
+        found += [
+            NearMiss(node.name, reason, position, node.location)
+            for key, (_, node, reason) in misses.found.items()
+            if key not in misses.rewritten
+        ]
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Misses:
-    rewrite: int
-    found: list[NearMiss]
+    """Why places do not fit any form of a rewrite: the reason of that which fits most."""
 
-    def __call__(self, node: OpNode, reason: str) -> None:
-        self.found.append(NearMiss(node.name, reason, self.rewrite, node.location))
+    found: dict[int, tuple[float, OpNode, str]] = field(
+        default_factory=dict[int, tuple[float, OpNode, str]]
+    )
+    rewritten: set[int] = field(default_factory=set[int])
+
+    def __call__(self, node: OpNode, reason: str, depth: float) -> None:
+        if depth > self.found.get(id(node), (0,))[0]:
+            self.found[id(node)] = depth, node, reason
 
 
 class _Rewriter:
-    def __init__(self, ir: IR, rewrite: Rewrite, dialect: str, missed: _Misses | None = None):
+    def __init__(self, ir: IR, rewrite: Form, dialect: str, missed: _Misses | None = None):
         self.ir = ir
         self.builder = Builder(ir)
         self.builder.map_functions(lambda body: _Rewriter(body, rewrite, dialect, missed).run())
@@ -153,9 +171,12 @@ class _Rewriter:
         matcher = Matcher(ir, self.memory, explains=self.missed is not None)
         for match in matcher.occurrences(self.pattern, self.missed):
             reason = self._rewritten(match)
-            if reason and self.missed is not None:
-                first = match.values[self.wanted.graph_outputs[0].name]
-                self.missed(ir.producers[first.name], reason)
+            if self.missed is not None:
+                last = ir.producers[match.values[self.wanted.graph_outputs[0].name].name]
+                if reason:
+                    self.missed(last, reason, len(match.inside))
+                else:
+                    self.missed.rewritten.add(id(last))
         for old in self.replaced:
             self.builder.replace(old, self._final(old))
         for position, node in enumerate(ir.nodes):
@@ -168,11 +189,16 @@ class _Rewriter:
         """Put the replacement in the place of a match; return why not, if it stays."""
         if self.rewrite.where is not None and not self.rewrite.where(match):
             return "where= refuses it"
+        loose = [
+            meta for i in self.rewrite.fixed if not self._is_fixed(meta := self._input(match, i))
+        ]
+        if loose:
+            return f"%{loose[0].name} is no weight or constant, or is written"
         position = self._position(match)
         if position is None:
             return "something uses a result before all of the inputs are made"
         try:
-            made = self.rewrite.graph(self.dialect, match.attributes)
+            made = self.rewrite.graph(self.dialect, match.attributes, *self._types_at(match))
         except PassError as error:
             return error.message
         if not self._may_alias(match, made):
@@ -180,6 +206,23 @@ class _Rewriter:
         self._replace(match, position, made)
         self.builder.operators.update(made.operators)
         return ""
+
+    def _is_fixed(self, meta: TensorMeta) -> bool:
+        return meta.name in self.ir.external_values() and not self.memory.is_written(meta.name)
+
+    def _types_at(self, match: Match) -> tuple[list[TensorType | None], tuple[Symbols, ...]]:
+        """The types of the tensors at a place, and values of its symbols.
+
+        Raises:
+            PassError: No values fit the conditions on the symbols.
+        """
+        metas = [match.values.get(meta.name) for meta in self.wanted.graph_inputs]
+        static = all(meta is None or meta.is_static for meta in metas)
+        is_symbolic = not static or has_expression(tuple(match.attributes.values()))
+        found = samplings(self.ir) if is_symbolic else ({},)
+        if not found:
+            raise PassError("no sizes are known that the program takes")
+        return [None if meta is None else contiguous(meta) for meta in metas], found
 
     def _final(self, meta: TensorMeta) -> TensorMeta:
         while meta.name in self.values:

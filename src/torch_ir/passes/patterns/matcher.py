@@ -59,11 +59,11 @@ class Matcher:
         self.returned = {meta.name for meta in ir.graph_outputs}
         self.returned |= {mutation.value.name for mutation in ir.mutations}
         self.explains = explains
-        self.reasons: list[tuple[int, str]] = []
-        """Why nodes did not fit, each with how many nodes before did."""
+        self.reasons: list[tuple[float, str]] = []
+        """Why nodes did not fit, each with how many nodes did; half of one if its operator did."""
 
     def occurrences(
-        self, pattern: Pattern, missed: Callable[[OpNode, str], None] | None = None
+        self, pattern: Pattern, missed: Callable[[OpNode, str, float], None] | None = None
     ) -> Iterator[Match]:
         """Yield every place where a pattern occurs, in program order; no two share a node.
 
@@ -72,7 +72,7 @@ class Matcher:
         Args:
             pattern: What to look for.
             missed: Is told of nodes that make what the pattern's first result is made by, but
-                where the pattern does not occur, with the reason.
+                where the pattern does not occur, with the reason and how many nodes fit.
         """
         taken: set[str] = set()
         for node in self.ir.nodes:
@@ -85,8 +85,8 @@ class Matcher:
                     break
             else:
                 depth, reason = max(self.reasons, default=(0, ""), key=lambda item: item[0])
-                if depth and missed is not None and node.name not in taken:
-                    missed(node, reason)
+                if depth >= 1 and missed is not None and node.name not in taken:
+                    missed(node, reason, depth)
 
     def at(self, pattern: Pattern, node: OpNode) -> Iterator[Match]:
         """Yield the matches in which a node makes the pattern's first result."""
@@ -133,9 +133,9 @@ class Matcher:
         names = [meta.name for meta in (*match.values.values(), *made)]
         return next((name for name in names if self.memory.is_written(name)), "")
 
-    def _refuse(self, match: Match, reason: str) -> bool:
+    def _refuse(self, match: Match, reason: str, half: float = 0.0) -> bool:
         if self.explains:
-            self.reasons.append((len(match.nodes), reason))
+            self.reasons.append((len(match.nodes) + half, reason))
         return False
 
     # -- elements ---------------------------------------------------------------------------------
@@ -239,7 +239,8 @@ class Matcher:
             got = attribute(schema, node, name)
             if not fits(expected, got, found):
                 shown = found[expected.name] if isinstance(expected, Wildcard) else expected
-                self._refuse(match, f"{name} of %{node.name} is {got}, the pattern has {shown}")
+                reason = f"{name} of %{node.name} is {got}, the pattern has {shown}"
+                self._refuse(match, reason, half=0.5)
                 return None
         return found
 

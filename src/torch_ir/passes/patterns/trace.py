@@ -154,7 +154,7 @@ def _shape(ir: IR) -> list[Any]:
 
 def _difference(base: Mapping[str, Attribute], other: Mapping[str, Attribute]) -> str:
     changed = [f"{name}={value!r}" for name, value in other.items() if value != base[name]]
-    return ", ".join(changed) or "the same attributes"
+    return ", ".join(changed) or "the shapes and dtypes of this place"
 
 
 def _not_as_given(
@@ -168,6 +168,8 @@ def _not_as_given(
         for attr, given in valuation.items()
         if not identical(given, base[attr])
     ]
+    if not changed:
+        return f"{name} computes with sizes or dtypes, which are others here"
     return f"{name} has no operator with the attribute {changed[0]!r} as it is given"
 
 
@@ -210,13 +212,13 @@ def traced(
     inputs: Sequence[torch.Tensor],
     attributes: Mapping[str, Any],
     level: str,
+    name: str,
 ) -> IR:
     """Trace a function of tensors to a graph; bound operators stay whole if it calls them.
 
     Raises:
         PassError: torch cannot trace it, it holds tensors of its own, or it has control flow.
     """
-    name = getattr(function, "__name__", "the function")
     try:
         with kept_whole(), silent_log():
             ir = extract_ir(_Function(function, attributes).eval(), tuple(inputs))
