@@ -380,3 +380,14 @@ def test_a_functional_tensor_is_refused_before_anything_runs():
         validate(ir, None, (given,))
     with pytest.raises(InputError, match="a functional tensor has no plain values"):
         denote(ir, {}, (given,))
+
+
+def test_a_tensor_of_zeros_without_memory_is_read_as_zeros():
+    ir = parse("""ir {
+      %z: f32[2] = aten._efficientzerotensor.default(size=[2])
+      %y: bf16[2] = aten._to_copy.default(%z, dtype=torch.bfloat16)
+      %s: f32[2] = aten.cos.default(%z)
+      return %z, %y, %s
+    }""")
+    report = validate(ir, {}, ())
+    assert report.verdict == "agree", str(report)

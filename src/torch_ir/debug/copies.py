@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from torch_ir.debug.judging.storages import is_plain
+
 
 def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy tensors to new memory with the same strides, by which kernels choose their algorithm.
@@ -23,7 +25,7 @@ def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _copied(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
-    if tensor.layout is not torch.strided or tensor.is_quantized:
+    if not is_plain(tensor):
         return tensor.detach().clone()
     storage = tensor.untyped_storage()
     key = storage.data_ptr()

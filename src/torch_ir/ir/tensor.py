@@ -569,7 +569,7 @@ def _bytes_of(tensor: Any) -> bytes:
         raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
-    return flat.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+    return flat.view(torch.uint8).numpy(force=True).tobytes() if dense.numel() else b""
 
 
 def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:

@@ -135,7 +135,7 @@ def as_array(value: object) -> Array:
     tensor: Any = value
     if hasattr(value, "is_meta") and not kind_without_values(tensor):
         try:
-            return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+            return tensor.numpy(force=True)
         except TypeError:  # NumPy has no bfloat16 of its own
             pass
     return as_constant(value).numpy()

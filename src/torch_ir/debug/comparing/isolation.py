@@ -16,7 +16,7 @@ from torch_ir.debug.comparing.sources import (
     Values,
     part_of,
 )
-from torch_ir.debug.reference.denotation import DRAWS, OPEN, Meanings, meaning_of
+from torch_ir.debug.reference.denotation import DRAWS, OPEN, REFUSED, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
@@ -124,7 +124,7 @@ def node_faults(
     try:
         return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
     except TorchIRError as error:
-        return f"the denotation refuses it: {error_text(error)}"
+        return f"{REFUSED}: {error_text(error)}"
 
 
 def region_faults(
@@ -148,7 +148,7 @@ def region_faults(
     try:
         return state.judging.faults(body, meaning, values, known, results, slack=slack)
     except TorchIRError as error:
-        return f"the denotation refuses it: {error_text(error)}"
+        return f"{REFUSED}: {error_text(error)}"
 
 
 class Unit:

@@ -284,6 +284,17 @@ _RECIPES: dict[str, Recipe] = {
         padding=[(0, 0)],
         stride=[(1, 1)],
     ),
+    **{
+        f"_upsample_{kind}2d_aa{overload}": _recipe(
+            f"{operand}=n,c,h,w",
+            output_size=[(8, 8), (3, 3)],
+            scales_h=[None],  # one that the sizes belie reads elements that there are not
+            scales_w=[None],
+            scale_factors=[None],
+        )
+        for kind in ("bilinear", "bicubic")
+        for operand, overload in (("self", ""), ("input", ".vec"))
+    },
     "_pad_circular": _recipe("self=n,c,h", pad=[(1, 1), (0, 2)]),
     "pad": _recipe(
         "self=n,c,h", pad=[(1, 1), (0, 2)], mode=["constant", "reflect", "replicate", "circular"]

@@ -19,15 +19,16 @@ from torch_ir.debug.comparing.comparison import NodeDivergence
 from torch_ir.debug.comparing.sources import BackendSource, Reader, source_of
 from torch_ir.debug.fuzzing.fuzz_report import FuzzFinding, FuzzReport
 from torch_ir.debug.fuzzing.random_programs import RandomProgram, random_program
+from torch_ir.debug.reference.denotation import REFUSED
 from torch_ir.debug.shrinking.reduced import COMPARE
 from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence
 from torch_ir.errors import TorchIRError, first_line
 from torch_ir.ir import IR
-from torch_ir.passes.requirements import is_functional
 
 _MODES = ("accumulated", "both")
+_MEANING = ("reference", "denotation")
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -111,10 +112,8 @@ class _Trial:
 
     def _first(self, ir: IR, weights: Tensors, inputs: Sequence[Any]) -> NodeDivergence | None:
         """What is wrong first: with a delegate as a whole, before each node is compiled alone."""
-        if self.backend == "aten" and not is_functional(ir):
-            wrong = validate(ir, weights, inputs, against=("eager",)).divergences
-            if wrong:
-                return _as_written(ir, wrong[0])
+        if self.backend == "aten" and self.against in _MEANING:
+            return self._first_of_own(ir, weights, inputs)
         for mode in _MODES if self.is_delegate else _MODES[-1:]:
             first = compare(
                 ir, weights, inputs, run=self.backend, against=self.against, mode=mode
@@ -122,6 +121,19 @@ class _Trial:
             if first is None:
                 break
         return first  # pyright: ignore[reportPossiblyUnboundVariable]  # there is a mode
+
+    def _first_of_own(
+        self, ir: IR, weights: Tensors, inputs: Sequence[Any]
+    ) -> NodeDivergence | None:
+        """What this package's own run does wrong, each node on the values of that run.
+
+        One run sees all: what each node makes, what it writes, and where its memory is.
+        """
+        for found in validate(ir, weights, inputs, against=("denotation",)).divergences:
+            if not found.reason.startswith(REFUSED):
+                return _as_written(ir, found)
+            self.refused[found.reason[:60]] += 1
+        return None
 
     def _reduced(self, program: RandomProgram) -> FuzzFinding:
         def oracle(ir: IR, weights: Tensors, inputs: Sequence[torch.Tensor]) -> str | None:

@@ -18,9 +18,9 @@ from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
 from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.debug.reference.tolerance_check import NEARLY_OPEN, TIES_OPEN, VALUES_OPEN
 from torch_ir.errors import InvalidIRError, Raised, attempt
-from torch_ir.infer.fake import call_on
+from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import resolve_operator
-from torch_ir.infer.types import name_of
+from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, Container, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, split_arguments
 from torch_ir.ops.schema import Schema, lookup
@@ -31,7 +31,6 @@ from torch_ir.torch_api import OpOverload, storage_of
 
 CONTROL = ("higher_order.cond", "higher_order.while_loop")
 _UNARY = ("sin", "cos", "tanh", "neg", "relu", "sigmoid", "abs", "exp", "erf", "floor", "square")
-_NOTHING = IR([], [], [], [])
 _LIMITS = {"float16": 1e3, "bfloat16": 1e4, "int8": 100, "uint8": 200}
 _TRIES = 12
 
@@ -119,6 +118,8 @@ def callable_operators() -> tuple[str, ...]:
 def _is_callable(op_type: str) -> bool:
     schema, operator = lookup(op_type), resolve_operator(op_type)
     if op_type.endswith(".tensor2"):  # the range of codes is in tensors
+        return False
+    if op_type == "aten._efficientzerotensor.default":  # it has no memory, and its views have some
         return False
     if schema is None or not isinstance(operator, OpOverload) or op_type in VALUES_OPEN:
         return False
@@ -222,7 +223,7 @@ class _Grower(ValuePool):
         return self._keep(self._node(op_type, arguments), results, is_one=is_one)
 
     def _keep(self, node: OpNode, results: Sequence[torch.Tensor], *, is_one: bool) -> bool:
-        """Append a node, if what torch's fake tensors say of it is what its kernels do."""
+        """Append a node, if what torch says of it without data is what its kernels do."""
         own = self.names.fresh(node.op_type.split(".")[1].strip("_"))
         outputs = [
             TensorMeta(own if is_one else f"{own}.{i}", tuple(t.shape), name_of(t.dtype), own, i)
@@ -230,7 +231,9 @@ class _Grower(ValuePool):
         ]
         node = node.replace(name=own, outputs=outputs)
         if node.op_type not in CONTROL:
-            told = call_on(_NOTHING, node)
+            known = {v.meta.name: v.tensor for v in (*self.values, *self.fresh)}
+            given = tuple([TensorType.of(known[meta.name]) for meta in node.inputs])
+            told = evaluate_meta(CallSignature.of(node, given, {}))  # as a compilation asks
             types = [(m.shape, m.dtype) for m in outputs]
             if told.kind != "ok" or [r and r[:2] for r in told.results] != types:
                 return False
@@ -250,6 +253,8 @@ class _Grower(ValuePool):
             return None
         given = {storage_of(t) for t in (*self.inputs.values(), *self.weights.values())}
         same = _type_of(target) == (tuple(results[0].shape), name_of(results[0].dtype))
+        read = [v for name, value in arguments.items() if name != "self" for v in _values(value)]
+        given |= {storage_of(value.tensor) for value in read}  # kernels may read what they wrote
         is_own = storage_of(target.tensor) not in {*given, storage_of(results[0])}
         if not same or not is_own or len(results) > 1 or self.random.random() < 0.3:
             return None
@@ -328,6 +333,11 @@ def _metas(value: Any) -> Any:
     return value.meta if isinstance(value, PoolValue) else value
 
 
+def _values(value: Any) -> list[PoolValue]:
+    items = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]  # operands
+    return [item for item in items if isinstance(item, PoolValue)]  # pyright: ignore[reportUnknownVariableType]  # as above
+
+
 def _type_of(value: PoolValue) -> tuple[Shape, str]:
     return tuple(value.tensor.shape), value.meta.dtype
 
@@ -339,7 +349,7 @@ def _is_real(dtype: str) -> bool:
 def _is_tame(tensor: torch.Tensor) -> bool:
     """Whether a difference from these numbers means something."""
     if not tensor.numel() or tensor.dtype is torch.bool:
-        return True
+        return not tensor.is_neg()  # of booleans, which torch then does not materialize
     limit = _LIMITS.get(name_of(tensor.dtype), 1e6)
     wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64).abs()
     return bool(wide.isfinite().all()) and float(wide.max()) <= limit

@@ -8,7 +8,7 @@ import torch
 
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
-from torch_ir.debug.reference.denotation import DRAWS, OPEN, Meanings, errors_of
+from torch_ir.debug.reference.denotation import DRAWS, OPEN, REFUSED, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
 from torch_ir.errors import TorchIRError
@@ -60,7 +60,7 @@ class Denoting:
                 self._left_random(node)
                 return
             said = error.diagnostics[0].message if error.node == "node" else error.message
-            reason = f"the denotation refuses it: {said}"
+            reason = f"{REFUSED}: {said}"
             yield node.name, Error(part=float("inf"), reason=reason)
         if meaning.draws and drew:
             self._left_random(node)

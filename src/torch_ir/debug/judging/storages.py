@@ -145,7 +145,8 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is strided, and its data are its elements."""
-    return tensor.layout is torch.strided and not tensor.is_quantized
+    has_elements = not (tensor.is_quantized or tensor._is_zerotensor())  # pyright: ignore[reportPrivateUsage]  # torch has no public one
+    return tensor.layout is torch.strided and has_elements
 
 
 def address_of(tensor: torch.Tensor) -> int:

@@ -33,6 +33,7 @@ from torch_ir.semantics.tolerance import spacing, states_tolerance
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
+REFUSED = "the denotation refuses it"
 _AUTOCAST = "higher_order.wrap_with_autocast"
 
 

@@ -110,7 +110,7 @@ def variance(call: BoundedCall) -> Errors:
     mean = np.mean(wide, axis=axes, keepdims=True) if wide.size else np.zeros(())
     sizes, center = np.abs(wide), np.abs(wide - mean)
     freedom = max(count - _correction(call), 0)
-    d = call.unit * (FEW + depth(count))
+    d = call.unit * (FEW + 2 * depth(count))  # each term moves the mean and the sum
     with np.errstate(all="ignore"):
         reach = np.mean(sizes, axis=axes, keepdims=True) if wide.size else np.zeros(())
         off = np.sum(center * (sizes + np.abs(mean)), axis=axes) * d / freedom

@@ -207,7 +207,8 @@ def scattered(call: BoundedCall) -> Errors:
         walk = np.sqrt(hits)
         error = call.unit * (FEW + walk) * terms * (3 if is_complex(result.dtype) else 1)
         if call.is_narrow:  # the first addition is the result's own rounding
-            error = error + call.result_unit * np.where(hits > 1, walk, 0) * terms
+            scaled = call.arguments.get("alpha", 1) != 1  # the products are rounded too
+            error = error + call.result_unit * (np.where(hits > 1, walk, 0) + scaled) * terms
         errors.append(call.opened(error, terms))
     return errors
 

@@ -85,7 +85,7 @@ def fake_quantize_cachemask_tensors(
     quant_max: int,
 ) -> tuple[Array, Array]:
     """As :func:`fake_quantize_cachemask`; where it is not enabled, the operand and all true."""
-    if not fake_quant_enabled.item():
+    if not int(fake_quant_enabled.item()):
         return self.copy(), np.ones(self.shape, bool)
     return _faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)
 

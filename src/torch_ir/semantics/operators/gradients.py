@@ -138,7 +138,7 @@ def rrelu_backward(
 ) -> Array:
     """The gradient times the noise, or without training the mean slope where x is negative."""
     wide = grad_output.astype(working(grad_output.dtype))
-    if training and upper - lower > 1e-6:
+    if training:
         return rounded(wide * noise.astype(wide.dtype), grad_output.dtype)
     slope = (lower + upper) / 2
     return rounded(np.where(self > 0, wide, wide * slope), grad_output.dtype)
