@@ -102,3 +102,16 @@ def test_results_that_show_written_state_lie_in_one_copy_of_it():
         assert not got[1].any()
         assert torch.equal(graph.buffers["b"], kept)
     assert validate(ir, Shows().state_dict(), (x,)).is_valid
+
+
+def test_a_view_that_becomes_another_view_of_the_same_elements_spills_nothing():
+    ir = parse("""ir {
+      input %x: f32[2, 3]
+      %c: f32[2, 3] = aten.clone.default(%x)
+      %v: f32[2, 2] = aten.slice.Tensor(%c, dim=1, start=0, end=2)
+      %w: f32[2, 2] = aten.swapaxes_.default(%v, axis0=0, axis1=1)
+      %y: f32[2, 2] = aten.exp.default(%w)
+      return %y, %c
+    }""")
+    report = validate(ir, {}, (torch.randn(2, 3),))
+    assert report.divergences == (), str(report)

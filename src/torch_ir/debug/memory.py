@@ -239,11 +239,12 @@ def _spilled(
     """Yield the positions of tensors around which memory has changed.
 
     Args:
-        places: Positions of the tensors that are written.
+        places: Positions of those that are written; one that is another view now, as ``t_``
+            makes it, has the elements that it had.
         before: Copies of the tensors, with the storages around them; they are overwritten.
         after: The tensors now.
     """
-    pairs = [(i, before[i], after[i]) for i in places if before[i].shape == after[i].shape]
+    pairs = [(i, before[i], after[i]) for i in places if view_of(before[i]) == view_of(after[i])]
     if all(is_whole(tensor) for _, _, tensor in pairs):
         return
     for _, copy, tensor in pairs:

@@ -251,3 +251,20 @@ def test_what_cannot_be_read_is_refused():
     with pytest.raises(InvalidIRError, match="there is no mode 'both ways'"):
         compare(PROGRAM, {}, INPUTS, mode="both ways")
     assert to_backend(PROGRAM, Partitioner(Off())).functions
+
+
+def test_what_follows_from_another_of_several_equal_elements_is_no_error_of_a_whole_run():
+    ir = parse("""ir {
+      input %x: f32[64, 32]
+      input %w: f32[32, 40]
+      input %t: f32[40, 4]
+      %m: f32[64, 40] = aten.mm.default(%x, %w)
+      %k: i64[64, 40] = aten.argsort.default(%m, dim=1)
+      %f: f32[64, 40, 4] = aten.embedding.default(%t, %k)
+      return %f
+    }""")
+    torch.manual_seed(0)
+    half, table = torch.randn(32, 20), torch.randn(40, 4)
+    inputs = (torch.randn(64, 32), torch.cat([half, half.flip(1)], 1), table)
+    found = compare(ir, {}, inputs, mode="accumulated")
+    assert found.divergences == (), str(found)

@@ -16,7 +16,8 @@ from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.listeners import Table
-from torch_ir.ir import IR
+from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir.builder import Names, with_inputs
 
 Tensors = Mapping[str, torch.Tensor]
 MAX_BYTES, MAX_NODES = 64 << 20, 400
@@ -41,18 +42,41 @@ def accumulated(
     shown = [m for n in program.nodes for m in n.outputs if m.name in made]
     if not shown:
         return
-    body = part_of(program, program.nodes, shown)
+    feed.program = chosen = _with_choices(program, made, feed.values)
+    body = part_of(chosen, chosen.nodes, shown)
     try:
         given = feed.other.call(body, feed.values, feed.symbols)
     except TorchIRError:  # what a node lacks was told in isolation
         return
     known = dict(zip(body.output_names, given, strict=True))
     results = [made[meta.name] for meta in shown]
-    faults = region_faults(feed, program.nodes, shown, feed.values, known, results)
+    faults = region_faults(feed, chosen.nodes, shown, feed.values, known, results)
     if not isinstance(faults, str) and faults:
         order = {meta.name: i for i, meta in enumerate(shown)}
         first = min(faults, key=lambda fault: order[fault.value])
         yield Found((program.producers[first.value],), first)
+
+
+def _with_choices(program: IR, made: Tensors, values: dict[str, torch.Tensor]) -> IR:
+    """The program with what a run chose by rounded numbers as inputs, whose values are noted.
+
+    An index or a condition is a choice: what is made of another one may be anything. The choice
+    itself is still compared.
+    """
+    names, chosen = Names.of(program), dict[str, TensorMeta]()
+    for node in program.nodes:
+        if any(_is_rounded(meta) for meta in node.inputs):
+            for meta in node.outputs:
+                if meta.name in made and not _is_rounded(meta):
+                    chosen[meta.name] = TensorMeta(names.fresh(meta.name), meta.shape, meta.dtype)
+    values |= {chosen[name].name: made[name] for name in chosen}
+    nodes = [with_inputs(node, chosen) for node in program.nodes]
+    return program.replace(nodes=nodes, graph_inputs=[*program.graph_inputs, *chosen.values()])
+
+
+def _is_rounded(meta: TensorMeta) -> bool:
+    dtype: torch.dtype = getattr(torch, meta.dtype)
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _whole_run(
