@@ -136,11 +136,13 @@ def test_what_never_leaves_torch():
     }""")
     partition = Partitioner(Named({node.name for node in ir.nodes}))(ir)
     assert partition.subgraphs == ()
+    named = Partitioner(Named({"called.w"}))(ir)
+    assert [node.location for nodes in named.subgraphs for node in nodes] == [None]
     assert partition.reasons == {
         "draw": "it draws random numbers",
         "which": "data decides the size of its result",
         "check": "it gives no tensor",
-        "called": "it calls a function of the program",
+        "called.w": "it is not among the names",
         "other": "nobody recorded the schema of the operator",
     }
 

@@ -11,6 +11,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import CompileError, counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, at
+from torch_ir.ir.functions import written_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
         >>> dict(found.takers), found.left
         ({'b': 'm', 'a': 'n'}, ())
     """
+    ir = written_out(ir)
     own = {node.name for node in ir.nodes}
     takers: dict[str, str] = {}
     reasons: dict[str, dict[str, str]] = {}

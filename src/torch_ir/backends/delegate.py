@@ -65,7 +65,8 @@ def to_backend(ir: IR, partitioner: Partitioner) -> IR:
 subgraph=&relu_0)
         %b: f32[2] = aten.neg.default(%a)
     """
-    return delegated(partitioner(ir))
+    partition = partitioner(ir)
+    return delegated(partition) if partition.subgraphs else ir
 
 
 def delegated(partition: Partition) -> IR:

@@ -18,6 +18,7 @@ from torch_ir.backends.backend_registry import as_backend
 from torch_ir.backends.protocol import Support
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir.functions import written_out
 from torch_ir.passes.requirements import require_functional
 
 
@@ -86,7 +87,7 @@ class Partition:
 class Partitioner:
     """Finds the subgraphs that a backend takes: convex, and as few as there can be.
 
-    Beside what the backend refuses, these stay outside: calls of functions, what draws random
+    Beside what the backend refuses, these stay outside: branches and loops, what draws random
     numbers, what checks, and what decides the value of a symbol. What only weights decide goes
     where it is used.
 
@@ -107,11 +108,13 @@ class Partitioner:
             object.__setattr__(self, "backend", as_backend(self.backend))
 
     def __call__(self, ir: IR) -> Partition:
-        """Partition a program.
+        """Partition a program; calls are written out, unless one is of a delegate.
 
         Raises:
             PassError: A node writes to what it takes: its place among the others matters then.
         """
+        if not any("backend" in body.metadata for body in ir.functions.values()):
+            ir = written_out(ir)
         require_functional(ir, "partitioning")
         reasons = {node.name: reason for node in ir.nodes if (reason := self._reason(ir, node))}
         supported = [node.name not in reasons for node in ir.nodes]

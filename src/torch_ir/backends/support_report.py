@@ -163,7 +163,7 @@ def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
         ir = partitioner.backend.prepare(ir)
     partition = partitioner(ir)
     groups: dict[tuple[str, str], list[OpNode]] = {}
-    for node in ir.nodes:
+    for node in partition.ir.nodes:
         key = node.op_type, partition.reasons.get(node.name, "")
         groups.setdefault(key, []).append(node)
     rows = [_row(operator, reason, nodes) for (operator, reason), nodes in groups.items()]

@@ -15,6 +15,7 @@ from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.functions import written_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.semantics.operators.quantization import QUANTIZING
@@ -143,6 +144,7 @@ def attribute(
         >>> [(row.quantize, row.node, round(row.sqnr, 1)) for row in found.rows], found.runs
         ([('q', 'x', 33.7)], 2)
     """
+    ir = written_out(ir)
     program = ir if is_functional(ir) else without_writes(ir)
     pairs = _pairs(program)
     if not pairs:

@@ -12,12 +12,11 @@ import torch
 from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
-from torch_ir.executor import ExecGraph
+from torch_ir.executor import ExecGraph, compile_graph
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
-from torch_ir.ir.analysis.costs import cost_inside
-from torch_ir.ir.functions import CALLS
+from torch_ir.ir.functions import written_out
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
@@ -32,7 +31,8 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
 
     Bytes are those of every operand once and of every result once. A view moves none, and a
     look-up reads what it takes of its table. For operations, see :mod:`torch_ir.ops.flops`.
-    What runs inside a function (a branch, a loop) counts for the node that calls it.
+    What runs inside a branch or a loop counts for the node that has it. Calls are written out: the
+    nodes of a function are measured at each call, as ``layers_1.relu``.
 
     Args:
         graph: The graph; :func:`compile_graph` makes it.
@@ -57,6 +57,7 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     if repeat < 1:
         raise InvalidIRError(f"a profile takes one run or more, got repeat={repeat}")
     require_values(graph.ir, inputs)
+    graph = _flat(graph)
     facts = _Facts(graph.ir)
     _timed(graph, inputs, facts, reuse=False)
     watches = [_Stopwatch(graph.device) for _ in range(repeat)]
@@ -78,6 +79,17 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
         plain_seconds=median(plain) / 1e9,
         watched_seconds=median(watched) / 1e9,
     )
+
+
+def _flat(graph: ExecGraph) -> ExecGraph:
+    """The same graph with calls written out."""
+    ir = written_out(graph.ir)
+    if ir is graph.ir:
+        return graph
+    graph.reset()
+    keys = ir.external_values()
+    payload = {keys[name][0]: value for name, value in graph.payload.items() if name in keys}
+    return compile_graph(ir, payload, device=graph.device, grad=graph.grad)
 
 
 def _timed(
@@ -157,10 +169,7 @@ class _Facts:
         inputs, self._inputs = self._inputs, []
         given, made = [[tuple(t.shape) for t in tensors] for tensors in (inputs, outputs)]
         read, written = _bytes_moved(self._ir, node, inputs, outputs)
-        if node.op_type in CALLS:
-            count, read, written = cost_inside(self._ir, node, given)
-        else:
-            count = flops(node.op_type, node.arguments(given), made)
+        count = flops(node.op_type, node.arguments(given), made)
         self.found.append(
             _NodeTensors(
                 tuple(map(_type, inputs)),

@@ -45,7 +45,7 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_va
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.functions import inline_scopes
+from torch_ir.ir.functions import inline_scopes, written_out
 from torch_ir.ir.values import kind_without_values
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import write_atomically
@@ -75,7 +75,7 @@ def validate(
     """Run a program and compare every node with what it means and with eager torch.
 
     The denotation (of what a node is made of, where it has none itself) must be within what
-    ``torch_ir.semantics.tolerance`` allows; eager must be equal to the bit. Scopes are inlined.
+    ``torch_ir.semantics.tolerance`` allows; eager must be equal to the bit. Calls are written out.
 
     Args:
         ir: The program.
@@ -188,7 +188,7 @@ def _prepared(
     if isinstance(judged, ExecGraph):
         return judged, None
     if judged is None:
-        return IRExecutor(inline_scopes(ir), weights, constants).graph, None
+        return IRExecutor(written_out(ir), weights, constants).graph, None
     if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
         drift = Accumulation(judged.graph.ir)
         return judged.graph, Judge(judged.delegates, readers, drift)

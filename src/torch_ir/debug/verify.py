@@ -25,6 +25,7 @@ from torch_ir.errors import InvalidIRError, TorchIRError, counted, printable_lin
 from torch_ir.executor import IRExecutor
 from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
+from torch_ir.ir.functions import written_out
 from torch_ir.tables import Shown
 from torch_ir.torch_api import pytree
 from torch_ir.weights import load_weights
@@ -166,7 +167,7 @@ def verify(
         report = _with_fast_path(report, _as_results(ir, as_run), got)
     if not every_node:
         return report
-    comparison = EagerComparison(IRExecutor(ir, payload, known), model, args, named)
+    comparison = EagerComparison(IRExecutor(written_out(ir), payload, known), model, args, named)
     return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
 
 

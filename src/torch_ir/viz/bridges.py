@@ -13,7 +13,7 @@ from torch_ir.ir.text.values import spell_value
 from torch_ir.viz.document import LONGEST_TEXT
 from torch_ir.viz.fold import short_operator
 from torch_ir.viz.hierarchy import ModuleGroup, hierarchy
-from torch_ir.viz.overlays import numbered, overlays_of
+from torch_ir.viz.overlays import numbered, overlays_of, values_by_path
 
 INPUTS, OUTPUTS = "Inputs", "Outputs"
 """Where Model Explorer shows what a graph takes and gives."""
@@ -134,24 +134,24 @@ def node_data(ir: IR, report: object) -> dict[str, Any]:
         >>> node_data(ir, {"nodes": [{"node": "y", "seconds": 0.5}]})["time"]["main"]["results"]
         {'n0': {'value': 0.5}}
     """
-    return {
-        printable(overlay.name): {
+    found: dict[str, Any] = {}
+    for overlay in overlays_of(report):
+        numbered(overlay, ir, 0)
+        values = values_by_path(overlay, ir)
+        unit = f" ({overlay.unit})" if overlay.unit else ""
+        found[printable(overlay.name)] = {
             _graph_id(path): {
-                "name": printable(
-                    f"{overlay.name} ({overlay.unit})" if overlay.unit else overlay.name
-                ),
+                "name": printable(f"{overlay.name}{unit}"),
                 "results": {
-                    f"n{at}": {"value": overlay.values[path + node.name]}
+                    f"n{at}": {"value": values[path + node.name]}
                     for at, node in enumerate(graph.nodes)
-                    if path + node.name in overlay.values
+                    if path + node.name in values
                 },
                 "gradient": [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#e15759"}],
             }
             for path, graph in graphs(ir)
         }
-        for overlay in overlays_of(report)
-        if numbered(overlay, ir, 0)
-    }
+    return found
 
 
 # -- Graphviz -------------------------------------------------------------------------------------

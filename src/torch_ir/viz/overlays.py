@@ -169,11 +169,12 @@ def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
     """
     rows: list[list[Any]] = []
     names: list[str] = []
+    found = values_by_path(overlay, ir)
     for number, (path, graph) in enumerate(level_order(ir)):
         known = [
-            (at, overlay.values[path + node.name])
+            (at, found[path + node.name])
             for at, node in enumerate(graph.nodes)
-            if path + node.name in overlay.values
+            if path + node.name in found
         ]
         names += [path + node.name for node in graph.nodes]
         if known:
@@ -193,6 +194,39 @@ def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
         "program": program,
         "values": rows,
     }
+
+
+def values_by_path(overlay: Overlay, ir: IR) -> Mapping[str, float | str]:
+    """Return the values by the paths of the program's nodes.
+
+    What a report says of a node at one call, ``layers_1.relu``, counts for the call and for the
+    node of the function.
+    """
+    known = {path + node.name for path, graph in graphs(ir) for node in graph.nodes}
+    if known.issuperset(overlay.values):
+        return overlay.values
+    found: dict[str, float | str] = {}
+    for name, value in overlay.values.items():
+        for path in [name] if name in known else dict.fromkeys(_paths(ir, name)):
+            before = found.setdefault(path, value)
+            if before is not value and not isinstance(before, str) and not isinstance(value, str):
+                found[path] = max(before, value) if overlay.combine == "max" else before + value
+    return found
+
+
+def _paths(ir: IR, name: str, path: str = "") -> Iterator[str]:
+    """The call and the node of its function that a name like ``layers_1.relu`` means."""
+    if name in ir.by_name:
+        yield path + name
+        return
+    parts = name.split(".")
+    for end in range(1, len(parts)):
+        call = ir.by_name.get(".".join(parts[:end]))
+        for function in () if call is None else call.functions:
+            inner = [*_paths(ir.functions[function], ".".join(parts[end:]), f"{path}{function}/")]
+            if inner and call is not None:
+                yield path + call.name
+                yield from inner
 
 
 _MARKS = {"same": "none", "changed": "#f0a202", "only here": "#2f9e6e"}

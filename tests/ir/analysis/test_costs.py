@@ -89,9 +89,11 @@ def test_a_call_costs_what_its_function_does():
       return %p.0, %q.0
     }""".replace("CALL(", 'higher_order.invoke_subgraph(identifier="b", ')
     )
-    first, second = cost(called).nodes
-    assert (first.flops, second.flops) == (2 * 2 * 16 + 8, 2 * 3 * 16 + 12)
-    assert first.bytes_read == (8 + 16 + 8) * 4
+    found = cost(called)
+    assert [node.node for node in found.nodes] == ["p.m", "p.r", "q.m", "q.r"]
+    assert [node.flops for node in found.nodes] == [2 * 2 * 16, 8, 2 * 3 * 16, 12]
+    assert found.nodes[0].bytes_read == (8 + 16) * 4
+    assert [group.nodes for group in found.by_operator()] == [2, 2]
 
 
 def test_an_unknown_count_stays_unknown():

@@ -9,6 +9,7 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import subgraph
+from torch_ir.ir.functions import written_out
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.no_ops import remove_no_ops
@@ -25,6 +26,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         ir: The program.
         backends: Those that take nodes, the preferred first.
     """
+    ir = written_out(ir)
     program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
     for backend in backends:
         kinds = {node.op_type: node for node in program.nodes}

@@ -12,6 +12,7 @@ from torch_ir.cli.files import format_of, read_ir, write_ir
 from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
+from torch_ir.ir.functions import written_out
 
 if TYPE_CHECKING:
     from torch_ir.ir import IR
@@ -83,7 +84,8 @@ def command(
     if record:
         _record(call, ir, part, file, record)
     write_ir(part, output, kind)
-    console.note(f"{counted(len(part.nodes), 'node')} of {len(ir.nodes)}")
+    whole = ir if all(node.name in ir.by_name for node in part.nodes) else written_out(ir)
+    console.note(f"{counted(len(part.nodes), 'node')} of {len(whole.nodes)}")
 
 
 def _record(call: Invocation, ir: IR, part: IR, file: str, path: str) -> None:
@@ -91,6 +93,7 @@ def _record(call: Invocation, ir: IR, part: IR, file: str, path: str) -> None:
     from torch_ir.cli.tensors import write_tensors
     from torch_ir.debug import capture
 
+    ir = ir if all(name in ir.value_names for name in part.input_names) else written_out(ir)
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     made = [name for name in part.input_names if name in ir.producers]
     with weights_wanted(), progress("recording"):

@@ -13,6 +13,7 @@ from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
 from torch_ir.errors import printable
 from torch_ir.ir import IR, SymbolRange, TensorMeta
+from torch_ir.ir.functions import CALLS
 from torch_ir.ir.tensor import type_text
 from torch_ir.tables import table
 
@@ -36,12 +37,13 @@ def gather(ir: IR) -> dict[str, Any]:
     keys_of_buffers = {
         key for name, key in ir.weight_name_mapping.items() if name.startswith(("b_", "c_"))
     }
-    operators = Counter(node.op_type for node in ir.nodes)
+    operators = _operators(ir)
     return {
         "model_name": ir.model_name,
         "pytorch_version": ir.pytorch_version,
         "dialect": ir.dialect,
         "nodes": len(ir.nodes),
+        "nodes_with_calls": operators.total(),
         "inputs": [_tensor(meta) for meta in ir.graph_inputs],
         "outputs": [_tensor(meta) for meta in ir.graph_outputs],
         "parameters": _sizes(m for m in ir.weights if m.name not in keys_of_buffers),
@@ -58,6 +60,16 @@ def gather(ir: IR) -> dict[str, Any]:
         "mutations": [mutation.target for mutation in ir.mutations],
         "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
     }
+
+
+def _operators(ir: IR) -> Counter[str]:
+    """How often each operator is called; a function counts at each of its calls."""
+    inside = {name: _operators(body) for name, body in ir.functions.items()}
+    found = Counter[str]()
+    for node in ir.nodes:
+        is_call = node.op_type in CALLS and not inside.keys().isdisjoint(node.functions)
+        found.update(inside[node.functions[0]] if is_call else {node.op_type: 1})
+    return found
 
 
 def _tensor(meta: TensorMeta) -> dict[str, Any]:
@@ -79,8 +91,10 @@ def _sizes(metas: Iterable[TensorMeta]) -> dict[str, int]:
 def describe(facts: Mapping[str, Any]) -> str:
     """Describe the same facts in text for people."""
     torch = f", torch {facts['pytorch_version']}" if facts["pytorch_version"] else ""
+    whole = facts["nodes_with_calls"]
+    written_out = f" ({whole:,} with calls written out)" if whole != facts["nodes"] else ""
     lines = [
-        f"{facts['model_name'] or '(no name)'}: {facts['nodes']:,} nodes, "
+        f"{facts['model_name'] or '(no name)'}: {facts['nodes']:,} nodes{written_out}, "
         f"dialect {facts['dialect']}{torch}"
     ]
     sizes = [

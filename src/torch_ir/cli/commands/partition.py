@@ -28,12 +28,13 @@ def command(file: str, backend: str, min_nodes: int, output: str | None) -> None
     found = delegate_named(backend)
     from torch_ir.backends import Partitioner, to_backend
     from torch_ir.backends.delegate import body_of, delegates
+    from torch_ir.ir.functions import written_out
 
     result = to_backend(ir, Partitioner(found, min_nodes=min_nodes))
-    calls = delegates(result)
+    calls, whole = delegates(result), written_out(ir)
     taken = sum(len(body_of(result, call).nodes) for call in calls)
     console.note(
-        f"{taken} of {counted(len(ir.nodes), 'node')} in {counted(len(calls), 'subgraph')} of "
+        f"{taken} of {counted(len(whole.nodes), 'node')} in {counted(len(calls), 'subgraph')} of "
         f"{found.name!r}"
     )
     write_ir(result, output, kind)

@@ -128,6 +128,7 @@ def _run_compiled(
     backend: str | None,
 ) -> list[dict[str, Any]]:
     from torch_ir.cli.tensors import summaries, write_tensors
+    from torch_ir.ir.functions import written_out
 
     inputs = call.tensors(ir)
     with weights_wanted(), progress("running"):
@@ -135,7 +136,7 @@ def _run_compiled(
             graph = graph_of(call.runner(ir, file, backend), backend)
             results = graph.run(list(inputs), dict(call.symbols))[0]
         else:
-            executor = call.executor(ir, file)
+            executor = call.executor(written_out(ir) if capture else ir, file)
             executor.reset()  # compiles it, or says how many weights are missing
             results = (
                 _captured(executor, inputs, capture, patterns)

@@ -15,6 +15,8 @@ from torch_ir.cli.files import STDIO, read_ir, write
 from torch_ir.cli.options import OUTPUT
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.functions import written_out
+from torch_ir.ir.queries import graphs
 
 
 def depth_of(value: Any) -> int:
@@ -153,6 +155,9 @@ def _around(ir: IR, name: str, steps: int) -> str:
         if part not in graph.functions:
             raise click.BadParameter(f"there is no function {part!r}", param_hint="--around")
         graph = graph.functions[part]
+    if not path and own not in graph.by_name:
+        known = (g for form in (ir, written_out(ir)) for _, g in graphs(form))
+        graph = next((g for g in known if own in g.by_name), graph)
     middle = graph.node(own)
     near = {middle.name}
     for _ in range(steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -39,6 +40,7 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.functions import CALLS, inline_scopes, written_out
 from torch_ir.ir.queries import live_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -143,7 +145,11 @@ class _Pair:
         other: AnySource,
         mode: CompareMode,
     ):
-        self.ir = ir
+        is_flat = written_out(ir) is ir
+        if isinstance(judged, LoweredSource):  # names of nodes are those of the compared program
+            lowered = inline_scopes(judged.ir, CALLS) if is_flat else written_out(judged.ir)
+            judged = replace(judged, ir=lowered)
+        self.ir = ir = written_out(ir)
         plain = ir.replace(nodes=[node.replace(origins=()) for node in ir.nodes])
         self.program = ir if is_functional(ir) else without_writes(plain)
         self.judged = judged

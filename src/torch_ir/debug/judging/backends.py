@@ -30,6 +30,7 @@ from torch_ir.executor.inputs import structured
 from torch_ir.infer.bindings import bind_inputs
 from torch_ir.ir import IR, OpNode, TensorLeaf
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.functions import written_out
 from torch_ir.ir.tree import leaves
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -168,6 +169,7 @@ class OpaqueRunner(DelegateBackend):
         inputs: Sequence[torch.Tensor],
         symbols: Mapping[str, Number],
     ):
+        ir = written_out(ir)
         program = ir if is_functional(ir) else without_writes(ir)
         reading = next((node for node in program.nodes if node.binds), None)
         if reading is not None:

@@ -22,7 +22,7 @@ from torch_ir.ir.analysis.layouts import (
     node_layouts,
     viewed,
 )
-from torch_ir.ir.functions import CALLS
+from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -209,7 +209,8 @@ def cost(
 ) -> Cost:
     """Count operations and bytes of every node from the program alone, without a run.
 
-    What runs inside a function counts for the node that calls it, as in a profile.
+    What runs inside a branch or a loop counts for the node that has it, as in a profile; a node
+    of a function counts at each call, as ``layers_1.relu``.
 
     Args:
         ir: The program.
@@ -234,29 +235,8 @@ def cost(
     for name, value in (("peak_flops", peak_flops), ("bandwidth", bandwidth)):
         if value is not None and not value > 0:
             raise InvalidIRError(f"{name} is a positive number, got {value!r}")
-    nodes = _Sizes(ir, dict(symbols or {})).costs(peak_flops, bandwidth)
+    nodes = _Sizes(written_out(ir), dict(symbols or {})).costs(peak_flops, bandwidth)
     return Cost(ir.model_name, tuple(nodes), peak_flops, bandwidth)
-
-
-def cost_inside(
-    ir: IR, node: OpNode, shapes: Sequence[Shape], symbols: Mapping[str, int] | None = None
-) -> tuple[int | None, int, int]:
-    """Return operations, bytes read and bytes written by the function that a node calls.
-
-    Args:
-        ir: The program.
-        node: A call that runs one function once.
-        shapes: The sizes of what it is given.
-        symbols: The value of each symbol that these do not show.
-    """
-    body = ir.functions[node.functions[0]]
-    metas = zip(body.graph_inputs, shapes, strict=True)
-    pairs = [pair for meta, shape in metas for pair in zip(meta.shape, shape, strict=True)]
-    shown = {str(dim): size for dim, size in pairs}
-    inner = _Sizes(body, {**(symbols or {}), **shown}).costs(None, None)
-    counts = [item.flops for item in inner if item.flops is not None]
-    count = sum(counts) if len(counts) == len(inner) else None
-    return count, sum(c.bytes_read for c in inner), sum(c.bytes_written for c in inner)
 
 
 class _Sizes:
@@ -275,7 +255,6 @@ class _Sizes:
                 f"{missing[0]}=8.",
             )
         self.layouts: dict[str, Layout] = {}
-        self._bodies: dict[tuple[str, tuple[Shape, ...]], tuple[int | None, int, int]] = {}
         for meta in ir.graph_inputs:
             self._note(meta.name, meta)
         for name, (_, value) in ir.external_values().items():
@@ -303,11 +282,6 @@ class _Sizes:
         read, written = self._bytes(node, given, made)
         arguments = {n: self._known(v) for n, v in node.arguments([s for s, _ in given]).items()}
         count = None if node.operands is None else flops(node.op_type, arguments, made)
-        if node.op_type in CALLS and node.operands is not None:
-            key = node.functions[0], tuple([shape for shape, _ in given])
-            if key not in self._bodies:
-                self._bodies[key] = cost_inside(self.ir, node, key[1], self.symbols)
-            count, read, written = self._bodies[key]
         place = node.location
         seconds, bound = _roofline(count, read + written, peak, bandwidth)
         return NodeCost(

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions.language import renamed
+from torch_ir.ir.functions import CALLS, inline_scopes
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -39,10 +40,11 @@ def fingerprint(ir: IR, *, shapes: bool = True, dtypes: bool = True, keys: bool 
 
     A value counts by how it is made: a graph input by its position, a weight by its key, a
     constant by its content, a result by its node, and a node by its exact overload, what stands
-    for each argument (with defaults filled in), and the functions it calls. What writes or draws
-    random numbers is chained in program order, and what reads such memory comes after the write.
-    The program is its inputs, outputs, mutations, signature, guards and symbols, and each node as
-    often as it occurs. Names, locations, origins, metadata and torch's version count nowhere.
+    for each argument (with defaults filled in), and its branches and loops; a call of a function
+    is what the function does. What writes or draws random numbers is chained in program order, and
+    what reads such memory comes after the write. The program is its inputs, outputs, mutations,
+    signature, guards and symbols, and each node as often as it occurs. Names, locations,
+    origins, metadata and torch's version count nowhere.
 
     Args:
         ir: The program.
@@ -67,7 +69,7 @@ def fingerprint(ir: IR, *, shapes: bool = True, dtypes: bool = True, keys: bool 
         >>> fingerprint(program("a", "exp")) == fingerprint(program("a", "log"))
         False
     """
-    return _Hasher(ir, _Options(shapes, dtypes, keys)).program()
+    return _Hasher(inline_scopes(ir, CALLS), _Options(shapes, dtypes, keys)).program()
 
 
 def function_fingerprints(ir: IR, **options: bool) -> dict[str, str]:

@@ -1,6 +1,11 @@
 """Calls of functions: written out in place, and made of what repeats."""
 
-from torch_ir.ir.functions.inlining import CALLS, GRADIENT_SCOPES, MODULE, inline_scopes
+from torch_ir.ir.functions.inlining import (
+    CALLS,
+    GRADIENT_SCOPES,
+    MODULE,
+    inline_scopes,
+)
 from torch_ir.ir.functions.outlining import (
     CALL,
     LayerRun,
@@ -11,6 +16,7 @@ from torch_ir.ir.functions.outlining import (
     layer_path,
     merged_functions,
     outlined,
+    written_out,
 )
 
 __all__ = [
@@ -27,4 +33,5 @@ __all__ = [
     "layer_path",
     "merged_functions",
     "outlined",
+    "written_out",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from torch_ir.errors import InvalidIRError
 from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
 from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.graph import IR
@@ -29,7 +30,9 @@ MODULE = "module"
 """Key in the metadata of a function: the module path that those in its nodes begin with."""
 
 
-def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
+def inline_scopes(
+    ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES, *, named_by_call: bool = False
+) -> IR:
     """Replace the calls of such scopes by their bodies; in functions too.
 
     Whether gradients are recorded changes no value. The same object if there is no such scope.
@@ -38,13 +41,15 @@ def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
     Args:
         ir: The program.
         op_types: Operators that call one function, once.
+        named_by_call: Whether nodes of functions are named after their call, too.
     """
     builder = Builder(ir)
-    builder.map_functions(lambda body: inline_scopes(body, op_types))
+    builder.map_functions(lambda body: inline_scopes(body, op_types, named_by_call=named_by_call))
     lost: dict[str, None] = {}
     for node in ir.nodes:
         if node.op_type in op_types:
-            _write_out(builder, builder.mapped(node))
+            call = builder.mapped(node)
+            _write_out(builder, call, f"{call.name}." if named_by_call else "")
             if node.op_type == _OWN_GRADIENT:
                 lost[_called(node)] = None
         else:
@@ -56,9 +61,16 @@ def inline_scopes(ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES) -> IR:
     return made.replace(metadata={**made.metadata, CUSTOM_GRADIENTS: names})
 
 
-def _write_out(builder: Builder, call: OpNode) -> None:
+def _write_out(builder: Builder, call: OpNode, prefix: str) -> None:
     """Append the nodes of the function that a node calls."""
-    body = builder.functions[_called(call)]
+    body = builder.functions.get(_called(call))
+    argument = operands_of_one_call(call.op_type)
+    given = call.tensors(argument) if argument else call.inputs
+    if body is None or len(given) != len(body.input_names):
+        raise InvalidIRError(
+            f"node {call.name!r} does not fit the function {_called(call)!r} that it calls",
+            remedy="See ir.check(), or torch-ir check.",
+        )
     builder.operators.update(body.operators)
     root, place = str(body.metadata.get(MODULE, "")), call.location.module if call.location else ""
     taken = {key: _add(builder, key, _moved(f, root, place)) for key, f in body.functions.items()}
@@ -69,12 +81,11 @@ def _write_out(builder: Builder, call: OpNode) -> None:
             return FunctionRef(taken[value.name])
         return cast(Attribute, put_into(value, symbols))
 
-    argument = operands_of_one_call(call.op_type)
-    given = call.tensors(argument) if argument else call.inputs
     values = dict(zip(body.input_names, given, strict=True))
-    for node in _moved(body, root, place).nodes:
-        copy = renamed(with_inputs(node, values), builder.names.fresh(node.name))
-        copy = copy.derived_from(call)
+    origins = _origins(call, body, prefix)
+    for node, made_of in zip(_moved(body, root, place).nodes, origins, strict=True):
+        copy = renamed(with_inputs(node, values), builder.names.fresh(prefix + node.name))
+        copy = copy.replace(origins=() if made_of == (copy.name,) else made_of)
         if taken or symbols:
             attrs = {key: map_attribute(value, moved) for key, value in copy.attrs.items()}
             copy = copy.replace(attrs=attrs)
@@ -87,6 +98,19 @@ def _write_out(builder: Builder, call: OpNode) -> None:
     results = result_names(body)
     for output in call.outputs:
         builder.replace(output, values[results[output.producer_output_idx]])
+
+
+def _origins(call: OpNode, body: IR, prefix: str) -> list[tuple[str, ...]]:
+    """The nodes that each node of a function is made of, where it is written out.
+
+    A call that was made of as many nodes as the function has is made of these, one by one.
+    """
+    if prefix:
+        root = f"{call.made_of[0]}." if len(call.made_of) == 1 else prefix
+        return [tuple([root + name for name in node.made_of]) for node in body.nodes]
+    if len(call.origins) == len(body.nodes) and not any(node.origins for node in body.nodes):
+        return [(name,) for name in call.origins]
+    return [tuple(call.made_of)] * len(body.nodes)
 
 
 def _called(call: OpNode) -> str:
@@ -134,7 +158,7 @@ def _symbols(builder: Builder, call: OpNode, body: IR) -> dict[str, Attribute]:
 
     A symbol that the function finds out, and the call does not record, gets a name of its own.
     """
-    if not body.symbols:
+    if not body.symbols and not body.given_symbols:
         return {}
     known = dict(call_symbols(call, body))
     taken = builder.ir.symbols.keys() | builder.symbols.keys()

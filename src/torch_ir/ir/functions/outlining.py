@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from torch_ir.ir.builder import Builder, split_arguments, subgraph
-from torch_ir.ir.functions.inlining import MODULE, rerooted
+from torch_ir.ir.functions.inlining import CALLS, MODULE, inline_scopes, rerooted
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.queries import live_out, symbol_binders
@@ -271,6 +271,21 @@ def function_key(body: IR, root: str) -> Hashable:
         tuple(sorted([(name, str(limits)) for name, limits in body.symbols.items()])),
         body.dialect,
     )
+
+
+def written_out(ir: IR) -> IR:
+    """Return a program with its calls written out, and nodes named after call and node.
+
+    Reports on single nodes are on this form: ``layers_1.relu`` is the node ``relu`` of the
+    function that the node ``layers_1`` calls. Branches that are equal are one function, as in an
+    extracted program. The same object if nothing is called.
+    """
+
+    def make() -> IR:
+        made = inline_scopes(ir, CALLS, named_by_call=True)
+        return ir if made is ir else merged_functions(made)
+
+    return ir.view(written_out, make)
 
 
 def merged_functions(ir: IR) -> IR:

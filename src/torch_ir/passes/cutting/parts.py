@@ -22,6 +22,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.diagnostics import at
+from torch_ir.ir.functions import written_out
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -38,6 +39,7 @@ def cut_part(
         InvalidIRError: There is no such value or node; the message names the closest.
         PassError: A write to memory would be on one side, and its memory on both.
     """
+    ir = _with_names(ir, nodes if nodes is not None else (*inputs, *outputs))
     part = _by_nodes(ir, nodes) if nodes is not None else _by_values(ir, inputs, outputs)
     _require_no_write_across(ir, part)
     return program_of(ir, part)
@@ -49,6 +51,8 @@ def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
     Raises:
         InvalidIRError: There is no such node.
     """
+    names = tuple(names)
+    ir = _with_names(ir, names)
     found = {ir.node(name).name for name in names}
     front = set(found)
     for _ in range(steps):
@@ -60,6 +64,15 @@ def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
         front = near - found
         found |= near
     return tuple([node.name for node in ir.nodes if node.name in found])
+
+
+def _with_names(ir: IR, names: Sequence[str]) -> IR:
+    """The program, with its calls written out where names are of what is inside of them."""
+    known = ir.by_name.keys() | ir.value_names
+    if known.issuperset(names) or written_out(ir) is ir:
+        return ir
+    flat = written_out(ir)
+    return flat if (flat.by_name.keys() | flat.value_names).issuperset(names) else ir
 
 
 def module_fingerprints(ir: IR, **options: bool) -> dict[str, str]:

@@ -12,6 +12,7 @@ from torch_ir.ir import IR, FunctionRef, OpNode, SymbolRange, SymExpr, TensorMet
 from torch_ir.ir.analysis.fingerprints import fingerprint
 from torch_ir.ir.analysis.layouts import contiguous
 from torch_ir.ir.expressions.language import renamed
+from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.symbols import as_dim
 from torch_ir.ir.values import Attribute, is_plain, map_attribute
@@ -36,7 +37,8 @@ def cases(
         programs: The programs by name, or just some; these are called by their ``model_name``.
         strides: Whether strides count; they come from torch's fake tensors. Without them no torch
             is needed.
-        functions: Whether the nodes of functions count, once for each function.
+        functions: Whether the nodes of functions count: once for each call, and once for each
+            branch or loop.
 
     Example:
         >>> from torch_ir import parse
@@ -52,6 +54,7 @@ def cases(
     named: dict[str, IR] = _by_name(programs)
     found: dict[str, _FoundCase] = {}
     for name, ir in named.items():
+        ir = written_out(ir) if functions else ir
         for path, graph in graphs(ir) if functions else [("", ir)]:
             known = _strides(graph) if strides else None
             for node in graph.nodes:
