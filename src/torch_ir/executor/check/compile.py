@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -35,7 +33,7 @@ from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.rules import allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
-from torch_ir.steps import steps
+from torch_ir.steps import steps, uncollected
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
@@ -89,22 +87,10 @@ def compile_graph(
     ir, allow = bound_to_groups(ir, groups, allow)
     with (
         allow_operators(*allow),
-        _uncollected(),
+        uncollected(),
         torch.inference_mode(False),
     ):  # what the graph keeps may be written outside of it too
         return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Put off collections: each looks at all that there is, and a compile leaves few cycles."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def _compile(

@@ -15,6 +15,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
 from torch_ir.ops.bodies import BODY_CALLS, operands_of_one_call
+from torch_ir.steps import uncollected
 
 _OWN_GRADIENT = "higher_order.autograd_function"
 GRADIENT_SCOPES = frozenset({"higher_order.wrap_with_set_grad_enabled", _OWN_GRADIENT})
@@ -30,6 +31,7 @@ MODULE = "module"
 """Key in the metadata of a function: the module path that those in its nodes begin with."""
 
 
+@uncollected()
 def inline_scopes(
     ir: IR, op_types: frozenset[str] = GRADIENT_SCOPES, *, named_by_call: bool = False
 ) -> IR:

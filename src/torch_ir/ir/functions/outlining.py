@@ -16,10 +16,12 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, ValueLeaf, map_names
 from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
+from torch_ir.steps import uncollected
 
 CALL = "higher_order.invoke_subgraph"
 
 
+@uncollected()
 def outlined(ir: IR, min_nodes: int = 4, min_calls: int = 2) -> IR:
     """Make layers that repeat calls of one function each; see :func:`torch_ir.passes.outline`."""
     builder = Builder(ir)

@@ -17,11 +17,13 @@ from torch_ir.ir.text.trees import read_tree
 from torch_ir.ir.text.values import read_value
 from torch_ir.ir.tree import Signature
 from torch_ir.ops.schema import parse_schema
+from torch_ir.steps import uncollected
 
 MAX_FUNCTIONS = 100
 """How deep functions may nest."""
 
 
+@uncollected()
 def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
     """Parse a text to the IR that it spells.
 

@@ -22,6 +22,7 @@ from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_own_results
+from torch_ir.steps import uncollected
 from torch_ir.torch_api import OpOverload, operator_count
 
 TARGETS = ("core_aten",)
@@ -41,6 +42,7 @@ class Decompose(Pass):
         return PassResult(result, result is not ir)
 
 
+@uncollected()
 def decompose(
     ir: IR,
     target: str = "core_aten",

@@ -33,6 +33,7 @@ from torch_ir.serde.json.faults import Fault, as_fault
 from torch_ir.serde.json.layout import document_bytes
 from torch_ir.serde.json.wire import FORMAT_VERSION, Document, NodeRecord, TensorRecord
 from torch_ir.serde.upgrades import upgrade
+from torch_ir.steps import uncollected
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,6 +64,7 @@ def dumps(ir: IR) -> bytes:
     return encode_document(ir)
 
 
+@uncollected()
 def encode_document(ir: IR, store: StoreConstant = store_in_place) -> bytes:
     """Serialize an IR, with constants stored as the caller says."""
     document = _outward("the IR", lambda: encode_ir(ir, store))
@@ -95,6 +97,7 @@ def loads(data: bytes | str, *, name: str = "<string>") -> IR:
     return decode_document(data, name)
 
 
+@uncollected()
 def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_constant) -> IR:
     """Read the IR of a document, with constants fetched as the caller says."""
     with expressions_of(len(data)):
