@@ -1,6 +1,8 @@
 """The example package: every kind of extension, found by its entry points alone."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,12 +69,14 @@ COMMANDS = {
     "validate": ("--random", "--random-weights"),
     "validate on the device": ("--random", "--random-weights", "--backend", "acme"),
     "lower": ("--to", "edge"),
-    "check": (),
     "support": ("--backend", "acme"),
     "opt": ("-p", "fuse-softclip,fuse-conv-bn-relu", "--explain"),
     "extensions": (),
     "operators": (),
     "partition": ("--backend", "acme"),
+    "cost": ("--by", "node"),
+    "convert": ("--to", "acme-calls"),
+    "check": (),
 }
 
 
@@ -88,7 +92,11 @@ def test_every_command_finds_what_it_needs(site, net, name):
         assert "func &acme_0" in out
         assert err == "note: 2 of 3 nodes in 1 subgraph of 'acme'\n"
     if name == "extensions":
-        assert out.count("loaded") == 5
+        assert out.count("loaded") == 8
+    if name == "cost":
+        assert re.search(r"^s +1 +32 ", out, re.MULTILINE)  # 4 for each of 8 elements
+    if name == "convert":
+        assert out == ("h aten.linear.default\ns acme.softclip.default\ny aten.cumsum.default\n")
     if name.startswith("validate"):
         assert "all readers agree" in out
 
@@ -122,6 +130,34 @@ assert "acme.conv_bn_relu.default" not in {n.op_type for n in again.nodes}
 report = validate(fused, model.state_dict(), (x,))
 print(count, report.verdict)
 """
+
+
+def test_a_dialect_and_a_file_of_weights_of_a_package(site, net, tmp_path):
+    deep = tmp_path / "deep.ir"
+    deep.write_text(
+        'ir "Deep" {\n  input %x: f32[2]\n  %y: f32[1, 1, 1, 1, 2] = '
+        "aten.view_copy.default(%x, [1, 1, 1, 1, 2])\n  return %y\n}"
+    )
+    status, out, _ = run(site, "", "check", deep, "--dialect", "acme")
+    assert status == 1
+    assert "[too-many-dimensions] node 'y': %y has 5 dimensions (expected at most 4)" in out
+    weights = tmp_path / "w.acme"
+    weights.write_text(json.dumps({"w": [[0.0] * 3] * 4}))
+    status, out, err = run(site, "", "run", net, "--random", "--weights", weights)
+    assert status == 0, err
+    weights.write_text("{")
+    status, _, err = run(site, "", "run", net, "--random", "--weights", weights)
+    assert status == 1
+    assert err.startswith(f"error: cannot read {weights}: Expecting property name")
+
+
+def test_a_name_of_a_format_or_dialect_that_nobody_has_names_the_closest(site, net):
+    status, _, err = run(site, "", "convert", net, "--to", "acme-call")
+    assert status == 2
+    assert "there is no format 'acme-call'. Did you mean acme-calls?" in " ".join(err.split())
+    status, _, err = run(site, "", "check", net, "--dialect", "acmee")
+    assert status == 1
+    assert err.startswith("error: there is no dialect 'acmee'\nDid you mean acme?")
 
 
 def test_one_rule_takes_all_36_kinds_of_convolution(site):

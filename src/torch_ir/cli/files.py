@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.errors import InputError, ParseError, SerializationError, first_line
+from torch_ir.errors import InputError, ParseError, SerializationError, first_line, raised_as
 from torch_ir.ir import IR
+from torch_ir.viz.viewers import VIEWERS
 
 FORMATS = ("json", "tir", "text", "mermaid", "html", "model-explorer", "graphviz")
 FORMAT_BY_SUFFIX = {
@@ -105,6 +106,8 @@ def format_of(output: str | None, to: str | None, default: str) -> str:
         return default
     name = Path(str(output)).name.lower()
     suffix = ".me.json" if name.endswith(".me.json") else Path(name).suffix
+    if suffix.removeprefix(".") in VIEWERS.names():
+        return suffix.removeprefix(".")
     if suffix not in FORMAT_BY_SUFFIX:
         raise click.UsageError(
             f"the name {output!r} does not say which format to write; give --to, or a name that "
@@ -130,7 +133,14 @@ def write_ir(
     if kind == "tir":
         _write_archive(ir, output, weights)
     else:
-        write(_RENDER[kind](ir), output)
+        write(_RENDER[kind](ir) if kind in _RENDER else _by_viewer(kind, ir), output)
+
+
+def _by_viewer(kind: str, ir: IR) -> bytes:
+    viewer = VIEWERS.find(kind)
+    with raised_as(lambda error: SerializationError(f"the viewer {kind!r}: {first_line(error)}")):
+        made = viewer(ir)
+        return made.encode() if isinstance(made, str) else made
 
 
 def _write_archive(ir: IR, output: str | None, weights: Mapping[str, Any] | None) -> None:

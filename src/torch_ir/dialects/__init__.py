@@ -1,6 +1,13 @@
 """The dialects that a program goes through, and what each allows."""
 
-from torch_ir.dialects.registry import Dialect, dialect, dialect_names, verify
+from torch_ir.dialects.registry import (
+    Dialect,
+    dialect,
+    dialect_names,
+    register_dialect,
+    verify,
+    with_rules,
+)
 from torch_ir.ir.diagnostics import Violation
 from torch_ir.ops.spec import OpSpec, spec_of
 
@@ -10,6 +17,8 @@ __all__ = [
     "Violation",
     "dialect",
     "dialect_names",
+    "register_dialect",
     "spec_of",
     "verify",
+    "with_rules",
 ]

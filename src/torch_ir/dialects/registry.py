@@ -8,10 +8,11 @@ from importlib import import_module
 
 from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import VerifierScope
-from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
+from torch_ir.errors import OptionalDependencyError
 from torch_ir.ir import IR
 from torch_ir.ir.check import check
 from torch_ir.ir.diagnostics import Diagnostic, dialect_error, errors_among
+from torch_ir.ops.extensions import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,30 @@ _HOMES = {
 }
 
 
+DIALECTS = Registry[Dialect]("torch_ir.dialects", "dialect", _HOMES)
+"""Dialects that programs and installed packages add."""
+
+
 def dialect_names() -> tuple[str, ...]:
-    """Return the names of all dialects, in the order in which a program is lowered."""
-    return tuple(_HOMES)
+    """Return the names of all dialects: ours in the order in which a program is lowered."""
+    return (*_HOMES, *DIALECTS.names())
+
+
+def register_dialect(added: Dialect) -> Dialect:
+    """Let :func:`dialect` and :func:`verify` find a dialect by its name.
+
+    A package offers one by an entry point of the group ``torch_ir.dialects``.
+
+    Raises:
+        InvalidIRError: There is a dialect of that name.
+
+    Example:
+        >>> flat = register_dialect(with_rules(dialect("edge"), name="flat", summary="Flat."))
+        >>> dialect("flat") is flat
+        True
+        >>> DIALECTS.unregister("flat")
+    """
+    return DIALECTS.register(added.name)(added)
 
 
 def dialect(name: str) -> Dialect:
@@ -107,9 +129,7 @@ def dialect(name: str) -> Dialect:
         'core_aten'
     """
     if name not in _HOMES:
-        known = ", ".join(_HOMES)
-        hint = did_you_mean(name, _HOMES) or f"The dialects are {known}."
-        raise InvalidIRError(f"there is no dialect {name!r}", remedy=hint)
+        return DIALECTS.find(name)
     return getattr(import_module(_HOMES[name]), name.upper())
 
 
@@ -148,6 +168,13 @@ functional operator, got aten::relu_(Tensor(a!) self) -> Tensor(a!))
     return kept.verify(ir, allow=allow, types=types)
 
 
-def with_rules(base: Dialect, *rules: NodeRule) -> Dialect:
-    """Add rules of nodes to a dialect."""
-    return replace(base, node_rules=(*base.node_rules, *rules))
+def with_rules(
+    base: Dialect, *rules: NodeRule, name: str | None = None, summary: str | None = None
+) -> Dialect:
+    """Return a dialect with more rules of nodes, and a name of its own if one is given."""
+    return replace(
+        base,
+        name=name or base.name,
+        summary=summary or base.summary,
+        node_rules=(*base.node_rules, *rules),
+    )

@@ -7,19 +7,21 @@ package says which module belongs to it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
 
-from torch_ir.errors import InvalidIRError, first_line, raised_as
+from torch_ir.errors import InvalidIRError, did_you_mean, first_line, raised_as
 
 OPERATORS = "torch_ir.operators"
 """The group whose entry points name, for a namespace, the module that registers its operators."""
 DENOTATIONS = "torch_ir.denotations"
 """The group of modules that say what the operators of a namespace mean, without torch."""
-GROUPS = (OPERATORS, DENOTATIONS, *(f"torch_ir.{kind}" for kind in ("passes", "backends")))
+KINDS = ("passes", "backends", "dialects", "weight_readers", "viewers")
+GROUPS = (OPERATORS, DENOTATIONS, *[f"torch_ir.{kind}" for kind in KINDS])
 """All groups of entry points that this package reads."""
 
 OWN_NAMESPACES = frozenset(
@@ -89,6 +91,77 @@ def _imported(group: str, namespace: str, _path: tuple[str, ...]) -> bool:
     ):
         import_module(point.value.partition(":")[0])
     return True
+
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """What programs register under names and packages add by entry points of one group.
+
+    Args:
+        group: The group of entry points.
+        noun: What it holds, for messages.
+        own: Names that this package has.
+
+    Example:
+        >>> readers = Registry[Callable[[str], str]]("torch_ir.example", "reader")
+        >>> @readers.register(".txt")
+        ... def text(path):
+        ...     return path
+        >>> readers.names(), readers.find(".txt")("a.txt")
+        (('.txt',), 'a.txt')
+    """
+
+    def __init__(self, group: str, noun: str, own: Iterable[str] = ()):
+        self.group, self.noun, self.own = group, noun, frozenset(own)
+        self._added: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Register the decorated object under a name.
+
+        Raises:
+            InvalidIRError: The name is taken.
+        """
+
+        def decorate(added: T) -> T:
+            if name in self.own or self._added.setdefault(name, added) is not added:
+                raise InvalidIRError(
+                    f"there is a {self.noun} {name!r} already", remedy="Choose another name."
+                )
+            return added
+
+        return decorate
+
+    def unregister(self, name: str) -> None:
+        """Forget what was registered under a name; nothing happens if there is none."""
+        self._added.pop(name, None)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names that were registered or that packages have, sorted."""
+        return tuple(sorted({*self._added, *points_of(self.group)}))
+
+    def find(self, name: str) -> T:
+        """Return what has a name.
+
+        Raises:
+            InvalidIRError: Nothing has it, or it cannot be loaded.
+        """
+        if name in self._added:
+            return self._added[name]
+        point = points_of(self.group).get(name)
+        if point is None:
+            known = sorted({*self.own, *self.names()})
+            hint = did_you_mean(name, known) or f"There is {', '.join(known)}."
+            raise InvalidIRError(f"there is no {self.noun} {name!r}", remedy=hint)
+        with raised_as(
+            lambda error: InvalidIRError(
+                f"the {self.noun} {name!r} of {_described(point)} cannot be loaded: "
+                f"{type(error).__name__}: {first_line(error)}"
+            )
+        ):
+            loaded: Any = point.load()
+        return loaded
 
 
 def extensions(*, load: bool = True) -> Iterator[Extension]:

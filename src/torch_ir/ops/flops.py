@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ops.extensions import DENOTATIONS, import_for
 from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
@@ -56,6 +57,32 @@ class _CountedCall:
 Formula: TypeAlias = Callable[[_CountedCall], int | None]
 
 
+Counter: TypeAlias = Callable[[Mapping[str, Any], Sequence[Shape]], int | None]
+"""Takes the arguments by name, with shapes for tensors, and the shapes of the results."""
+C = TypeVar("C", bound=Counter)
+_REGISTERED: dict[str, Counter] = {}
+
+
+def counts_operations(*op_types: str) -> Callable[[C], C]:
+    """Declare that the decorated function counts the operations of these overloads.
+
+    A package does so in its module of ``torch_ir.denotations``, which needs no torch.
+
+    Example:
+        >>> @counts_operations("example.scale.default")
+        ... def scale(arguments, results):
+        ...     return math.prod(results[0])
+        >>> flops("example.scale.default", {"x": (2, 3)}, [(2, 3)])
+        6
+    """
+
+    def decorate(counter: C) -> C:
+        _REGISTERED.update(dict.fromkeys(op_types, counter))
+        return counter
+
+    return decorate
+
+
 def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) -> int | None:
     """Count the floating-point operations of one call; None where no formula is known.
 
@@ -69,6 +96,9 @@ def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) 
         >>> flops("aten.linear.default", {"input": (2, 3), "weight": (4, 3)}, [(2, 4)])
         48
     """
+    import_for(DENOTATIONS, op_type.partition(".")[0])
+    if op_type in _REGISTERED:
+        return _REGISTERED[op_type](arguments, results)
     call = _CountedCall(op_type, arguments, results)
     operator = op_type.rpartition(".")[0]
     if operator in _FORMULAS:

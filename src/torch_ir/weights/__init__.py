@@ -1,7 +1,12 @@
 """Weights from files, and whether they are those that an IR names."""
 
 from torch_ir.weights.check import check_weights
-from torch_ir.weights.load import load_weights, load_weights_pt, load_weights_safetensors
+from torch_ir.weights.load import (
+    load_weights,
+    load_weights_pt,
+    load_weights_safetensors,
+    register_weight_reader,
+)
 from torch_ir.weights.shards import shard_weights
 
 __all__ = [
@@ -10,4 +15,5 @@ __all__ = [
     "load_weights",
     "load_weights_pt",
     "load_weights_safetensors",
+    "register_weight_reader",
 ]

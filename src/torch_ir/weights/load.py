@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
-from torch_ir.errors import WeightLoadError
+from torch_ir.errors import WeightLoadError, first_line, raised_as
 from torch_ir.ir.graph import IR
+from torch_ir.ops.extensions import Registry
 from torch_ir.weights.check import check_weights
 from torch_ir.weights.checkpoint import read_archive, read_checkpoint, read_exported_program
 from torch_ir.weights.detect import Format, detect
@@ -17,6 +19,38 @@ from torch_ir.weights.sharded import read_index, read_safetensors
 
 INDEX_SUFFIX = ".safetensors.index.json"
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin")
+
+
+WeightReader: TypeAlias = Callable[[Path], Mapping[str, torch.Tensor]]
+READERS = Registry[WeightReader](
+    "torch_ir.weight_readers",
+    "reader of weights",
+    (*CHECKPOINT_SUFFIXES, ".safetensors", ".pt2", ".tir"),
+)
+"""Readers of further files, by suffix."""
+
+
+def register_weight_reader(suffix: str) -> Callable[[WeightReader], WeightReader]:
+    """Let :func:`load_weights` read files of a suffix with the decorated function.
+
+    A package offers one by an entry point of the group ``torch_ir.weight_readers``, whose name is
+    the suffix.
+
+    Raises:
+        InvalidIRError: The suffix has a reader.
+
+    Example:
+        >>> @register_weight_reader(".ones")
+        ... def ones(path):
+        ...     return {"w": torch.ones(2)}
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "net.ones"
+        >>> path.touch()
+        >>> load_weights(path)
+        {'w': tensor([1., 1.])}
+        >>> READERS.unregister(".ones")
+    """
+    return READERS.register(suffix)
 
 
 def load_weights(
@@ -89,6 +123,8 @@ def load_weights_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tenso
 def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
     if file.name.endswith(".index.json"):
         return read_index(file)
+    if file.suffix.lower() in READERS.names():
+        return _read_by(READERS.find(file.suffix.lower()), file)
     kind = detect(file)
     _require_suffix(file, kind)
     match kind:
@@ -100,6 +136,14 @@ def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
             return read_exported_program(file, trust=trust)
         case Format.ARCHIVE:
             return read_archive(file)
+
+
+def _read_by(reader: WeightReader, file: Path) -> Mapping[str, torch.Tensor]:
+    with raised_as(
+        lambda error: WeightLoadError(f"cannot read {file}: {first_line(error)}"),
+        passing=(WeightLoadError,),
+    ):
+        return reader(file)
 
 
 _SUFFIXES = {

@@ -19,6 +19,9 @@ from torch_ir.ir.diagnostics import Diagnostic, errors_among
 @click.argument("file")
 @click.option("--no-types", is_flag=True, help="Do not derive the types again, which needs torch.")
 @click.option(
+    "--dialect", metavar="NAME", help="Check the rules of this dialect too, such as core_aten."
+)
+@click.option(
     "--expect",
     "expectations",
     type=INPUT,
@@ -30,7 +33,12 @@ from torch_ir.ir.diagnostics import Diagnostic, errors_among
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
-    file: str, no_types: bool, expectations: str | None, prefix: str, as_json: bool
+    file: str,
+    no_types: bool,
+    dialect: str | None,
+    expectations: str | None,
+    prefix: str,
+    as_json: bool,
 ) -> None:
     """Find everything that is wrong with the IR in FILE; exit status 1 if there is an error.
 
@@ -46,6 +54,10 @@ def command(
         console.note("types were not checked, because operators may not be called")
     elif not no_types:
         findings = _type_findings(ir)
+    if dialect is not None:
+        from torch_ir.dialects import verify
+
+        findings = (*findings, *verify(ir, dialect, types=False))
     if expectations is not None:
         from torch_ir.ir.check.expectations import expect
 

@@ -10,12 +10,22 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.files import FORMATS, STDIO, format_of, has_weights, read_ir, write, write_ir
 from torch_ir.cli.options import INPUT, OUTPUT, require_torch
+from torch_ir.errors import did_you_mean
 from torch_ir.ir import IR, Constant
 from torch_ir.ir.builder import with_weights_as_inputs
 from torch_ir.ir.edit import with_defaults
+from torch_ir.viz.viewers import VIEWERS
 
 PROGRAMS = ("pt2", "onnx")
 """Formats of other tools, which torch writes."""
+
+
+def _known_format(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    known = (*FORMATS, *PROGRAMS, *VIEWERS.names())
+    if name is not None and name not in known:
+        hint = did_you_mean(name, known) or f"They are {', '.join(known)}."
+        raise click.BadParameter(f"there is no format {name!r}. {hint}")
+    return name
 
 
 @click.command
@@ -23,7 +33,7 @@ PROGRAMS = ("pt2", "onnx")
 @click.argument("output", required=False)
 @click.option("-o", "--output", "output_option", type=OUTPUT, help="Where to write [stdout].")
 @click.option(
-    "--to", type=click.Choice((*FORMATS, *PROGRAMS)), help="Format [as the name of OUTPUT says]."
+    "--to", metavar="FORMAT", callback=_known_format, help="Format [as the name of OUTPUT says]."
 )
 @click.option("--weights", type=INPUT, metavar="PATH", help="Weights for .pt2 and .onnx.")
 @click.option("--defaults", is_flag=True, help="Write out attributes that have their default.")
@@ -39,9 +49,9 @@ def command(
 
     JSON (.json) and archives (.tir) hold everything. Text (.ir, .txt) names large constants by
     their hash only. Pages and diagrams (.html, .mmd, .dot, and .me.json for
-    Model Explorer) are for looking at. Other tools read an exported
-    program of torch (.pt2) and ONNX (.onnx), with the weights of FILE or of --weights; without
-    any, the program takes its weights as arguments.
+    Model Explorer) are for looking at, as are those that packages add. Other tools
+    read an exported program of torch (.pt2) and ONNX (.onnx), with the weights of FILE or of
+    --weights; without any, the program takes its weights as arguments.
     """
     if output and output_option:
         raise click.UsageError("the output is given twice")

@@ -16,8 +16,8 @@ from torch_ir.tables import table
 def command(as_json: bool) -> None:
     """List what installed packages add, and what of it cannot be loaded.
 
-    Operators, denotations, passes and backends are found by the entry points of packages; each is
-    imported to see whether it can be.
+    Operators, denotations, passes, backends, dialects, readers of weights and viewers are found by
+    the entry points of packages; each is imported to see whether it can be.
     """
     found = list(extensions())
     if as_json:
