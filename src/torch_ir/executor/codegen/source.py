@@ -82,7 +82,7 @@ def write_source(
         *_plain("", "import torch", *module.header(), ""),
         *_plain(*accepts),
         *functions,
-        *_plain("", "def bind(payload, kernels):"),
+        *_plain("", "def bind(payload, kernels):", *_SHORT_START),
         *payload,
         *body,
         *_plain(f"    return {main.name}", ""),
@@ -90,6 +90,10 @@ def write_source(
     symbols = tuple(sorted(plan.ir.given_symbols))
     returned = tuple(sorted(plan.ir.returned_symbols))
     return Source(lines, module.kernels, symbols, returned)
+
+
+_SHORT_START = ("    if payload is None:", "        return None")
+"""Python shifts the lines up to the first branch once for each name that inner functions read."""
 
 
 def _plain(*texts: str) -> list[CodeLine]:
