@@ -37,6 +37,9 @@ CANDIDATES = {
 GAIN = 0.95
 """A delegate is used if it takes at most this part of torch's time."""
 
+CLOSE = 1.3
+"""What is at most this many times as slow as the fastest is timed once more, beside it."""
+
 BORDER_US = 3.0
 """What a call of a delegate costs beside the runtime."""
 
@@ -179,13 +182,26 @@ class _AutoChoice:
                 found.append(self._candidate(name, partial(self._extended, first)))
         aten = Candidate("aten", 1.0, 1.0), self.aten
         rated = [aten, *[pair for pair in found if pair[0].us < GAIN * pair[0].torch_us]]
-        best, runner = min(rated, key=lambda pair: pair[0].us / pair[0].torch_us)
+        best, runner = self._fastest(rated)
         rows = [replace(c, reason="") if c is best else c for c, _ in found]
         rows.append(Candidate("aten", reason="" if best is aten[0] else "another is faster"))
         for made in (pair[1] for pair in found):
             if isinstance(made, NativeExecutor):
                 made.settle()
         return Chosen(runner, rows, best.name)
+
+    def _fastest(self, rated: Sequence[tuple[Candidate, Any]]) -> tuple[Candidate, Any]:
+        """The fastest: those that are close are timed once more, in turns with each other."""
+        ratios = [candidate.us / candidate.torch_us for candidate, _ in rated]
+        close = [p for p, ratio in zip(rated, ratios, strict=True) if ratio < CLOSE * min(ratios)]
+        if len(close) == 1 or self.call is None:
+            return close[0]
+        args, kwargs = self.call
+        runs = [partial(runner, *args, **kwargs) for _, runner in close]
+        times = least(runs, min(max(self.deadline - time.monotonic(), 1.0), 4.0))
+        for _, runner in close:
+            runner.reset()
+        return close[times.index(min(times))]
 
     def _candidate(
         self, name: str, make: Callable[[str], NativeExecutor | str]
@@ -235,11 +251,11 @@ class _AutoChoice:
         """Microseconds of a call of a candidate and of torch's kernels, in turns."""
         assert self.call is not None  # noqa: S101  # who calls has looked
         args, kwargs = self.call
-
-        found = least(lambda: made(*args, **kwargs), lambda: self.aten(*args, **kwargs))
+        runs = partial(made, *args, **kwargs), partial(self.aten, *args, **kwargs)
+        us, torch_us = least(runs)
         made.reset()
         self.aten.reset()
-        return found
+        return us, torch_us
 
 
 SLOWER = "torch is faster"
@@ -253,34 +269,31 @@ def _leave_slow_ones(made: NativeExecutor) -> None:
         if not isinstance(guarded, Guarded) or guarded.attempt.sample is None:
             continue
         given: tuple[Any, ...] = guarded.attempt.sample
-        us, other = least(partial(guarded, *given), partial(guarded.on_torch, given))
+        us, other = least((partial(guarded, *given), partial(guarded.on_torch, given)))
         guarded.us, guarded.other_us = us, other
         if us + BORDER_US > GAIN * other:
             slow.append(name)
     made.leave_to_torch(slow, SLOWER)
 
 
-def least(
-    first: Callable[[], Any], second: Callable[[], Any], seconds: float = 0.4
-) -> tuple[float, float]:
-    """Time two functions in turns; return the least microseconds of each.
+def least(functions: Sequence[Callable[[], Any]], seconds: float = 0.4) -> list[float]:
+    """Time functions in turns; return the least microseconds of each.
 
     Args:
-        first: One function.
-        second: The other.
+        functions: The functions.
         seconds: How long to go on, after three turns.
     """
-    best = [math.inf, math.inf]
-    first()
-    second()
+    best = [math.inf] * len(functions)
+    for function in functions:
+        function()
     end, turns = time.perf_counter() + seconds, 0
     while turns < 3 or (time.perf_counter() < end and turns < 200):
-        for index, function in enumerate((first, second)):
+        for index, function in enumerate(functions):
             start = time.perf_counter()
             function()
             best[index] = min(best[index], time.perf_counter() - start)
         turns += 1
-    return best[0] * 1e6, best[1] * 1e6
+    return [second * 1e6 for second in best]
 
 
 def installed_runtimes() -> list[str]:

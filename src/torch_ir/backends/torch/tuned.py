@@ -67,7 +67,7 @@ class Tuned(NativeBackend):
             raise BackendError("nothing in it has another kernel")
         samples = [torch.randn(tuple(value.shape)) for value in given]
         with torch.no_grad():
-            us, other = least(lambda: module(*samples), lambda: plain(*samples), 0.1)
+            us, other = least((lambda: module(*samples), lambda: plain(*samples)), 0.1)
         if us > GAIN * other:
             raise BackendError(f"torch's own kernels take {other:.0f} us, these {us:.0f}")
         return module
