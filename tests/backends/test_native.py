@@ -512,3 +512,24 @@ class TestEntryPoints:
                 )
         finally:
             unregister_backend("acme")
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
+def test_faults_that_zero_and_one_do_not_show_are_found(dtype):
+    def saturated(tensor):
+        return tensor.clamp(-6, 200)
+
+    ir = extract_ir(as_module(lambda x: (x * 3, x.float().tanh())), (torch.ones(64).to(dtype),))
+    run = torch_ir.compile(ir, {}, backend=Torch(planted(saturated), "aten.mul.Tensor"))
+    assert [(v.delegate, v.used) for v in run.verdicts if not v.used] == [("mul", False)]
+    low, high = (-9, 9) if dtype is torch.int64 else (0, 100)
+    x = torch.arange(low, high).repeat(64)[:64].to(dtype)
+    assert torch.equal(run(x)[0], x * 3)
+
+
+def test_far_integers_are_not_given_to_tables():
+    table = torch.randn(4, 3)
+    take = as_module(lambda x, y: (nn.functional.embedding(x, table), y - 1))
+    ir = extract_ir(take, (torch.ones(20).long(),) * 2)
+    run = torch_ir.compile(ir, {}, backend=Torch(planted(lambda t: t.abs()), "aten.sub.Tensor"))
+    assert {v.delegate: v.used for v in run.verdicts if not v.used} == {"sub": False}

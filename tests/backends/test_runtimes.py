@@ -108,3 +108,24 @@ def test_a_fault_behind_an_opaque_delegate_is_named_with_its_line(runtime, monke
     alone, together = islice(planted(), 6, 8)
     assert is_found(runtime, alone)
     assert is_found(runtime, together)
+
+
+class Awkward(nn.Module):
+    """What runtimes get wrong although ones and zeros do not show it."""
+
+    def forward(self, q, mask, wide, narrow):
+        seen = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+        return seen, wide // 3, wide * wide, narrow + 200, narrow * narrow
+
+
+def test_numbers_and_masks_far_from_the_usual_ones(runtime):
+    def arguments(mask):
+        wide, narrow = torch.tensor([-7, 3, 1 << 31]), torch.tensor([7, 100], dtype=torch.uint8)
+        return torch.randn(1, 1, 3, 2), mask, wide, narrow
+
+    everything = torch.ones(3, 3, dtype=torch.bool)
+    run = torch_ir.compile(extract_ir(Awkward(), arguments(everything)), {}, backend=runtime)
+    for mask in (everything, everything.tril(-1)):  # a row of which is all False
+        given = arguments(mask)
+        for got, expected in zip(run(*given), Awkward()(*given), strict=True):
+            torch.testing.assert_close(got, expected)

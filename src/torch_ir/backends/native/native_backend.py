@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -98,7 +98,8 @@ class NativeBackend(DelegateBackend):
         for meta in (*node.inputs, *node.outputs):
             if reason := facts.dtypes.get(meta.dtype):
                 return Support.refused(reason)
-        return SUPPORTED
+        reason = facts.reason_for(node.op_type, {meta.dtype for meta in node.outputs})
+        return Support.refused(reason) if reason else SUPPORTED
 
     def prepare(self, ir: IR) -> IR:
         """Return the program with what the runtime lacks split up, where that helps."""
@@ -134,11 +135,21 @@ class Facts:
     Attributes:
         denied: Why it is not given an operator, by overload.
         dtypes: Why it is not given tensors of an element type.
+        results: Operators, element types of their results, and why it is not given both.
     """
 
     def __init__(self, document: Mapping[str, Any]):
         self.denied: Mapping[str, str] = document.get("denied", {})
         self.dtypes: Mapping[str, str] = document.get("dtypes", {})
+        self.results: Sequence[Mapping[str, Any]] = document.get("results", ())
+
+    def reason_for(self, operator: str, dtypes: Set[str]) -> str:
+        """Return why the runtime is not given an operator with such results; empty if it is."""
+        packet = operator.rpartition(".")[0]
+        for rule in self.results:
+            if packet in rule["operators"] and dtypes & {*rule["dtypes"]}:
+                return rule["reason"]
+        return ""
 
 
 @lru_cache

@@ -18,7 +18,9 @@ from torch_ir.ir import IR, SymExpr, ValueLeaf
 from torch_ir.ir.tree import leaves
 
 SETS = 2
-"""Random sets of arguments, where none are given; one is drawn in addition to given ones."""
+"""Random sets of arguments, where none are given; one is drawn in addition to given ones.
+
+In these, integers are 0 or 1, which index into every table; one more set has others."""
 
 Call = tuple[tuple[torch.Tensor, ...], Symbols]
 
@@ -44,16 +46,44 @@ class Samples:
         self._executor = IRExecutor(ir, weights, constants)
         calls: list[Call] = [flatten_arguments(ir, tuple(args), {}) for args in given]
         self._calls = [*calls, *drawn(ir, SETS if not calls else 1)]
+        self._is_far_drawn = any(node.binds or node.functions for node in ir.nodes)
         self._names: frozenset[str] = frozenset()
         self._runs: list[tuple[dict[str, torch.Tensor], Symbols]] | None = None
 
     def of(self, names: Iterable[str]) -> list[tuple[dict[str, torch.Tensor], Symbols]]:
         """Return these values and the symbols of each call that torch runs through."""
         wanted = frozenset(names)
+        if not self._is_far_drawn:
+            self._is_far_drawn = True
+            self._calls.extend(self._far())
         if self._runs is None or not wanted <= self._names:
             self._names |= wanted
             self._runs = list(self._run())
         return self._runs
+
+    def _far(self) -> Iterable[Call]:
+        """The last arguments with far integers in each place where torch takes them.
+
+        Not where they may be counts of a loop or the length of a result.
+        """
+        generator = torch.Generator().manual_seed(SETS + 1)
+        for tensors, symbols in self._calls[-1:]:
+            made = list(tensors)
+            for index, tensor in enumerate(tensors):
+                made[index] = _far_integers(tensor, generator)
+                if made[index] is not tensor and not self._is_taken(made, symbols):
+                    made[index] = tensor
+            if any(new is not old for new, old in zip(made, tensors, strict=True)):
+                yield tuple(made), symbols
+
+    def _is_taken(self, tensors: Sequence[torch.Tensor], symbols: Symbols) -> bool:
+        try:
+            self._executor.graph.run([tensor.clone() for tensor in tensors], symbols)
+        except Exception:  # noqa: BLE001  # torch refuses made-up arguments as it likes
+            return False
+        finally:
+            self._executor.graph.reset()
+        return True
 
     def _run(self) -> Iterable[tuple[dict[str, torch.Tensor], Symbols]]:
         graph = self._executor.graph
@@ -99,3 +129,17 @@ def _with_special(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.flatten()
     flat[:6] = torch.tensor([0.0, -0.0, 1.0, -1.0, 8.0, -8.0]).to(tensor.dtype)
     return flat.view_as(tensor)
+
+
+def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """All numbers of a narrow type, small ones of both signs of a wide one, a half all False."""
+    if tensor.is_floating_point() or tensor.is_complex() or not tensor.numel():
+        return tensor
+    if tensor.dtype is torch.bool:
+        made = torch.rand(tensor.shape, generator=generator) < 0.5
+        made.view(-1)[: tensor.numel() // 2] = False
+        return made
+    info = torch.iinfo(tensor.dtype)
+    low, high = (info.min, info.max) if info.bits < 32 else (max(info.min, -9), 9)
+    drawn = torch.randint(low, high + 1, tuple(tensor.shape), generator=generator)
+    return drawn.to(tensor.dtype)

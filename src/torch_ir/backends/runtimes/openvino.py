@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.onnx_model import array_of, quietly
+from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
@@ -87,6 +89,10 @@ class OpenVino(NativeBackend):
         return _Request(self._runtime, compiled)
 
 
+_WIDE, _FAR = np.dtype(np.int64), 1 << 24
+"""64-bit integers beyond what sums of some may reach in 32 bits."""
+
+
 class _Request:
     """An inference request: takes tensors and sizes, gives tensors of their own."""
 
@@ -105,7 +111,10 @@ class _Request:
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
-            array = array_of(item).astype(self._types[index], copy=False)
+            array = array_of(item)
+            if array.dtype == _WIDE and array.size and abs(array).max() >= _FAR:
+                raise BackendError("the CPU plugin computes 64-bit integers in 32 bits")
+            array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
         self._infer({}, share_outputs=True, decode_strings=False)
         made: list[torch.Tensor] = []
