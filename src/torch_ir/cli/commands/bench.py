@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import click
@@ -59,7 +60,7 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
         except TorchIRError as error:
             rows.append((name, "", "", "", error.message))
             continue
-        us, other = least(lambda run=run: run(*args, **kwargs), lambda: aten(*args, **kwargs))
+        us, other = least((partial(run, *args, **kwargs), partial(aten, *args, **kwargs)))
         found = getattr(run, "assignment", None)
         taken = "" if found is None else f"{len(found.takers)}/{len(found.nodes)}"
         parts = [v.part for v in getattr(run, "verdicts", ()) if v.used and not math.isnan(v.part)]
