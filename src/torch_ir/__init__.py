@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         random_program,
         reduce,
         validate,
+        validate_ranks,
         verify,
         verify_ir,
         verify_ir_with_state_dict,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from torch_ir.passes.memory_plan import plan_memory
     from torch_ir.passes.operator_calls.case_set import CaseSet
     from torch_ir.passes.operator_calls.collection import cases
+    from torch_ir.passes.sharding import shard
     from torch_ir.semantics import denote, denote_all, denote_ranks, denotes
     from torch_ir.serde import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
     from torch_ir.torch_versions import TORCH_VERSIONS
@@ -128,6 +130,7 @@ _HOME_OF_NAMES = {
     "torch_ir.ops.rules": ("OperatorRule", "allow_operators", "operator_rule"),
     "torch_ir.passes": ("functionalize",),
     "torch_ir.passes.cutting": ("cut",),
+    "torch_ir.passes.sharding": ("shard",),
     "torch_ir.passes.operator_calls.case_set": ("CaseSet",),
     "torch_ir.passes.operator_calls.collection": ("cases",),
     "torch_ir.passes.decomposition": (
@@ -211,6 +214,7 @@ _HOME_OF_NAMES = {
         "verify_ir_with_state_dict",
         "VerificationReport",
         "validate",
+        "validate_ranks",
         "ValidationReport",
     ),
 }

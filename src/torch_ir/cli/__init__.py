@@ -26,6 +26,7 @@ COMMANDS = {
     "fingerprint": "Hash what IRs compute, whatever their names.",
     "cost": "Count operations and bytes of an IR without a run.",
     "cut": "Cut a part out of an IR.",
+    "shard": "Share the weights of an IR between ranks: a program for each.",
     "lower": "Lower an IR to functional or core ATen, or Edge.",
     "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",

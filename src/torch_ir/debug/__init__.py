@@ -11,6 +11,7 @@ from torch_ir.debug.fuzzing.fuzzing import fuzz
 from torch_ir.debug.fuzzing.random_programs import RandomProgram, random_program
 from torch_ir.debug.node_comparison import NodeComparison, NodeDifference
 from torch_ir.debug.profile import profile
+from torch_ir.debug.ranks import RanksReport, validate_ranks
 from torch_ir.debug.report import Group, NodeProfile, Profile
 from torch_ir.debug.shrinking.bisection import Bisection, bisect
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced
@@ -45,6 +46,7 @@ __all__ = [
     "Oracle",
     "Profile",
     "RandomProgram",
+    "RanksReport",
     "Reduced",
     "ValidationReport",
     "VerificationReport",
@@ -59,6 +61,7 @@ __all__ = [
     "profile",
     "reduce",
     "validate",
+    "validate_ranks",
     "verify",
     "verify_ir",
     "verify_ir_with_state_dict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,12 @@ def _names(context: click.Context, _: click.Parameter, value: str | None) -> tup
 @click.option(
     "--around", type=click.IntRange(min=0), metavar="N", help="With --nodes: N steps around them."
 )
+@click.option(
+    "--stages",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Cut into N stages instead, and write stage0.tir, stage1.tir, ... to the folder -o.",
+)
 @click.option("-o", "--output", type=OUTPUT, help="Where to write the part [text to stdout].")
 @click.option(
     "--record",
@@ -48,6 +55,7 @@ def command(
     outputs: tuple[str, ...],
     nodes: tuple[str, ...],
     around: int | None,
+    stages: int | None,
     output: str | None,
     record: str | None,
     **options: Any,
@@ -60,6 +68,7 @@ def command(
     \b
     torch-ir cut m.tir --inputs add_3 --outputs linear_9,softmax_2 -o part.tir
     torch-ir cut m.tir --nodes softmax_2 --around 2 -o part.tir
+    torch-ir cut m.tir --stages 4 -o stages
     torch-ir cut m.tir --from add_3 -o part.tir --record part.safetensors --random
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.passes.cutting import cut, nodes_around
@@ -71,8 +80,13 @@ def command(
         raise click.UsageError("--nodes excludes --from, --inputs and --outputs")
     if around is not None and not nodes:
         raise click.UsageError("--around needs --nodes")
+    if stages:
+        if nodes or cut_off or outputs or record or output is None:
+            raise click.UsageError("--stages needs -o, and nothing else says where to cut")
+        _write_stages(read_ir(file), stages, Path(output))
+        return
     if not nodes and not cut_off and not outputs:
-        raise click.UsageError("give --from, --outputs or --nodes")
+        raise click.UsageError("give --from, --outputs, --nodes or --stages")
     kind = format_of(output, None, "text")
     call = Invocation(**options)
     call.check_usage()
@@ -86,6 +100,18 @@ def command(
     write_ir(part, output, kind)
     whole = ir if all(node.name in ir.by_name for node in part.nodes) else written_out(ir)
     console.note(f"{counted(len(part.nodes), 'node')} of {len(whole.nodes)}")
+
+
+def _write_stages(ir: IR, count: int, folder: Path) -> None:
+    """Write the stages of a pipeline, each with its own weights, to a folder."""
+    from torch_ir.passes.cutting import cut
+
+    parts = cut(ir, count)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, stage in enumerate(parts):
+        write_ir(stage, str(folder / f"stage{number}.tir"), "tir")
+    nodes = ", ".join(str(len(stage.nodes)) for stage in parts)
+    console.note(f"{counted(count, 'stage')} of {nodes} nodes")
 
 
 def _record(call: Invocation, ir: IR, part: IR, file: str, path: str) -> None:

@@ -1,0 +1,260 @@
+"""Programs shared by ranks: plans, rules, and what they mean together."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from torch_ir import PassError, decompose, extract_ir, shard, validate_ranks
+
+
+class Block(nn.Module):
+    """Attention with grouped heads and an MLP."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(8, n, bias=b) for n, b in ((16, True), (8, True), (8, False), (8, True))
+        )
+        self.out = nn.Linear(16, 8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        y = self.norm(x)
+        q, k, v = (
+            f(y).view(*y.shape[:2], -1, 2).transpose(1, 2)
+            for f in (self.query, self.key, self.value)
+        )
+        k, v = (t[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for t in (k, v))
+        made = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(made.transpose(1, 2).reshape(*x.shape[:2], -1))
+        return x + self.down(nn.functional.silu(self.up(x)))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(12, 8)
+        self.layers = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(8, 12, bias=False)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+PLAN = {
+    **{f"layers.*.{name}": "column" for name in ("query", "key", "value", "up")},
+    **{f"layers.*.{name}": "row" for name in ("out", "down")},
+}
+TOKENS = torch.tensor([[1, 5, 11, 0], [3, 6, 7, 2]])
+
+
+def collectives(ir):
+    return [n.op_type.split(".")[1] for n in ir.nodes if "_c10d" in n.op_type]
+
+
+def agreed(ir, weights, inputs, plan, ranks=2):
+    programs = shard(ir, plan, ranks=ranks)
+    for program in programs:
+        assert {finding.code for finding in program.check()} <= {"forbidden-operator"}
+        assert torch_ir.parse(str(program)) == program
+    report = validate_ranks(ir, programs, weights, inputs)
+    assert report.verdict == "agree", str(report)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+@pytest.fixture(scope="module")
+def ir(net):
+    return extract_ir(net, (TOKENS,), regions="auto")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_columns_and_rows_meet_in_one_sum_a_pair(net, ir, ranks):
+    programs = agreed(ir, net.state_dict(), (TOKENS,), PLAN, ranks)
+    assert collectives(programs[0]) == ["all_reduce", "wait_tensor"] * 4
+    assert "gathered" not in programs[0].metadata
+    assert all(program is programs[0] for program in programs)
+    assert dict(programs[0].metadata["shards"]["layers.1.down.weight"]) == {
+        "dim": 1,
+        "parts": ranks,
+    }
+    whole = torch_ir.passes.inline_functions(ir)
+    named = {meta.name for node in programs[0].nodes for meta in node.outputs}
+    assert {meta.name for node in whole.nodes for meta in node.outputs} <= named
+    paths = {node.location.module for node in programs[0].nodes if node.location}
+    assert paths == {node.location.module for node in whole.nodes if node.location}
+
+
+def test_a_vocabulary_is_summed_at_its_table_and_gathered_at_its_head(net, ir):
+    plan = {**PLAN, "embed": "vocabulary", "head": "vocabulary"}
+    programs = agreed(ir, net.state_dict(), (TOKENS,), plan)
+    assert programs[0] != programs[1]
+    assert collectives(programs[0])[:2] == ["all_reduce", "wait_tensor"]
+    assert collectives(programs[0])[-2:] == ["all_gather_into_tensor", "wait_tensor"]
+    assert programs[0].metadata["gathered"] == (ir.output_names[0],)
+
+
+def test_core_programs_are_shared_too(net, ir):
+    agreed(decompose(ir), net.state_dict(), (TOKENS,), {**PLAN, "embed": "vocabulary"})
+
+
+class Experts(nn.Module):
+    """A mixture whose experts all see all rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(8, 4)
+        self.up, self.down = (nn.Parameter(torch.randn(4, *s)) for s in ((8, 12), (12, 8)))
+
+    def forward(self, x):
+        parts = torch.softmax(self.gate(x), -1)
+        hidden = torch.relu(torch.bmm(x.expand(4, *x.shape), self.up))
+        return (torch.bmm(hidden, self.down) * parts.t().unsqueeze(-1)).sum(0)
+
+
+class PickedExperts(Experts):
+    """A mixture that picks the weights of two experts for each row."""
+
+    def forward(self, x):
+        parts, picked = torch.topk(torch.softmax(self.gate(x), -1), 2)
+        picked, rows = picked.reshape(-1), x.repeat_interleave(2, 0)
+        hidden = nn.functional.silu(torch.bmm(rows.unsqueeze(1), self.up[picked]))
+        made = torch.bmm(hidden, self.down[picked]).squeeze(1) * parts.reshape(-1, 1)
+        return made.view(-1, 2, 8).sum(1)
+
+
+@pytest.mark.parametrize("kind", [Experts, PickedExperts])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_experts_take_one_sum(kind, ranks):
+    torch.manual_seed(0)
+    mixture, x = kind().eval(), torch.randn(5, 8)
+    whole = extract_ir(mixture, (x,))
+    programs = agreed(whole, mixture.state_dict(), (x,), {"up": "expert", "down": "expert"}, ranks)
+    assert collectives(programs[0]) == ["all_reduce", "wait_tensor"]
+    assert {meta.shape[0] for meta in programs[0].weights if len(meta.shape) == 3} == {4 // ranks}
+
+
+class Cached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key, self.out = nn.Linear(4, 8, bias=False), nn.Linear(8, 4, bias=False)
+        self.register_buffer("keys", torch.zeros(1, 3, 8))
+
+    def forward(self, x, position):
+        self.keys.index_copy_(1, position, self.key(x))
+        return self.out(self.keys)
+
+
+def test_state_stays_split():
+    torch.manual_seed(0)
+    model, inputs = Cached().eval(), (torch.randn(1, 1, 4), torch.tensor([1]))
+    whole = extract_ir(model, inputs)
+    plan = {"key": "column", "out": "row", "keys": 2}
+    programs = agreed(whole, model.state_dict(), inputs, plan)
+    assert collectives(programs[0]) == ["all_reduce", "wait_tensor"]
+    (mutation,) = programs[0].mutations
+    assert mutation.value.shape == (1, 3, 4)
+
+
+class Call(nn.Module):
+    """One call of a weight and an argument of its shape."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.weight, self.function = nn.Parameter(torch.rand(4, 4, 4)), function
+
+    def forward(self, x):
+        return self.function(self.weight, x)
+
+
+PICKED, F = torch.tensor([3, 1]), nn.functional
+
+
+def put_at(tensor, x):
+    tensor[:, PICKED] = x[:, :2]
+    return tensor
+
+
+CALLS = {
+    "add": lambda w, x: w + x,
+    "broadcast": lambda w, x: w * x[0, 0] - x[:, :1],
+    "where": lambda w, x: torch.where(x > 0.5, w, x),
+    "whole products": lambda w, x: (w @ x, x @ w, torch.bmm(w, x)),
+    "matrix and batch": lambda w, x: (w @ x[0], x[0] @ w),
+    "linear": lambda w, x: (F.linear(w, x[0]), F.linear(w, x[0], x[1, 0]), F.linear(x, w[0])),
+    "turned": lambda w, x: (w.transpose(0, -1) + x, w.permute(2, 0, 1) * x),
+    "unsqueezed": lambda w, x: (w.unsqueeze(1).squeeze(1), w[:, 2]),
+    "sliced": lambda w, x: (w[:, 1:3], w[:, 0:9]),
+    "viewed": lambda w, x: (w.view(16, 4), w.view(2, 2, 4, -1), w.reshape(4, 4, 2, 2)),
+    "flattened": lambda w, x: (w.unflatten(1, (2, 2)), w.flatten(1, 2), w.flatten()),
+    "expanded": lambda w, x: w[None].expand(2, 4, -1, 4).contiguous(),
+    "joined": lambda w, x: (torch.cat([w, x], 1), torch.stack([x, w], 1)),
+    "parts": lambda w, x: (*w.chunk(2, 1), *w.split(3), *w.unbind(2)),
+    "picked": lambda w, x: (w[PICKED], w[:, PICKED], w[PICKED, PICKED], w[PICKED - 4] * x[:2]),
+    "put": lambda w, x: (w.index_copy(1, PICKED, x[:, :2]), w.slice_scatter(x[:, :2], 1, 1, 3)),
+    "put at": lambda w, x: put_at(w.clone(), x),
+    "added at": lambda w, x: torch.zeros(4, 4, 4).index_add(0, PICKED, F.silu(w[PICKED]) * x[:2]),
+    "selected": lambda w, x: w.index_select(0, PICKED),
+    "summed": lambda w, x: (w.sum(), w.sum(1), w.sum((0, -1), keepdim=True), w.mean(2)),
+    "greatest": lambda w, x: (w.amax(1), w.argmax(1), w.max(2).values, w.var(0)),
+    "normed": lambda w, x: (w.softmax(-1), w.log_softmax(1), F.layer_norm(w, (4,), x[0, 0])),
+    "ordered": lambda w, x: (*w.sort(1), *w.topk(2, 0), w.cumsum(2), w.flip(1)),
+    "repeated": lambda w, x: w.repeat(1, 2, 1),
+    "convolved": lambda w, x: F.conv1d(x, w, padding=1),
+    "convolved input": lambda w, x: (F.conv1d(w, x, x[0, 0]), F.conv1d(w, x[:, :1], groups=4)),
+    "looked up": lambda w, x: F.embedding(PICKED, w[0]) @ x,
+    "owned": lambda w, x: (w[PICKED].relu() + 1, w[PICKED].chunk(2, -1)[0] * w[PICKED][..., 2:]),
+    "owned otherwise": lambda w, x: w[PICKED] * w[PICKED.flip(0)],
+    "owned rows": lambda w, x: (torch.bmm(w[PICKED], x[:2]).view(-1, 4).sum(0), w[PICKED] / 3),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_rule_means_what_the_whole_call_does(name):
+    torch.manual_seed(0)
+    model, x = Call(CALLS[name]).eval(), torch.rand(4, 4, 4)
+    whole = extract_ir(model, (x,))
+    for dim in range(3):
+        agreed(whole, model.state_dict(), (x,), {"weight": dim})
+
+
+def test_what_is_wrong_is_found(net, ir):
+    (program, _) = shard(ir, PLAN, ranks=2)
+    nodes = [
+        n.replace(attrs={**n.attrs, "reduce_op": "max"}) if "reduce_op" in n.attrs else n
+        for n in program.nodes
+    ]
+    report = validate_ranks(ir, [program.replace(nodes=nodes)] * 2, net.state_dict(), (TOKENS,))
+    assert report.verdict == "disagree"
+
+
+@pytest.mark.parametrize(
+    ("plan", "ranks", "message"),
+    [
+        ({"layers.0.up": "column"}, 3, "dimension 0 of 'layers.0.up.weight' is 16"),
+        ({"layers.9.up": "column"}, 2, "no weight of the program is called or lies in"),
+        ({"layers.0.up": "colum"}, 2, "'colum' says not how ranks share a weight"),
+        ({"layers.0.up": "column", "*.up": "row"}, 2, "the plan splits 'layers.0.up."),
+        ({"layers.0.up": 2}, 2, "has no dimension 2"),
+    ],
+)
+def test_plans_that_do_not_fit_are_refused(ir, plan, ranks, message):
+    with pytest.raises(PassError) as error:
+        shard(ir, plan, ranks=ranks)
+    assert message in str(error.value)
+
+
+def test_a_program_of_a_rank_is_not_shared_again(ir):
+    program = shard(ir, PLAN, ranks=2)[0]
+    with pytest.raises(PassError, match="is a collective of the group 'tp' already"):
+        shard(program, PLAN, ranks=2)
