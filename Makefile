@@ -86,8 +86,9 @@ runtimes: $(VENV)/dev.stamp  ## run small models on every installed runtime, and
 runtime-faults: $(VENV)/dev.stamp  ## plant 50 faults behind each installed runtime; all must be found
 	$(OFFLINE) $(BIN)/python -W ignore tools/runtime_faults.py
 
-worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 10,000 random sequences
+worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 3,500 calls, 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences
+	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.behaviors 7
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000
 
 docs: $(VENV)/docs.stamp  ## build the documentation as a site in out/site

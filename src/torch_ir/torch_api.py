@@ -43,6 +43,7 @@ __all__ = [
     "BelowViewTracking",
     "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
+    "UNKNOWN_RESULT",
     "SingleLevelFunction",
     "assume",
     "bytes_of",
@@ -88,12 +89,12 @@ __all__ = [
     "without_mkldnn",
 ]
 
-NO_FAKE_RESULT = (
+UNKNOWN_RESULT = (
     DataDependentOutputException,
     DynamicOutputShapeException,
     UnsupportedOperatorException,
-    NotImplementedError,
 )
+NO_FAKE_RESULT = (*UNKNOWN_RESULT, NotImplementedError)
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
 
 warn_if_untested(torch.__version__)
@@ -320,6 +321,17 @@ def plain_tensors() -> Generator[None]:
     from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
 
     with disabled(), torch.device("cpu"):
+        yield
+
+
+@contextmanager
+def outside_of_traces() -> Generator[None]:
+    """Run calls in a ``with`` block as if nothing traced or watched them."""
+    from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
+
+    functions: Any = torch._C.DisableTorchFunction()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+    dispatcher: Any = torch._C._DisablePythonDispatcher()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+    with disabled(), functions, dispatcher:
         yield
 
 

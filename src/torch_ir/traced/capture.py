@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import re
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,13 +19,13 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
-from torch_ir.errors import TraceError
+from torch_ir.errors import TorchIRError, TraceError
 from torch_ir.frontend.gradients.call import CallWithGradient
 from torch_ir.frontend.gradients.watching import recorded_functions
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
-    NO_FAKE_RESULT,
     SYMBOLIC_TYPES,
+    UNKNOWN_RESULT,
     FakeTensor,
     FakeTensorMode,
     ShapeEnv,
@@ -36,14 +33,15 @@ from torch_ir.torch_api import (
     pytree,
     version_of,
 )
-from torch_ir.traced.arguments import Flat, value_token
+from torch_ir.traced.arguments import Flat
 from torch_ir.traced.closure_lifting import (
     BelowAutogradNeeded,
     ClosureLifter,
-    user_line,
     without_saving,
 )
 from torch_ir.traced.guards.closure import Closure
+from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
+from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line
 
 _TURN = threading.RLock()
 """Tracing changes state that threads share."""
@@ -72,6 +70,7 @@ class Trace:
         generators: The generators that it draws from, by the attribute of the graph that has them.
         own_leaves: The positions among tensors returned of those that the function itself lets
             require gradients.
+        inference: Whether the function itself enters inference mode, in which it makes all.
     """
 
     module: GraphModule
@@ -84,6 +83,7 @@ class Trace:
     given_grad: tuple[bool, ...]
     generators: dict[str, torch.Generator]
     own_leaves: tuple[int, ...] = ()
+    inference: bool = False
 
 
 def trace(
@@ -120,6 +120,11 @@ class _Attempt:
     leaves: list[Leaf | None] = field(default_factory=list[Leaf | None])
     results: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
 
+    own_error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.random = RandomNumbers(self._known_generators())
+
     def run(self, *, below_autograd: bool) -> Trace:
         shape_env = ShapeEnv()
         mode = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
@@ -133,9 +138,9 @@ class _Attempt:
 
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
-            lifter = ClosureLifter(table, below_autograd=below_autograd)
+            lifter = ClosureLifter(table, self.random, below_autograd=below_autograd)
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
-            with lifter, _autocast():
+            with same_modes(), lifter, _autocast():
                 result = self._called(lifter, given)
             if lifter.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
                 raise TraceError(
@@ -145,13 +150,14 @@ class _Attempt:
                 )
             return self._outputs(lifter, result)
 
-        with self._state_kept(), self._closures_kept(), ExitStack() as stack:
+        with self.random, self._closures_kept(), ExitStack() as stack:
             stack.enter_context(recorded_functions(everywhere=False))
             stack.enter_context(quiet())
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
-            module = traced(fakes, others)
+            module = self._made(traced, fakes, others)
+            self.random.require_forward(module)
         if not below_autograd and _has_fake_constants(module):
             return self.run(below_autograd=True)
         if below_autograd:
@@ -160,6 +166,7 @@ class _Attempt:
         self._require_same_flags(others, closed)
         own = _own_leaves(self.results, known)
         needs_grad = self._needs_grad((*fakes, *others), own)
+        made = Results([*fakes, *others])
         return Trace(
             module,
             lifted,
@@ -173,7 +180,19 @@ class _Attempt:
             given_grad=tuple([tensor.requires_grad for tensor in (*fakes, *others)]),
             generators=dict(self._generators(module)),
             own_leaves=own,
+            inference=made.inference(self.results, needs_grad=needs_grad),
         )
+
+    def _made(self, traced: Callable[..., GraphModule], *given: list[Any]) -> GraphModule:
+        """The graph; an error is refused unless the function itself raises it."""
+        try:
+            return traced(*given)
+        except (TorchIRError, BelowAutogradNeeded):
+            raise
+        except Exception as error:
+            if error is self.own_error:
+                raise
+            raise failed(error) from error
 
     def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:
         if not (self.dynamic and tensor.is_contiguous()):
@@ -195,10 +214,17 @@ class _Attempt:
     def _called(self, lifter: ClosureLifter, given: Any) -> Any:
         args, kwargs = given
         before = pytree.tree_flatten(given)
+        watch = EffectWatch([*lifter.table.values()])
         try:
             result = self.function(*args, **kwargs)
-        except (GuardOnDataDependentSymNode, *NO_FAKE_RESULT) as error:
+        except (TorchIRError, BelowAutogradNeeded):
+            raise
+        except (GuardOnDataDependentSymNode, *UNKNOWN_RESULT) as error:
             raise _data_dependent(error, lifter.last) from error
+        except Exception as error:
+            watch.require_own(error)
+            self.own_error = error
+            raise
         _require_same_containers(before, pytree.tree_flatten(given))
         return result
 
@@ -207,14 +233,19 @@ class _Attempt:
         self.leaves.clear()
         self.results.clear()
         outputs: list[Any] = []
+        made = Results([*lifter.table.values()])
+        made.require_no_attributes()
         for leaf in map(lifter.replaced, leaves):
+            if isinstance(leaf, SYMBOLIC_TYPES):
+                outputs.append(leaf)
+                self.leaves.append(None)
+                continue
+            made.require_sayable(leaf)
             if isinstance(leaf, torch.Tensor):
                 self.results.append(leaf)
-            if isinstance(leaf, (torch.Tensor, *SYMBOLIC_TYPES)):
                 outputs.append(leaf)
                 self.leaves.append(None)
             else:
-                _require_value(leaf)
                 self.leaves.append(Leaf(leaf))
         return outputs
 
@@ -226,7 +257,7 @@ class _Attempt:
         for node in module.graph.find_nodes(op="get_attr"):
             held = getattr(module, str(node.target), None)
             if isinstance(held, torch.Generator):
-                found = [known for known in self._known_generators() if _is_same(held, known)]
+                found = [known for known in self._known_generators() if is_same(held, known)]
                 if not found:
                     raise TraceError(
                         "the function draws from a generator that is found neither in its "
@@ -234,33 +265,6 @@ class _Attempt:
                         remedy="Give it as an argument, or let a variable hold it.",
                     )
                 yield str(node.target), found[0]
-
-    @contextmanager
-    def _state_kept(self) -> Generator[None]:
-        """Leave generators of random numbers as they were, and refuse what uses them."""
-        known = self._known_generators()
-        states = [generator.get_state() for generator in known]
-        before = random.getstate(), _numpy_state()
-        try:
-            yield
-        finally:
-            after = random.getstate(), _numpy_state()
-            found = [generator.get_state() for generator in known]
-            for generator, state in zip(known, states, strict=True):
-                generator.set_state(state)
-            random.setstate(before[0])
-        if not all(map(torch.equal, states, found)):
-            raise TraceError(
-                "the function seeds torch's random numbers",
-                remedy="Call torch.manual_seed, or the method of a generator, outside the traced "
-                "function.",
-            )
-        if before != after:
-            raise TraceError(
-                "the function draws random numbers from Python or NumPy, which one call alone "
-                "would see",
-                remedy="Draw them with torch, or give them as arguments.",
-            )
 
     @contextmanager
     def _closures_kept(self) -> Generator[None]:
@@ -290,8 +294,6 @@ class _Attempt:
                 )
 
     def _needs_grad(self, fakes: Sequence[Any], own: Sequence[int]) -> bool:
-        if not torch.is_grad_enabled():
-            return False
         changed = [
             f for f in fakes if _requires_grad(f) and f.grad_fn is not None and version_of(f)
         ]
@@ -299,8 +301,8 @@ class _Attempt:
         ends = [t for t in (*results, *changed) if _requires_grad(t)]
         roots = [t.grad_fn for t in ends if t.grad_fn is not None]
         _refuse_custom_gradients(roots)
-        inputs = {id(fake) for fake in fakes}
-        return any(id(t) not in inputs or t in changed for t in ends)
+        unchanged = {*map(id, fakes)} - {*map(id, changed)}
+        return any(id(t) not in unchanged for t in ends)
 
 
 def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[int, ...]:
@@ -410,16 +412,6 @@ def _with_sizes(result: Any) -> Any:
     return pytree.tree_map(marked, result, is_leaf=is_size)
 
 
-def _require_value(leaf: Any) -> None:
-    if value_token(leaf) is None:
-        kind = type(leaf).__name__
-        raise TraceError(
-            f"the function returns a {kind}, which may hold tensors that are not found",
-            remedy="Return tuples, lists and dicts, or register the class with "
-            "torch.export.register_dataclass or torch.utils._pytree.register_pytree_node.",
-        )
-
-
 def _data_dependent(error: Exception, tensor: str) -> TraceError:
     found = user_line(error.__traceback__)
     where = "" if found is None else f" at {found[0]}:{found[1]}"
@@ -446,22 +438,3 @@ def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Ten
             value = getattr(value, part)
         if isinstance(value, torch.Tensor):
             yield node, value
-
-
-def _is_same(held: torch.Generator, known: torch.Generator) -> bool:
-    """Whether two objects are one generator: torch makes a new object where it hands one on."""
-    if held.device != known.device:
-        return False
-    state = known.get_state()
-    try:
-        known.manual_seed(known.initial_seed() ^ 1)
-        return torch.equal(held.get_state(), known.get_state()) and not torch.equal(
-            held.get_state(), state
-        )
-    finally:
-        known.set_state(state)
-
-
-def _numpy_state() -> str:
-    numpy = sys.modules.get("numpy")
-    return "" if numpy is None else re.sub(r"\s+", "", repr(numpy.random.get_state()))

@@ -5,46 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
 from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
-from torch_ir.errors import TraceError
+from torch_ir.errors import TorchIRError, TraceError
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import is_transforming, pytree
+from torch_ir.torch_api import UNKNOWN_RESULT, is_transforming, pytree
 from torch_ir.traced.arguments import TENSORS
-from torch_ir.traced.guards.captured_names import is_library
+from torch_ir.traced.guards.random_numbers import RandomNumbers
+from torch_ir.traced.refusals import (
+    at_user,
+    error_of,
+    require_traceable,
+    source_line,
+    user_frame,
+)
 
 
 class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
     """The function takes derivatives in a way that only a trace below autograd records."""
 
 
-_GRAD: Any = torch.Tensor.grad
 _DATA: Any = torch.Tensor.data
-_REFUSED: dict[Any, tuple[str, str]] = {
-    torch.Tensor.backward: (
-        "stores gradients in .grad",
-        "Use torch.autograd.grad, and return the gradients.",
-    ),
-    torch.Tensor.numpy: ("gives a tensor to NumPy", "Do it outside the traced function."),
-    torch.Tensor.__array__: ("gives a tensor to NumPy", "Do it outside the traced function."),
-    torch.Tensor.data_ptr: ("reads an address", "Do it outside the traced function."),
-    _GRAD.__get__: ("reads .grad", "Use torch.autograd.grad."),
-    _GRAD.__set__: ("sets .grad", "Return the gradient."),
-    _DATA.__set__: ("sets .data", "Use copy_ under torch.no_grad()."),
-    torch.Tensor.register_hook: ("registers a hook", "Do it outside the traced function."),
-}
-
-
-_READS: dict[Any, str] = {
-    getattr(torch.Tensor, name).__get__: name for name in ("_version", "grad_fn", "is_leaf")
-} | {torch.Tensor.storage_offset: "storage_offset()"}
-"""What tells tensors apart that are of one type: no key has it."""
 _DATA_OF: Any = _DATA.__get__
 _DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
 _DETACH_IN_PLACE = (torch.Tensor.detach_, torch.detach_)
@@ -62,13 +50,15 @@ class ClosureLifter(TorchFunctionMode):
 
     Args:
         table: What stands for each closed-over tensor, by the identity of the tensor.
+        random: What is told of generators that are drawn from.
         below_autograd: Whether operators are recorded below autograd, where derivatives have been
             written out.
     """
 
-    def __init__(self, table: Mapping[int, Any], *, below_autograd: bool):
+    def __init__(self, table: Mapping[int, Any], random: RandomNumbers, *, below_autograd: bool):
         super().__init__()
         self.table = table
+        self.random = random
         self.below_autograd = below_autograd
         self.last = ""
         self.made: dict[int, torch.Tensor] = {}
@@ -98,8 +88,7 @@ class ClosureLifter(TorchFunctionMode):
         del types
         if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
             return func(*args, **(kwargs or {}))
-        if func in _READS:
-            _require_library(sys._getframe(1), _READS[func])  # pyright: ignore[reportPrivateUsage]  # who asks
+        require_traceable(func, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who asks
         given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
         result = self._call(func, *given)
         if args and result is given[0][0] and result is not args[0]:
@@ -107,11 +96,6 @@ class ClosureLifter(TorchFunctionMode):
         return result
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
-        if func in _REFUSED:
-            what, remedy = _REFUSED[func]
-            raise TraceError(
-                f"the function {what}, which cannot be traced{at_user()}", remedy=remedy
-            )
         if is_transforming() and not self.below_autograd:
             raise BelowAutogradNeeded
         if func in _DETACH_IN_PLACE and self.below_autograd:
@@ -125,11 +109,13 @@ class ClosureLifter(TorchFunctionMode):
             self.last = f"{_short(tensor)}"
         if func is torch._C._set_grad_enabled and self.below_autograd and not args[0]:  # pyright: ignore[reportPrivateUsage]  # torch.no_grad calls it
             self.switched = True
+        generators = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Generator)]
         _set_location()
         if func is torch.Tensor.tolist:
             return _numbers(args[0])
         with _of_the_function() if func in _DETACH else nullcontext():
-            result = func(*args, **kwargs)
+            result = _called(func, args, kwargs)
+        self.random.drawn_from(generators)
         if type(result) in TENSORS:  # with values that are known, as from an array of NumPy's
             self.made[id(result)] = result
         if func is torch.autograd.grad and not kwargs.get("create_graph"):
@@ -140,13 +126,26 @@ class ClosureLifter(TorchFunctionMode):
     switched = False
 
 
-def _require_library(frame: FrameType, name: str) -> None:
-    """Refuse that the user's own code reads what tells a tensor from others of its type."""
-    if not is_library(frame.f_code.co_filename):
-        raise TraceError(
-            f"the function reads {name} of a tensor, on which a program cannot depend{at_user()}",
-            remedy="Do it outside the traced function.",
-        )
+def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Call a function, whose errors are those of untraced calls."""
+    try:
+        return func(*args, **kwargs)
+    except (TorchIRError, BelowAutogradNeeded, GuardOnDataDependentSymNode, *UNKNOWN_RESULT):
+        raise
+    except Exception as error:
+        _forget_failed()
+        raise error_of(func, args, kwargs, error) from error
+
+
+def _forget_failed() -> None:
+    """Remove the call that failed from the trace: the function may go on without it."""
+    mode = get_proxy_mode()
+    if mode is None:
+        return
+    for node in reversed([*mode.tracer.graph.nodes]):
+        if node.op != "call_function" or node.users or "val" in node.meta:
+            return
+        mode.tracer.graph.erase_node(node)
 
 
 @contextmanager
@@ -201,34 +200,3 @@ def _set_location() -> None:
     line = source_line(code.co_filename, frame.f_lineno)
     text = f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}\n'
     fx_traceback.current_meta["stack_trace"] = text
-
-
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of code that belongs to no installed package."""
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
-
-
-def at_user() -> str:
-    """Describe the current line of the user's code, for a message."""
-    frame = user_frame(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # as above
-    return "" if frame is None else f" (at {frame.f_code.co_filename}:{frame.f_lineno})"
-
-
-def user_line(traceback: TracebackType | None) -> tuple[str, int, str] | None:
-    """Return file, line and source of the innermost user frame that an error passed."""
-    found = None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_library(code.co_filename):
-            found = code.co_filename, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return None if found is None else (*found, source_line(*found))
-
-
-def source_line(file: str, line: int) -> str:
-    """Read a line of a source file, or nothing where it cannot be read."""
-    import linecache
-
-    return linecache.getline(file, line).strip()

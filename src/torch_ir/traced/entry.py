@@ -54,7 +54,8 @@ class CacheEntry:
         self._closed = frozenset(map(id, closure.tensors))
         closed = {k: closure.tensors[i] for k, i in program.closed.items()}
         self.choice = runner(program, closed, flat.tensors)
-        self._run = self.choice.run
+        run = self.choice.run
+        self._run = torch.inference_mode()(run) if program.inference else run
         self._assemble = assembler(program)
         self._is_dynamic = dynamic
         self._drawn = [(_position(g, flat), g) for g in program.generators.values()]

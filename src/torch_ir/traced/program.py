@@ -57,6 +57,7 @@ class Program:
         written_grad: The inputs and closed-over tensors that require them when all is written.
         generators: The generators that it draws from, by the name under which operators have them.
         own_leaves: The positions of the outputs that the function itself lets require gradients.
+        inference: Whether it runs in inference mode, whatever the caller's.
     """
 
     ir: IR
@@ -68,6 +69,7 @@ class Program:
     written_grad: frozenset[str]
     generators: dict[str, torch.Generator]
     own_leaves: tuple[int, ...] = ()
+    inference: bool = False
 
 
 def program_of(
@@ -202,6 +204,7 @@ class _ProgramBuilder:
             frozenset(self._with_grad),
             self.generators,
             self.trace.own_leaves,
+            self.trace.inference,
         )
 
     def _inputs_tree(

@@ -20,6 +20,7 @@ from types import (
 from typing import Any, cast
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from torch_ir.errors import TraceError
 from torch_ir.torch_api import global_module_hooks
@@ -75,6 +76,10 @@ class Collector(NamedValues):
     def _visit(self, path: str, value: Any) -> None:
         if (token := value_token(value)) is not None:
             self.note(path, *token)
+        elif (refusal := _refusal(path, value)) is not None:
+            if not self.is_wide:
+                raise refusal
+            self.note(path, "constant", Same(value))
         elif isinstance(value, torch.Tensor):
             self._tensor(path, value)
         elif id(value) in self.seen:
@@ -91,6 +96,7 @@ class Collector(NamedValues):
             self.tensors.append(tensor)
             self.paths.append(path)
             self.note(path, "tensor", tensor_token(tensor))
+            self._mapping(path, vars(tensor))
 
     def _object(self, path: str, value: Any) -> None:
         match value:
@@ -117,10 +123,6 @@ class Collector(NamedValues):
             case ContextVar():
                 self.guard.add_probe(partial(_content, value))
                 self.later(path, value.get(None))
-            case _ if _module_name(type(value)) == "itertools" or type(value) in _ITERATORS:
-                if not self.is_wide:
-                    raise _iterator(path, value)
-                self.note(path, "constant", Same(value))
             case _ if (probe := probe_of_value(value)) is not None:
                 self.note(path, "state", self.guard.add_probe(probe))
             case _ if isinstance(value, _CACHED):
@@ -236,12 +238,32 @@ class Collector(NamedValues):
             self.later(f"{path}.{name}", getattr(value, name))
 
 
-def _iterator(path: str, value: Any) -> TraceError:
-    return TraceError(
-        f"the function closes over an iterator ({type(value).__name__} in {path}): how far it "
-        "has come is not known",
-        remedy="Give what it yields as an argument, or keep a list.",
-    )
+def _refusal(path: str, value: Any) -> TraceError | None:
+    """The refusal of what nothing can look into, or None."""
+    kind = type(value)
+    if kind in _ITERATORS or _module_name(kind) == "itertools":
+        return TraceError(
+            f"the function closes over an iterator ({kind.__name__} in {path}): how far it has "
+            "come is not known",
+            remedy="Give what it yields as an argument, or keep a list.",
+        )
+    if is_lazy(value):
+        return TraceError(
+            f"the function closes over a parameter that is not initialized ({path})",
+            remedy="Call the module once, so that it knows its sizes.",
+        )
+    if isinstance(value, torch.jit.ScriptModule):
+        return TraceError(
+            f"the function closes over a module of TorchScript ({path}), which nothing traces",
+            remedy="Use the module that it was made of.",
+        )
+    code = getattr(value, "__code__", None) if kind is FunctionType else None
+    if code and "initial_seed" in code.co_names and not is_library(code.co_filename):
+        return TraceError(
+            f"the function reads the seed of random numbers (in {path})",
+            remedy="Read it outside the traced function.",
+        )
+    return None
 
 
 def _content(variable: ContextVar[Any]) -> int:
