@@ -48,9 +48,11 @@ KEPT = "kept-"
 """How the name of a file of the corpus begins that no hand has put there."""
 OUT = ROOT / "out/fuzz"
 SHARES = {"json": 0.3, "text": 0.3, "archive": 0.15, "old": 0.1, "weights": 0.15}
-CHUNK = 1000
+CHUNK = 2000
 """Files for one child."""
-ROUND = 20_000
+WARM = 100
+"""Files that are made before the first child, which has what that takes."""
+ROUND = 10_000
 """Files of all kinds, after which the table is written anew."""
 MAX_BYTES = 8192
 """Of a file that is kept."""
@@ -157,12 +159,18 @@ class Fuzzer:
         return mutated(self.kind, sample, self._samples, random)
 
     def read_samples(self) -> None:
-        """Learn what the corpus itself shows; nothing of it may be a fault."""
+        """Learn what the corpus itself shows, of which nothing may be a fault.
+
+        What this imports and keeps is there in each child.
+        """
         for data in [*self._samples]:
-            signature = judge(self.kind, data, self._folder).signature
-            known = self.signatures.get(signature, data)
-            self.signatures[signature] = min(known, data, key=len)
-            mutated(self.kind, data, self._samples, Random(0))  # what is imported for it, once
+            judged = judge(self.kind, data, self._folder)
+            known = self.signatures.get(judged.signature, data)
+            self.signatures[judged.signature] = min(known, data, key=len)
+            if judged.ir is not None and data in self._seeds:
+                run_and_compare(judged.ir)
+        for attempt in range(WARM):
+            self.file(attempt)
 
     def read(self, first: int, count: int) -> None:
         """Read files of these numbers, and run their programs."""

@@ -12,7 +12,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
 from typing import Any
 
@@ -50,7 +50,7 @@ SCALARS = (None, True, False, 0.5, -0.0, float("nan"), float("inf"), 1e308, *NUM
 
 
 PROGRAMS = ("json", "text", "archive")
-TYPED = 0.25
+TYPED = 0.1
 """The share of files whose program is changed so that its types hold."""
 MAX_BYTES = 200_000
 """Of a file, about: edits that multiply what others have made stop there."""
@@ -171,12 +171,13 @@ def _other_operator(name: str, random: Random) -> str:
 def edited_json(data: bytes, corpus: Corpus, random: Random) -> bytes:
     """Change the tree of a document; what is no JSON is changed as bytes."""
     try:
-        tree = json.loads(data)
+        tree, made = json.loads(data), ""
         for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
             tree = edited_tree(tree, corpus, random)
-            if len(json.dumps(tree)) > MAX_BYTES:
+            made = json.dumps(tree)
+            if len(made) > MAX_BYTES:
                 break
-        return json.dumps(tree).encode()
+        return made.encode()
     except (ValueError, RecursionError):
         return edited_bytes(data, random.choice(corpus), random)
 
@@ -213,14 +214,19 @@ def edited_tree(tree: Any, corpus: Corpus, random: Random) -> Any:
 
 def _take_from_another(holder: Any, key: Any, corpus: Corpus, random: Random) -> None:
     """Put the value of the same key of another document here, or any value where none has it."""
-    try:
-        places = list(_places(json.loads(random.choice(corpus))))
-    except (ValueError, RecursionError):
-        return
+    places = _places_of(random.choice(corpus))
     alike = [(other, name) for other, name in places if name == key and isinstance(key, str)]
     if alike or places:
         other, name = random.choice(alike or places)
-        holder[key] = other[name]
+        holder[key] = json.loads(json.dumps(other[name]))
+
+
+@lru_cache(maxsize=512)
+def _places_of(data: bytes) -> list[tuple[Any, Any]]:
+    try:
+        return list(_places(json.loads(data)))
+    except (ValueError, RecursionError):
+        return []
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -263,7 +269,7 @@ def _other_value(value: Any, random: Random) -> Any:
 
 def edited_archive(data: bytes, corpus: Corpus, random: Random) -> bytes:
     """Change a member of an archive; its manifest may state the new size and hash."""
-    members = _members(data)
+    members = dict(_members(data))
     if not members:
         return edited_bytes(data, random.choice(corpus), random)
     name = random.choice(list(members))
@@ -295,6 +301,7 @@ def _stated(members: dict[str, bytes]) -> dict[str, bytes]:
         return members
 
 
+@lru_cache(maxsize=512)
 def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -319,7 +326,7 @@ def edited_weights(data: bytes, corpus: Corpus, random: Random) -> bytes:
     if data[:2] != b"PK":
         edit = edited_json if data[:1] == b"{" else edited_tensors
         return edit(data, alike, random)
-    members = _members(data)
+    members = dict(_members(data))
     if MANIFEST in members:
         return edited_archive(data, alike, random)
     if members:
