@@ -92,14 +92,17 @@ class WrongCalls:
         schema: The overload's.
         right: Right calls of it, if some are known.
         count: How many calls are made up at random, after those with one fault each.
-        kind: What becomes of their tensors, one of ``KINDS``; "" for nothing.
+        kind: What becomes of their tensors, one of ``KINDS``; "" for nothing. Where it is
+            something, only as many calls with one fault are made.
     """
 
     def __init__(self, schema: Schema, right: list[Arguments], count: int, kind: str = ""):
         self._schema = schema
-        self._kind = kind
+        self.kind = kind
         self._right = right
         self._planned = list(_one_fault_each(right)) if right else []
+        if kind and len(self._planned) > count:
+            self._planned = random.Random(schema.op_type).sample(self._planned, count)
         self.count = len(self._planned) + count
 
     def call(self, attempt: int) -> Arguments:
@@ -111,8 +114,8 @@ class WrongCalls:
             made = self._changed(rng, dict(self._right[attempt % len(self._right)]))
         else:
             made = self._changed(rng, Maker(self._schema, attempt).arguments())
-        if self._kind:
-            made = {name: tree_map(KINDS[self._kind], value) for name, value in made.items()}
+        if self.kind:
+            made = {name: tree_map(KINDS[self.kind], value) for name, value in made.items()}
         return {
             name: value
             if name.startswith("out") or name == "grad_input"
