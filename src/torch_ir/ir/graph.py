@@ -178,7 +178,8 @@ class IR(Forms):
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations", "guards"):
-            set_field(self, name, tuple(getattr(self, name)))
+            if type(getattr(self, name)) is not tuple:
+                set_field(self, name, tuple(getattr(self, name)))
         for name, values in with_producers(self).items():
             set_field(self, name, values)
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):

@@ -87,12 +87,14 @@ class Container:
     context: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "children", tuple(self.children))
+        if type(self.children) is not tuple:
+            object.__setattr__(self, "children", tuple(self.children))
         if self.keys != ():
             object.__setattr__(self, "keys", as_attribute(self.keys))
         if not type(self.type) is type(self.context) is str:
             set_plain_text(self, "type", "context")
-        if len(self.keys) != (len(self.children) if self.type in ("dict", "OrderedDict") else 0):
+        keyed = self.type in ("dict", "OrderedDict")
+        if (self.keys or keyed) and len(self.keys) != (len(self.children) if keyed else 0):
             raise InvalidIRError(
                 f"a {self.type} of {len(self.children)} children has {len(self.keys)} keys"
             )

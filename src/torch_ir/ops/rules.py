@@ -7,7 +7,8 @@ fits decides:
 1. an argument or result is no tensor, number, text, dtype, layout, device, memory format or
    generator: refused;
 2. an argument of text names a place, such as ``filename`` or ``url``: refused;
-3. it is listed here: it reads files, hands out raw memory or changes the process: refused;
+3. it is listed here: it reads files, hands out raw memory, makes nested tensors or changes the
+   process: refused;
 4. a call says ``unsafe=True``, which turns the operator's own checks off: that call is refused;
 5. tensor operators of aten, prims, quantized_decomposed, executorch_prims, dim_order_ops: allowed;
 6. collectives, which reach other processes: refused, unless their groups are given;
@@ -286,6 +287,7 @@ _REASONS = MappingProxyType(
     {
         "files": "rule 3: it reads or writes a file",
         "memory": "rule 3: it hands out memory that nothing checks",
+        "nested": "rule 3: it makes nested tensors, of which a program cannot tell the type",
         "trusting": "rule 3: its kernel reads and writes wherever its arguments say",
         "process": "rule 3: it changes the process, or writes to its terminal",
         "extracted": "rule 9: it calls functions of the program",

@@ -158,6 +158,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
         f"{name}: data": (recurrent(gates), packed_sequences) for name, gates in _RECURRENT.items()
     },
     "_foreach_copy: default out": (lists.copied, None),
+    "copy: default out": (None, None),
     "native_batch_norm: default out": (shapes.batch_norm, None),
     "_native_batch_norm_legit: default no_stats out no_stats_out": (shapes.batch_norm, None),
     "_native_batch_norm_legit_functional: default": (shapes.batch_norm, None),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from torch_ir.errors import ParseError
 
@@ -125,9 +126,8 @@ class Line:
         return ParseError(f"line {self.number}: {message}", picture=picture, remedy=remedy or None)
 
     def _span(self, index: int) -> tuple[int, int]:
-        for position, match in enumerate(TOKEN.finditer(self.text)):
-            if position == index and self.tokens[index]:
-                return match.span(1)
+        if self.tokens[index]:
+            return next(islice(TOKEN.finditer(self.text), index, None)).span(1)
         end = (
             len(self.text.partition("#")[0].rstrip()) if self.comment else len(self.text.rstrip())
         )

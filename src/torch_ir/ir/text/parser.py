@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
+from torch_ir.garbage import uncollected
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR, SymbolRange
 from torch_ir.ir.symbols import SymExpr
@@ -52,7 +53,7 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise ParseError(f"IR text is a str, got {type(text).__name__}")
     reader = _Reader(constants or {})
-    with expressions_of(len(text)):
+    with expressions_of(len(text)), uncollected():
         for number, raw in enumerate(text.split("\n"), 1):
             raw = raw.rstrip(" \t\r\f\v")  # behind which no token is looked for again and again
             line = Line(number, raw, TOKEN.findall(raw))

@@ -76,12 +76,12 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
     """
     if depth > MAX_DEPTH:
         raise line.error(f"structures nest more than {MAX_DEPTH} deep")
-    token = line.next
-    if token[:1] == "%":
-        return TensorLeaf(read_sigil(line, "%", "a tensor"))
+    token = line.tokens[line.at]
     if token in _BRACKETS:
         line.at += 1
         return _BRACKETS[token](line, depth)
+    if token[:1] == "%":
+        return TensorLeaf(read_sigil(line, "%", "a tensor"))
     is_call = is_word(token) and line.tokens[line.at + 1] == "("
     if is_call and token == "value":
         line.at += 2
@@ -95,7 +95,8 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
 
 def _read_list(line: Line, depth: int) -> Container:
     children: list[Tree] = []
-    while line.tokens[line.at] != "]":
+    tokens = line.tokens
+    while tokens[line.at] != "]":
         if children:
             line.expect(",")
         children.append(read_tree(line, depth + 1))

@@ -186,8 +186,11 @@ def _read_expression(line: Line, token: str) -> SymExpr:
         raise line.error(error.message, at=line.at - 1, remedy=error.remedy) from None
 
 
+_FLOAT_MARKS = frozenset(".einf")
+
+
 def _read_number(line: Line, token: str) -> int | float:
-    if "x" not in token and any(mark in token for mark in ".einf"):
+    if "x" not in token and not _FLOAT_MARKS.isdisjoint(token):
         return float(token)
     return parse_int(line, token)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.garbage import uncollected
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
@@ -100,7 +101,7 @@ def loads(data: bytes | str, *, name: str = "<string>") -> IR:
 @uncollected()
 def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_constant) -> IR:
     """Read the IR of a document, with constants fetched as the caller says."""
-    with expressions_of(len(data)):
+    with expressions_of(len(data)), uncollected():
         return _inward(name, lambda: decode_ir(_read(data), fetch))
 
 
