@@ -260,6 +260,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     Names of more than 200 characters are not compared, and of a great many not all: they may come
     from a hostile file.
     """
+    name = str(name)  # of a caller without types it may be anything
     matcher = difflib.SequenceMatcher(b=name[:MAX_COMPARED])
     left = MAX_COMPARISONS
     bounds: list[tuple[float, str]] = []

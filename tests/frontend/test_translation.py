@@ -406,3 +406,13 @@ def test_what_a_model_writes_outside_of_itself_is_left_as_it_was(function, held)
     held.copy_(before)
     assert mutation.target == "c_lifted_tensor_0"
     assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_have_the_types_that_they_have_without_gradients(mode, dtype):
+    bag = nn.EmbeddingBag(10, 3, mode=mode, include_last_offset=True, dtype=dtype)
+    given = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4])
+    ir = torch_ir.extract_ir(bag, given)
+    (got,) = torch_ir.execute_ir(ir, given, bag.state_dict())
+    assert torch.equal(got, bag(*given))

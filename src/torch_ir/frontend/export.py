@@ -16,7 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 from torch.fx.experimental import proxy_tensor
 
-from torch_ir.errors import ExportError, raised_as
+from torch_ir.errors import ExportError, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
@@ -366,11 +366,11 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
         ExportError: The file is missing or not a ``.pt2``, or ``trust`` is not given: torch's
             loader may unpickle.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ExportError(
-            f"there is no file {path}" if not path.exists() else f"{path} is not a file"
-        )
+    with raised_as(lambda error: ExportError(f"no path of a program: {first_line(error)}")):
+        path = Path(path)
+        exists, is_file = path.exists(), path.is_file()
+    if not is_file:
+        raise ExportError(f"{path} is not a file" if exists else f"there is no file {path}")
     if not trust:
         raise ExportError(
             f"{path} was not opened: torch.export.load may unpickle its contents, which can run "

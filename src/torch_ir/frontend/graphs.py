@@ -40,6 +40,7 @@ from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
+    FakeTensor,
     HigherOrderOperator,
     OpOverload,
     pytree,
@@ -217,7 +218,7 @@ class GraphTranslator:
         return {node.name for node in self.module.graph.nodes}
 
     def _operator(self, node: FxNode, op_type: str) -> Any:
-        value = node.meta["val"] if "val" in node.meta else self._unrecorded(node)
+        value = _run_value(node) if "val" in node.meta else self._unrecorded(node)
         bound = _bound_symbols(node)
         self._layout_symbols |= _layout_symbols(node)
         facts = tuple(self._facts(node, value))
@@ -281,6 +282,21 @@ class GraphTranslator:
 
     def _held(self, node: FxNode) -> GraphModule:
         return cast(GraphModule, self.module.get_submodule(str(node.target)))
+
+
+_DIFFERENTIATED = ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
+"""Operators whose second results have other sizes where gradients are recorded."""
+
+
+def _run_value(node: FxNode) -> Any:
+    """The results of a node as a program makes them, which runs without gradients."""
+    given = [arg.meta.get("val") for arg in node.all_input_nodes]
+    modes = [value.fake_mode for value in given if isinstance(value, FakeTensor)]
+    if str(node.target) not in _DIFFERENTIATED or len(modes) < len(given):
+        return node.meta["val"]
+    args, kwargs = map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"].detach())
+    with modes[0], torch.no_grad():
+        return cast(OpOverload, node.target)(*args, **kwargs)
 
 
 def _traced_value(node: FxNode) -> Any:

@@ -32,7 +32,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
 
-from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.ops.collectives import COLLECTIVES, is_collective
 from torch_ir.ops.schema import Schema, known_operators, lookup
 
@@ -75,6 +75,8 @@ def operator_rule(op_type: str) -> OperatorRule:
         ...     operator_rule("aten.from_file.default").allowed
         True
     """
+    if not isinstance(op_type, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise ExecutionError(f"an operator is named by text, not by {type(op_type).__name__}")
     found = recorded_rule(op_type)
     if found is None:
         from torch_ir.infer.resolve import required_rule

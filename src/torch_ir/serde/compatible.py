@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from os import PathLike
 from pathlib import Path
 
 from torch_ir.errors import SerializationError, counted
 from torch_ir.ir.diagnostics import errors_among
 from torch_ir.ir.graph import IR
+from torch_ir.serde.files import path_text
 from torch_ir.serde.json.document import dumps, loads
 from torch_ir.serde.storage import load, save
 
@@ -37,10 +37,11 @@ def save_ir(ir: IR, path: str | PathLike[str]) -> None:
     Raises:
         SerializationError: The file cannot be written.
     """
+    name = path_text(path)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise SerializationError(f"{os.fspath(path)}: cannot be written: {error}") from None
+        raise SerializationError(f"{name}: cannot be written: {error}") from None
     save(ir, path)
 
 

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
-from torch_ir.errors import SerializationError, TorchIRError
+from torch_ir.errors import SerializationError, TorchIRError, first_line, raised_as
 
 MAX_JSON_BYTES = 256 * 2**20
 """The largest JSON document that is read or written; what takes more belongs into an archive."""
@@ -20,6 +20,16 @@ MAX_JSON_BYTES = 256 * 2**20
 
 class MissingFileError(SerializationError, FileNotFoundError):
     """There is no such file."""
+
+
+def path_text(path: str | PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        SerializationError: It is none.
+    """
+    with raised_as(lambda error: SerializationError(f"no path of a file: {first_line(error)}")):
+        return os.fspath(path)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -13,6 +12,7 @@ from torch_ir.ir.tensor import Constant
 from torch_ir.serde.files import (
     MAX_JSON_BYTES,
     open_for_reading,
+    path_text,
     read_bounded,
     too_large,
     write_atomically,
@@ -35,7 +35,7 @@ def save(ir: IR, path: str | PathLike[str], *, weights: Mapping[str, Any] | None
     Raises:
         SerializationError: The file cannot be written, or a value cannot be stored.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     if name.endswith(ARCHIVE_SUFFIX):
         from torch_ir.serde.archive import write_archive
 
@@ -64,7 +64,7 @@ def load(path: str | PathLike[str], *, mmap: bool = True) -> IR:
         SerializationError: The file cannot be read or is not an IR; a missing one is a
             ``FileNotFoundError`` too.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     with open_for_reading(path) as file:
         if file.peek(4)[:4] in ZIP_MAGIC:  # pyright: ignore[reportAttributeAccessIssue]  # open() buffers
             from torch_ir.serde.archive import read_archive

@@ -89,7 +89,7 @@ def load_weights(
         >>> weights["fc.weight"].shape
         torch.Size([2, 3])
     """
-    file = _the_file(Path(path))
+    file = _the_file(path)
     weights = _read(file, trust)
     if ir is not None:
         check_weights(ir, weights, strict=strict, source=str(path))
@@ -102,7 +102,7 @@ def load_weights_pt(path: str | PathLike[str]) -> dict[str, torch.Tensor]:
     Raises:
         WeightLoadError: The file cannot be read or is something else.
     """
-    file = _the_file(Path(path))
+    file = _the_file(path)
     _require(file, Format.CHECKPOINT)
     return read_checkpoint(file)
 
@@ -113,7 +113,7 @@ def load_weights_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tenso
     Raises:
         WeightLoadError: The file cannot be read or is something else.
     """
-    file = _the_file(Path(path))
+    file = _the_file(path)
     if file.name.endswith(INDEX_SUFFIX):
         return dict(read_index(file))
     _require(file, Format.SAFETENSORS)
@@ -174,8 +174,10 @@ def _require(file: Path, kind: Format) -> None:
         )
 
 
-def _the_file(path: Path) -> Path:
+def _the_file(given: str | PathLike[str]) -> Path:
     """The file itself, or the one weights file of a directory."""
+    with raised_as(lambda error: WeightLoadError(f"no path of weights: {first_line(error)}")):
+        path = Path(given)
     try:
         is_directory, exists, is_file = path.is_dir(), path.exists(), path.is_file()
     except OSError as error:  # a name that is too long, a directory that may not be entered

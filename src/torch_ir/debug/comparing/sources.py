@@ -20,7 +20,7 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_line, raised_as
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import Number
@@ -80,7 +80,14 @@ class TorchSource:
         for node in body.nodes:
             device = inputs[0].device if inputs else torch.device("cpu")
             given = [known[meta.name] for meta in node.inputs]
-            with torch.no_grad():
+            name = node.name
+            with (
+                torch.no_grad(),
+                raised_as(
+                    lambda error: ExecutionError(f"%{name}: {first_line(error)}", node=name),  # noqa: B023  # called at once
+                    passing=(TorchIRError,),
+                ),
+            ):
                 made = call_plainly(node, given, symbols, body.functions, device)
             known |= {meta.name: made[meta.producer_output_idx] for meta in node.outputs}
         return [known[meta.name] for meta in body.graph_outputs]

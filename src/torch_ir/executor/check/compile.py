@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.errors import CompileError, first_line, raised_as
 from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
@@ -102,7 +103,10 @@ def _compile(
     check_types: bool,
     grad: bool | Collection[str],
 ) -> ExecGraph:
-    run_device = torch.device(device) if device is not None else _device_of(tensors.values())
+    with raised_as(
+        lambda error: CompileError(f"{device!r:.80} is no device here: {first_line(error)}")
+    ):
+        run_device = torch.device(device) if device is not None else _device_of(tensors.values())
     recorded = grad is not False
     compiler = _Compiler(run_device, collect, check_types, recorded)
     values = compiler.payload(ir, tensors)

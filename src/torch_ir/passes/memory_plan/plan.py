@@ -229,6 +229,9 @@ def _planned(
 ) -> MemoryPlan:
     pieces = [Piece(s.name, s.size, s.birth, s.death) for s in storages]
     banks = capacity if isinstance(capacity, Mapping) else {"": capacity}
+    for given in banks.values():
+        if given is not None and given < 0:
+            raise PassError(f"the capacity of an arena is not negative, got {given}")
     allocations = _allocations(storages, spread(pieces, alignment, banks))
     used = {
         bank: max([a.offset + a.size for a in allocations if a.bank == bank], default=0)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.garbage import uncollected
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR
@@ -101,6 +101,8 @@ def loads(data: bytes | str, *, name: str = "<string>") -> IR:
 @uncollected()
 def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_constant) -> IR:
     """Read the IR of a document, with constants fetched as the caller says."""
+    if not isinstance(data, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise SerializationError(f"{name}: a document is text or bytes, not {type(data).__name__}")
     with expressions_of(len(data)), uncollected():
         return _inward(name, lambda: decode_ir(_read(data), fetch))
 
