@@ -17,7 +17,6 @@ from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.plan import Plan, make_plan
 from torch_ir.executor.program import CompiledProgram
-from torch_ir.garbage import uncollected
 from torch_ir.infer.binder import BoundCall, resolve
 from torch_ir.infer.bindings import Bindings
 from torch_ir.infer.hints import samplings

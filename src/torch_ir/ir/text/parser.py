@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, ParseError, did_you_mean
-from torch_ir.garbage import uncollected
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR, SymbolRange
 from torch_ir.ir.symbols import SymExpr

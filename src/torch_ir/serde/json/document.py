@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from torch_ir.errors import InvalidIRError, SerializationError
-from torch_ir.garbage import uncollected
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
