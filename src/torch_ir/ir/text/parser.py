@@ -52,7 +52,7 @@ def parse(text: str, *, constants: Mapping[str, Any] | None = None) -> IR:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise ParseError(f"IR text is a str, got {type(text).__name__}")
     reader = _Reader(constants or {})
-    with expressions_of(len(text)), uncollected():
+    with expressions_of(len(text)):
         for number, raw in enumerate(text.split("\n"), 1):
             raw = raw.rstrip(" \t\r\f\v")  # behind which no token is looked for again and again
             line = Line(number, raw, TOKEN.findall(raw))

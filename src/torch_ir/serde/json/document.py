@@ -102,7 +102,7 @@ def decode_document(data: bytes | str, name: str, fetch: FetchConstant = decode_
     """Read the IR of a document, with constants fetched as the caller says."""
     if not isinstance(data, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise SerializationError(f"{name}: a document is text or bytes, not {type(data).__name__}")
-    with expressions_of(len(data)), uncollected():
+    with expressions_of(len(data)):
         return _inward(name, lambda: decode_ir(_read(data), fetch))
 
 
