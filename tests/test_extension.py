@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,21 @@ EXAMPLE = ROOT / "examples" / "extension"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A folder on the path with the package as an installer leaves it."""
-    import tomllib
-
     folder = tmp_path_factory.mktemp("site")
     (folder / "acme_npu").symlink_to(EXAMPLE / "acme_npu")
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    install(folder, (EXAMPLE / "pyproject.toml").read_text())
+    return folder
+
+
+def install(folder, pyproject):
+    """Write what an installer writes of a package beside its modules."""
     info = folder / "acme_npu-0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-npu\nVersion: 0.1\n")
     lines = []
-    for group, points in project["entry-points"].items():
+    for group, points in tomllib.loads(pyproject)["project"]["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items()), ""]
     (info / "entry_points.txt").write_text("\n".join(lines))
-    return folder
 
 
 def run(site, code, *args, module=None):
@@ -130,6 +133,31 @@ assert "acme.conv_bn_relu.default" not in {n.op_type for n in again.nodes}
 report = validate(fused, model.state_dict(), (x,))
 print(count, report.verdict)
 """
+
+
+def test_the_package_of_the_docs_works_as_it_is_written(tmp_path):
+    page = (ROOT / "docs" / "extending.md").read_text()
+    blocks = re.findall(r"```(?:python|toml)\n(# (\S+)\n.*?)```", page, re.DOTALL)
+    (tmp_path / "acme_npu").mkdir()
+    for text, name in blocks:
+        (tmp_path / name).write_text(text)
+    install(tmp_path, (tmp_path / "pyproject.toml").read_text())
+    net = tmp_path / "net.ir"
+    net.write_text("""ir "Net" {
+  input %x: f32[2, 3]
+  %a: f32[2, 3] = aten.abs.default(%x)
+  %b: f32[2, 3] = aten.div.Tensor(%a, 3.0)
+  %c: f32[2, 3] = aten.add.Tensor(%b, 1)
+  %d: f32[2, 3] = aten.div.Tensor(%x, %c)
+  %y: f32[2, 3] = aten.tanh.default(%d)
+  return %y
+}""")
+    fused = tmp_path / "fused.ir"
+    assert run(tmp_path, "", "opt", net, "-p", "fuse-softclip", "-o", fused)[0] == 0
+    assert "acme.softclip.default(x=%x, limit=3.0)" in fused.read_text()
+    status, out, err = run(tmp_path, "", "validate", fused, "--random", "--backend", "acme_doc")
+    assert status == 0, err
+    assert out.startswith("all readers agree on Net")
 
 
 def test_a_dialect_and_a_file_of_weights_of_a_package(site, net, tmp_path):

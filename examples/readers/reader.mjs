@@ -68,16 +68,13 @@ function safetensors(data) {
   const found = new Map();
   for (const [name, record] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    const [begin, end] = record.data_offsets;
+    const { shape, data_offsets: [begin, end] } = record;
     need(0 <= begin && begin <= end && end <= body.length, `tensor ${name} is cut off`);
-    if (record.dtype !== "F32") {
-      found.set(name, { shape: record.shape, data: null });
-      continue;
-    }
-    const made = tensor(record.shape);
+    const made = record.dtype === "F32" ? tensor(shape) : { shape, data: null };
+    found.set(name, made);
+    if (!made.data) continue;
     need(end - begin === 4 * made.data.length, `tensor ${name} has another size`);
     for (let i = 0; i < made.data.length; i++) made.data[i] = body.readFloatLE(begin + 4 * i);
-    found.set(name, made);
   }
   const same = JSON.parse(header.__metadata__?.["torch-ir-same"] ?? "{}");
   for (const [key, first] of Object.entries(same)) found.set(key, found.get(first));
@@ -153,9 +150,8 @@ function pointwise(left, right, compute) {
     need(a === b || a === 1 || b === 1, `sizes ${a} and ${b} do not go together`);
     return a === 1 ? b : a;
   });
-  const [x, y, made] = [expanded(left, shape), expanded(right, shape), tensor(shape)];
-  for (let i = 0; i < made.data.length; i++) made.data[i] = compute(x.data[i], y.data[i]);
-  return made;
+  const { data } = expanded(right, shape);
+  return mapped(expanded(left, shape), (value, i) => compute(value, data[i]));
 }
 
 function mapped(source, compute) {
@@ -171,15 +167,12 @@ function axis(dim, rank) {
 function product(left, right) {
   const [[n, k], [rows, m]] = [left.shape, right.shape];
   need(k === rows && left.shape.length === 2 && right.shape.length === 2, "no product of matrices");
-  const made = tensor([n, m]);
-  for (let i = 0; i < n; i++) {
-    for (let j = 0; j < m; j++) {
-      let sum = 0;
-      for (let p = 0; p < k; p++) sum += left.data[i * k + p] * right.data[p * m + j];
-      made.data[i * m + j] = sum;
-    }
-  }
-  return made;
+  return mapped(tensor([n, m]), (_, at) => {
+    const [row, column] = [Math.floor(at / m) * k, at % m];
+    let sum = 0;
+    for (let p = 0; p < k; p++) sum += left.data[row + p] * right.data[p * m + column];
+    return sum;
+  });
 }
 
 // -- operators ------------------------------------------------------------------------------------
@@ -464,13 +457,18 @@ function externals(ir, files) {
   return new Map(names.map(([name, key]) => [name, weights.get(key) ?? constant(key)]));
 }
 
+/** Whether a tensor has a recorded shape; a size that varies is an expression, a string. */
+function fits(shape, recorded) {
+  const same = recorded.every((n, d) => typeof n === "string" || n === shape[d]);
+  return same && shape.length === recorded.length;
+}
+
 function run(ir, files, inputs) {
   need([1, 2].includes(ir.format_version), `format version ${ir.format_version} is not known`);
   const values = externals(ir, files);
   for (const { name, shape } of ir.graph_inputs) {
     const given = inputs.get(name) ?? fail(`there is no input ${name}`);
-    const fits = given.shape.length === shape.length && given.data;
-    need(fits && shape.every((n, d) => typeof n === "string" || n === given.shape[d]), `input ${name}: its type is another`);
+    need(given.data && fits(given.shape, shape), `input ${name}: its type is another`);
     values.set(name, given);
   }
   for (const node of ir.nodes) {
@@ -479,15 +477,14 @@ function run(ir, files, inputs) {
     const [first] = node.outputs;
     try {
       const made = operator(new Call(node, values));
-      const fits = first.shape.every((n, d) => typeof n === "string" || n === made.shape[d]);
-      need(fits && made.shape.length === first.shape.length, `it gives ${made.shape}`);
+      need(fits(made.shape, first.shape), `it gives ${made.shape}`);
       values.set(first.name, made);
     } catch (error) {
       fail(`node ${node.name}: ${error.message}`);
     }
   }
-  const outputs = ir.graph_outputs.map(({ name }) => name);
-  return new Map(outputs.map((name) => [name, values.get(name) ?? fail(`%${name} has no value`)]));
+  const result = (name) => values.get(name) ?? fail(`%${name} has no value`);
+  return new Map(ir.graph_outputs.map(({ name }) => [name, result(name)]));
 }
 
 try {

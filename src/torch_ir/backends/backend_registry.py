@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
-from torch_ir.ops.extensions import points_of
+from torch_ir.ops.extensions import load_with_operators, points_of
 from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def find_backend(name: str) -> Backend:
             f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
         )
     ):
-        found = installed.load()
+        found = load_with_operators(installed)
     return instance_of(found, f"the backend {name!r}")
 
 

@@ -78,6 +78,19 @@ def import_for(group: str, namespace: str) -> bool:
     return _imported(group, namespace, tuple(sys.path))
 
 
+def load_with_operators(point: EntryPoint) -> Any:
+    """Load an entry point after the operators of its package, which it may call.
+
+    Raises:
+        InvalidIRError: The operators cannot be imported.
+    """
+    for namespace, operators in points_of(OPERATORS).items():
+        own, other = point.dist, operators.dist
+        if own is not None and other is not None and own.name == other.name:
+            import_for(OPERATORS, namespace)
+    return point.load()
+
+
 @lru_cache(maxsize=1024)
 def _imported(group: str, namespace: str, _path: tuple[str, ...]) -> bool:
     point = points_of(group).get(namespace)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
-from torch_ir.ops.extensions import points_of
+from torch_ir.ops.extensions import load_with_operators, points_of
 from torch_ir.passes.base import Pass
 
 GROUP = "torch_ir.passes"
@@ -185,7 +185,7 @@ def _class_of(name: str) -> type[Pass]:
         module, attribute = _OURS[name]
         return getattr(_imported(module, name), attribute)
     require_pass_name(name)
-    return _require_pass(_installed()[name].load(), name)
+    return _require_pass(load_with_operators(_installed()[name]), name)
 
 
 def _require_pass(kind: object, name: str) -> type[Pass]:
