@@ -1,4 +1,4 @@
-"""Stages of a program in processes of their own."""
+"""Stages and shares of a program in processes of their own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import socket
 
 import torch
 import torch.multiprocessing as mp
+from safetensors.torch import save_file
 from torch import nn
 
-from torch_ir import extract_ir, to_pipeline_stages
+from torch_ir import compile, extract_ir, shard, shard_weights, to_pipeline_stages
 from whole_way import same
 
 
@@ -56,31 +57,58 @@ def test_stages_in_one_process():
         assert same(value[0], net(x[:2]).contiguous())
 
 
-def worker(rank: int, count: int, port: int, out: str) -> None:
-    """Run one stage."""
-    from torch import distributed
+PLAN = {"layers.*.up": "column", "layers.*.down": "row"}
+
+
+def pipeline(rank, ranks, group, path):
+    """Run the stage of a rank, with its weights from the file; whether the last has the bits."""
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    distributed.init_process_group("gloo", rank=rank, world_size=count)
     net, ir, x = build()
-    stages = to_pipeline_stages(ir, count, net.state_dict())
-    mine = stages[rank]
+    mine = to_pipeline_stages(ir, ranks, path)[rank]
+    assert {meta.name for meta in mine.ir.weights} < net.state_dict().keys()
+    device = torch.device("cpu")
     stage = PipelineStage(
-        mine, rank, count, torch.device("cpu"), mine.input_args, mine.output_args
+        mine, rank, ranks, device, mine.input_args, mine.output_args, group=group
     )
     schedule = ScheduleGPipe(stage, 4)
     result = schedule.step(x) if rank == 0 else schedule.step()
-    if rank == count - 1:
-        expected = torch.cat([net(part) for part in x.chunk(4)])
-        torch.save(bool(same(result.contiguous(), expected.contiguous())), out)
+    if rank < ranks - 1:
+        return True
+    expected = torch.cat([net(part) for part in x.chunk(4)])
+    return bool(same(result.contiguous(), expected.contiguous()))
+
+
+def shared(rank, ranks, group, path):
+    """Run the program of a rank on its shards of the file; how far it is from the whole."""
+    net, ir, x = build()
+    mine = shard(ir, PLAN, ranks=ranks)[rank]
+    run = compile(mine, shard_weights(mine, path, rank), groups={"tp": group})
+    return float((run(x[:2]) - net(x[:2])).abs().max())
+
+
+def worker(rank: int, port: int, path: str, out: str) -> None:
+    """Be one of four processes, and of two groups of two."""
+    from torch import distributed
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    distributed.init_process_group("gloo", rank=rank, world_size=4)
+    pairs = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    found = {}
+    for ranks, group in ((4, distributed.group.WORLD), (2, pairs[rank // 2])):
+        found[ranks] = [run(rank % ranks, ranks, group, path) for run in (pipeline, shared)]
+    torch.save(found, f"{out}/{rank}.pt")
     distributed.destroy_process_group()
 
 
-def test_two_processes_give_the_bits_of_one(tmp_path):
+def test_two_and_four_processes_compute_what_one_does(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    out = str(tmp_path / "same.pt")
-    mp.spawn(worker, (2, port, out), nprocs=2)
-    assert torch.load(out) is True
+    path = str(tmp_path / "model.safetensors")
+    save_file(build()[0].state_dict(), path)
+    mp.spawn(worker, (port, path, str(tmp_path)), nprocs=4)
+    for rank in range(4):
+        for ranks, (is_same, off) in torch.load(tmp_path / f"{rank}.pt").items():
+            assert is_same, (rank, ranks)
+            assert off <= 1e-6, (rank, ranks)  # sums of the ranks are taken in another order

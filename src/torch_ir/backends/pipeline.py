@@ -86,17 +86,16 @@ class PipelineStages(Sequence[PipelineModule]):
         if position not in self._made:
             stage = self._stages[position]
             keys = {meta.name for meta in stage.weights}
-            found = (
-                {key: self._weights[key] for key in self._weights if key in keys}
-                if isinstance(self._weights, Mapping)
-                else load_weights(self._weights, ir=stage)
-            )
+            keys |= {alias for alias, key in stage.weight_aliases.items() if key in keys}
+            given = self._weights
+            given = given if isinstance(given, Mapping) else load_weights(given)  # mapped
+            found = {key: given[key] for key in given if key in keys}
             device = None if self._devices is None else self._devices[position]
             if device is not None:
                 found = {key: tensor.to(device) for key, tensor in found.items()}
             graph = compile_graph(stage, found, device=device)
-            given, made = self._layouts[position : position + 2]
-            self._made[position] = PipelineModule(stage, graph, given, made)
+            taken, made = self._layouts[position : position + 2]
+            self._made[position] = PipelineModule(stage, graph, taken, made)
         return self._made[position]
 
     @cached_property
