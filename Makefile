@@ -13,7 +13,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ hostile-files: $(VENV)/dev.stamp  ## measure files made to be slow to read; writ
 
 thresholds: $(VENV)/dev.stamp  ## measure how tight tolerances are; writes docs/thresholds.md
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/measure_thresholds.py
+
+own-errors: $(VENV)/dev.stamp  ## call every operator on random operands; torch's own error is within each bound
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/own_errors.py --jobs $(WORKERS)
 
 trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children; none may die
 	LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -W ignore tools/trusting_kernels.py

@@ -28,7 +28,7 @@ import torch
 
 from semantics_calls import BACKWARD, DTYPES, OPERATORS, Call, recorded
 from semantics_page import write_section
-from torch_ir.debug.reference.tolerance_check import TIES_OPEN, VALUES_OPEN
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, leaves_ties_open
 from torch_ir.errors import TorchIRError
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws
@@ -136,7 +136,7 @@ def worst_error(call: Call) -> float:
         pairs = [pair for pair in zip(mine, theirs, strict=True) if required(*pair)]
         if call.op_type in VALUES_OPEN or known.draws:
             return 0.0
-        if call.op_type in TIES_OPEN:
+        if leaves_ties_open(call.op_type, call.arguments):
             pairs[-1] = pairs[-1][0], ties_resolved(call, *pairs[-1])
         bounds = bound(call.op_type, call.arguments, [first for first, _ in pairs]) or []
         errors = map(error_of, pairs, bounds)

@@ -93,43 +93,43 @@ def test_what_programs_of_layers_leave_has_a_meaning(overload, args):
     assert reason(overload, args, kwargs, results) == ""
 
 
-UNDENOTED = """
+UNDENOTED = {
+    "of a layout that is not dense": """
+_sparse_mm_reduce_impl.default _sparse_mm_reduce_impl_backward.default _to_dense.default
+_to_sparse.default sparse_mask.default sparse_sampled_addmm.default
+""",
+    "gives a tensor of the caller another shape": """
+squeeze_.dim transpose_.default unsqueeze_.default
+""",
+    "draws random numbers into an operand": "rrelu_with_noise.default",
+    "has several right answers: factors, vectors and signs are a choice of the library": """
+_linalg_eigh.default _linalg_svd.default geqrf.default linalg_eig.default
+linalg_householder_product.default linalg_ldl_factor_ex.default linalg_lstsq.default
+linalg_qr.default ormqr.default
+""",
+    "solves equations, how exactly only their condition says: no bound is written yet": """
+_linalg_check_errors.default _linalg_det.default _linalg_slogdet.default
+_linalg_solve_ex.default cholesky.default cholesky_inverse.default cholesky_solve.default
+linalg_cholesky_ex.default linalg_inv_ex.default linalg_ldl_solve.default linalg_lu.default
+linalg_lu_factor_ex.default linalg_lu_solve.default linalg_matrix_exp.default
+linalg_pinv.atol_rtol_tensor linalg_solve_triangular.default lu_unpack.default
+triangular_solve.default
+""",
+    "not written yet": """
 _batch_norm_with_update.default _ctc_loss.default _ctc_loss_backward.default
 _embedding_bag_backward.default _embedding_bag_per_sample_weights_backward.default
-_histogramdd_bin_edges.default _histogramdd_from_bin_cts.default _linalg_check_errors.default
-_linalg_det.default _linalg_eigh.default _linalg_slogdet.default _linalg_solve_ex.default
-_linalg_svd.default _segment_reduce_backward.default _sparse_mm_reduce_impl.default
-_sparse_mm_reduce_impl_backward.default _to_dense.default _to_sparse.default
-batch_norm_backward.default cholesky.default cholesky_inverse.default cholesky_solve.default
-digamma.default digamma_.default erfinv.default fractional_max_pool2d.default
-fractional_max_pool3d.default frexp.Tensor geqrf.default hash_tensor.default histc.default
-histogram.bin_ct i0.default igamma.default igammac.default linalg_cholesky_ex.default
-linalg_eig.default linalg_householder_product.default linalg_inv_ex.default
-linalg_ldl_factor_ex.default linalg_ldl_solve.default linalg_lstsq.default linalg_lu.default
-linalg_lu_factor_ex.default linalg_lu_solve.default linalg_matrix_exp.default
-linalg_pinv.atol_rtol_tensor linalg_qr.default linalg_solve_triangular.default
-lu_unpack.default multi_margin_loss_backward.default multilabel_margin_loss_backward.default
-ormqr.default polygamma.default rrelu_with_noise.default segment_reduce.default
-sparse_mask.default sparse_sampled_addmm.default special_airy_ai.default
-special_bessel_j0.default special_bessel_j1.default special_bessel_y0.default
-special_bessel_y1.default special_chebyshev_polynomial_t.default
-special_chebyshev_polynomial_u.default special_chebyshev_polynomial_v.default
-special_chebyshev_polynomial_w.default special_erfcx.default
-special_hermite_polynomial_h.default special_hermite_polynomial_he.default special_i0e.default
-special_i1.default special_i1e.default special_laguerre_polynomial_l.default
-special_legendre_polynomial_p.default special_log_ndtr.default
-special_modified_bessel_i0.default special_modified_bessel_i1.default
-special_modified_bessel_k0.default special_modified_bessel_k1.default special_ndtri.default
-special_scaled_modified_bessel_k0.default special_scaled_modified_bessel_k1.default
-special_shifted_chebyshev_polynomial_t.default special_shifted_chebyshev_polynomial_u.default
-special_shifted_chebyshev_polynomial_v.default special_shifted_chebyshev_polynomial_w.default
-special_spherical_bessel_j0.default special_zeta.default squeeze_.dim transpose_.default
-triangular_solve.default unsqueeze_.default
-"""
-"""What no program can be judged by; the list only shrinks."""
+_histogramdd_bin_edges.default _histogramdd_from_bin_cts.default
+_segment_reduce_backward.default batch_norm_backward.default fractional_max_pool2d.default
+fractional_max_pool3d.default frexp.Tensor hash_tensor.default histc.default histogram.bin_ct
+multi_margin_loss_backward.default multilabel_margin_loss_backward.default
+segment_reduce.default
+""",
+}
+"""What no program can be judged by, and why; the list only shrinks."""
 
 
 def test_what_calls_and_gradients_leave_has_a_meaning():
     entries = [entry for entry in op_db if not entry.name.startswith("jiterator")]
     found = of_samples(entries, 1, backward=True).found
-    assert sorted(found) == [f"aten.{name}" for name in UNDENOTED.split()]
+    known = [f"aten.{name}" for names in UNDENOTED.values() for name in names.split()]
+    assert sorted(found) == sorted(known)

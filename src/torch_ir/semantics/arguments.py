@@ -134,6 +134,8 @@ def as_array(value: object) -> Array:
         return np.asarray(value)
     tensor: Any = value
     if hasattr(value, "is_meta") and not kind_without_values(tensor):
+        if tensor._is_zerotensor():
+            tensor = value = tensor.clone()  # which NumPy sees
         try:
             return tensor.numpy(force=True)
         except TypeError:  # NumPy has no bfloat16 of its own

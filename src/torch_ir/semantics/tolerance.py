@@ -180,9 +180,14 @@ def _require_one_each(op_type: str, errors: Sequence[Any], arrays: Sequence[Arra
 
 
 def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
-    """An error in the type computed in, with what rounding to the result's type adds."""
-    if error is None or not is_inexact(result.dtype):
+    """An error in the type computed in, with what rounding to the result's type adds.
+
+    Of integers and booleans only what is open counts.
+    """
+    if error is None:
         return np.zeros(result.shape)
+    if not is_inexact(result.dtype):
+        return np.broadcast_to(np.where(np.isposinf(error), np.inf, 0.0), result.shape)
     error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal
     whole = error + rounding(result, narrow=call.rounds_to(result.dtype))
     return np.asarray(np.broadcast_to(whole, result.shape), "float64")

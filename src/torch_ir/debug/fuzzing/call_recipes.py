@@ -73,6 +73,7 @@ _QUANT: dict[str, Any] = {
     "zero_point": [0, 3],
     "axis": [0],
 }
+_CODES = {name: _QUANT[name] for name in ("quant_min", "quant_max")}
 _GRID: dict[str, Any] = {"interpolation_mode": [0, 1, 2], "padding_mode": [0, 1, 2]}
 _DEQUANT: dict[str, Any] = {**_QUANT, "out_dtype": [None], "output_dtype": ["float32"]}
 _STRIDED: dict[str, Any] = {
@@ -80,6 +81,7 @@ _STRIDED: dict[str, Any] = {
     "stride": [(1, "b")],
     "storage_offset": [None],
 }
+_SCALE: dict[str, Any] = {"normalization": [0, 1, 2]}
 _BATCH = "input=n,c,*S weight=c bias=c running_mean=c running_var=c:p"
 _BAG = "weight=v,e indices=k:i<v"
 
@@ -302,8 +304,9 @@ _RECIPES: dict[str, Recipe] = {
     "diagonal_scatter": _recipe("self=a,a src=a"),
     "select_scatter": _recipe("self=e,*S src=*S", dim=[0], index=[0]),
     "slice_scatter": _recipe("self=e,*S src=e,*S", dim=[0], start=[0], end=["e"], step=[1]),
-    "_fft_r2c": _recipe("self=*S,e", dim=[(-1,)], normalization=[0, 1], onesided=[True]),
-    "_fft_c2c": _recipe("self=*S,e", dim=[(-1,)], normalization=[0, 1], forward=[True, False]),
+    "_fft_r2c": _recipe("self=a,e", dim=[(1,), (0, 1)], **_SCALE, onesided=[True, False]),
+    "_fft_c2c": _recipe("self=a,e", dim=[(1,), (0, 1)], **_SCALE, forward=[True, False]),
+    "_fft_c2r": _recipe("self=a,3", dim=[(1,), (0, 1)], **_SCALE, last_dim_size=[4, 5]),
     "meshgrid": _recipe("tensors=a"),
     "column_stack": _recipe("tensors=a,b"),
     "block_diag": _recipe("tensors=a,b"),
@@ -312,7 +315,7 @@ _RECIPES: dict[str, Recipe] = {
     "t_copy": _recipe("self=a,b"),
     "_reshape_alias": _recipe("self=a,b", size=[("b", "a")], stride=[("a", 1)]),
     "topk": _recipe("self=a,b", k=[1, "b"], dim=[-1], sorted=[True]),
-    "complex": _recipe("real=*S imag=*S"),
+    "complex": _recipe("real=*S:float32 imag=*S:float32"),
     "as_strided": _recipe("self=a,b:c", **_STRIDED),
     "as_strided_copy": _recipe("self=a,b:c", **_STRIDED),
     "as_strided_scatter": _recipe("self=a,b:c src=b,a:c", **_STRIDED),
@@ -322,6 +325,15 @@ _RECIPES: dict[str, Recipe] = {
         divisor_override=[None],
     ),
     "_adaptive_avg_pool2d_backward": _recipe("grad_output=n,c,2,2 self=n,c,h,w"),
+    "_fake_quantize_learnable_per_tensor_affine": _recipe(
+        "self=*S scale=1:P zero_point=1:P", **_CODES
+    ),
+    "fake_quantize_per_tensor_affine.tensor_qparams": _recipe(
+        "self=*S scale=1:P zero_point=1:n", **_CODES
+    ),
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": _recipe(
+        "self=*S scale=1:P zero_point=1:n fake_quant_enabled=1:n", **_CODES
+    ),
     "quantize_per_tensor.default": _recipe("input=*S:float32", **_QUANT),
     "quantize_per_tensor": _recipe("input=*S:float32 scale=1:p zero_point=1:n", **_QUANT),
     "quantize_per_channel": _recipe("input=a,*S:float32 scales=a:p zero_points=a:n", **_QUANT),

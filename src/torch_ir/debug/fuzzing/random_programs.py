@@ -16,7 +16,11 @@ from torch_ir.debug.fuzzing.call_values import OMITTED, SKIPPED, AttributeDraws,
 from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
 from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.debug.reference.tolerance_check import NEARLY_OPEN, TIES_OPEN, VALUES_OPEN
+from torch_ir.debug.reference.tolerance_check import (
+    NEARLY_OPEN,
+    VALUES_OPEN,
+    leaves_ties_open,
+)
 from torch_ir.errors import InvalidIRError, Raised, attempt
 from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import resolve_operator
@@ -61,6 +65,7 @@ def random_program(
     dynamic: bool = True,
     writes: bool = True,
     control_flow: bool = True,
+    sizes: Sequence[int] | None = None,
 ) -> RandomProgram:
     """Make a program of random calls; the same for the same seed.
 
@@ -75,6 +80,7 @@ def random_program(
         dynamic: Whether sizes may be symbols.
         writes: Whether calls may write in place.
         control_flow: Whether there may be conditions and loops.
+        sizes: Where sizes of dimensions are drawn from, but for images; small ones if None.
 
     Raises:
         InvalidIRError: No operator matches.
@@ -91,6 +97,7 @@ def random_program(
     if not found:
         raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
     grower = _Grower(seed, random, tuple(dtypes or MAIN_DTYPES), writes=writes)
+    grower.sizes = sizes
     for _ in range(nodes * 8):
         if len(grower.nodes) == nodes:
             break
@@ -365,7 +372,8 @@ def _resolved(value: Any, sizes: Mapping[str, Any]) -> Any:
 def _has_ties(op_type: str, arguments: Mapping[str, Any]) -> bool:
     """Whether an operator may name any of several equal elements, and there are such."""
     given = arguments.get("self")
-    if op_type not in TIES_OPEN | NEARLY_OPEN or not isinstance(given, PoolValue):
+    has_choice = op_type in NEARLY_OPEN or leaves_ties_open(op_type, arguments)
+    if not has_choice or not isinstance(given, PoolValue):
         return False
     return len(given.tensor.reshape(-1).unique()) < given.tensor.numel()
 

@@ -44,10 +44,12 @@ class ValuePool:
         inputs: The tensors of graph inputs, by name.
         weights: Those of weights.
         metas: The types of both.
+        sizes: Where sizes of dimensions are drawn from, but for images; small ones if None.
     """
 
     def __init__(self, seed: int, random: Random, dtypes: Sequence[str]):
         self.random, self.seed = random, seed
+        self.sizes: Sequence[int] | None = None
         self.main = random.choice(dtypes)
         self.dtypes = dtypes
         self.names = Names()
@@ -107,7 +109,7 @@ class ValuePool:
 
     def _size(self, is_first: bool = False) -> int:
         choices = (2, 3, 4, SIZE, SIZE, SIZE) if is_first else (1, 2, 2, 3, 3, 4, 5)
-        return self.random.choice(choices)
+        return self.random.choice(self.sizes or choices)
 
 
 def _unified(

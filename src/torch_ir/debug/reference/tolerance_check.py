@@ -42,10 +42,23 @@ TIES_OPEN = frozenset(
 )
 """Operators whose last result, indices, may name any of several equal elements."""
 
+STABLE = frozenset(f"aten.{name}.stable" for name in ("argsort", "sort"))
+"""Those of which the argument ``stable`` says whether it is the first of the equal elements."""
+
 NEARLY_OPEN = frozenset(
     f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")
 )
 """Those that name the first of several equal elements, of numbers that are exact."""
+
+
+def leaves_ties_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether the last result of a call may name any of several equal elements.
+
+    Example:
+        >>> [leaves_ties_open("aten.sort.stable", {"stable": way}) for way in (True, False)]
+        [False, True]
+    """
+    return op_type in TIES_OPEN or (op_type in STABLE and not attributes.get("stable"))
 
 
 @dataclass(frozen=True, slots=True)

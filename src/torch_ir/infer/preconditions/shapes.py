@@ -111,13 +111,21 @@ def transformed(call: Arguments) -> Faults:
     """Yield what is wrong with the dimensions of a Fourier transform."""
     shape = call["self"].shape
     for dim in call["dim"]:
-        yield from outside("an element of dim", dim, -len(shape), len(shape) - 1)
-    if len({dim % len(shape) for dim in call["dim"]}) != len(call["dim"]):
+        yield from outside("an element of dim", dim, 0, len(shape) - 1)  # no kernel wraps it
+    if len({*call["dim"]}) != len(call["dim"]):
         yield f"dim is {[*call['dim']]}, and has to name each dimension once"
     if "last_dim_size" in call and call["dim"]:
         size, wanted = shape[call["dim"][-1]], call["last_dim_size"] // 2 + 1
         if size != wanted:
             yield f"dimension {call['dim'][-1]} of self is {size}, and has to be {wanted}"
+
+
+def attended(call: Arguments) -> Faults:
+    """Yield what is wrong with the sizes that a flash kernel divides its work by."""
+    for name in ("query", "key"):
+        if 0 in call[name].shape[1:3]:
+            shape = [*call[name].shape]
+            yield f"{name} is {shape}, and has to have a head and a row at least"
 
 
 def weight_norm(call: Arguments) -> Faults:

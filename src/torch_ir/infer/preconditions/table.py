@@ -193,6 +193,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_fft_c2c: default out": (shapes.transformed, None),
     "_fft_c2r: default out": (shapes.transformed, None),
     "_fft_r2c: default out": (shapes.transformed, None),
+    "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),
     "_weight_norm: default": (shapes.weight_norm, None),
     "_weight_norm_interface: default out": (shapes.weight_norm, None),
     "_cdist_backward: default out": (shapes.distances, None),

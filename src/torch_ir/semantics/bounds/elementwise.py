@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli, widened
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.dtypes import rounded as rounded_to
 
 ONE_ROUNDING, FUNCTION = 1, 7
@@ -43,6 +44,24 @@ def code_numbers(call: BoundedCall) -> Errors:
     shape = [-1 if dim == axis else 1 for dim in range(numbers.ndim)]
     moved = (moduli(zeros) * moduli(scales)).reshape(shape)
     return [call.unit * 2 * (moduli(numbers) + moved), *[None for _ in masks]]
+
+
+def close(call: BoundedCall) -> Errors:
+    """Leave open what is decided within roundings of the operands' type, in which kernels compare.
+
+    The difference, ``rtol · |other|`` and its sum with ``atol`` are rounded to it.
+    """
+    first, second = call.wide("self"), call.wide("other")
+    if not is_inexact(call["self"].dtype):
+        return [None]
+    info = ml_dtypes.finfo(real_of(call["self"].dtype))
+    gap = np.abs(first - second)
+    relative, absolute = (call.arguments.get(*p) for p in (("rtol", 1e-5), ("atol", 1e-8)))
+    limit = absolute + relative * np.abs(second)
+    slack = float(info.eps) * (gap + 2 * limit) + 4 * float(info.smallest_subnormal)
+    near = np.abs(gap - limit) <= slack
+    near |= (np.maximum(gap, limit) >= float(info.max)) & np.isfinite(gap)
+    return [np.where(near & (first != second), np.inf, 0.0)]
 
 
 def rounded(call: BoundedCall) -> Errors:
@@ -114,13 +133,18 @@ def added(call: BoundedCall) -> Errors:
 
 
 def lerp(call: BoundedCall) -> Errors:
-    """Allow ``self + weight · (end - self)``, in either of two forms."""
+    """Allow ``self + w · (end - self)``, and ``end - (1 - w) · (end - self)``.
+
+    Source: torch takes the second from a weight of ½ on. The weighed sum of both is allowed, too.
+    """
     (result,) = call.results
-    weight = call["weight"]
-    sizes, factor = call.size("self") + call.size("end"), moduli(weight)
-    terms = call.size("self") + sizes * factor
-    count = 3 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
-    return [call.opened(call.unit * count * terms, terms)]
+    weight = widened(np.asarray(call["weight"]))
+    first, second, rest = call.size("self"), call.size("end"), np.abs(1 - weight)
+    factor = np.maximum(np.abs(weight), rest)
+    apart = factor * np.abs(call.wide("end") - call.wide("self"))
+    terms = np.maximum(3 * apart, 2 * rest * first + np.abs(weight) * second) + moduli(result)
+    scale = COMPLEX_PRODUCT if is_complex(result.dtype) else 1
+    return [call.opened(call.unit * scale * terms, factor * (first + second))]
 
 
 def gelu(call: BoundedCall) -> Errors:

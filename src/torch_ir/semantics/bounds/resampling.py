@@ -23,8 +23,9 @@ FEW = 2
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
 """Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
 cubic weights are taken at the greatest of their neighbors, of which they are a part."""
-KEPT = 1.75
-"""Weights in float32 may round to the other neighbor, and both axes' weights are off at once."""
+KEPT, ROWS_ROUNDED = 1.75, 0.25
+"""Weights in float32 may round to the other neighbor, and both axes' weights are off at once; what
+rows add up to may be rounded to the type before it is weighted."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
 BICUBIC = 2
@@ -59,6 +60,7 @@ def interpolated(call: BoundedCall) -> Errors:
     error = call.unit * (VALUES * 2 * terms + POSITIONS * CUBIC_REACH * moved)
     if call.is_narrow:
         error = error + _kept(np.abs(values), weights, result.dtype)
+        error = error + call.result_unit * ROWS_ROUNDED * terms
     return [call.opened(error, terms)]
 
 

@@ -14,6 +14,8 @@ from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, ro
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
+FAST_EXPONENTIAL = 2.0**-13
+"""What the exponential of flash kernels of narrow types (fexp_u20) is off by, relatively."""
 
 
 def _row(call: BoundedCall) -> tuple[Array, tuple[int, ...]]:
@@ -74,8 +76,12 @@ def log_sum(call: BoundedCall) -> Errors:
     scale = 8 if is_complex(result.dtype) else 1
     count = FEW + depth(_length(wide, axes)) + weighed
     error = call.unit * scale * (2 * moduli(result) + count)
-    if call.is_narrow:  # the sum is rounded to the type before its logarithm is taken
-        error = np.where(total.reshape(result.shape) > _largest(result), np.inf, error)
+    if (
+        call.is_narrow
+    ):  # each step is rounded to the type: x - max, its power, their sum and its log
+        total = total.reshape(result.shape)
+        error = error + call.result_unit * (weighed + 2 + np.abs(np.log(total)))
+        error = np.where(total > _largest(result), np.inf, error)
     return [error]
 
 
@@ -187,6 +193,10 @@ def distance(call: BoundedCall) -> Errors:
     first, second = (np.sum(np.abs(call.wide(name)) ** 2, axis=-1) for name in ("x1", "x2"))
     squares = first[..., :, None] + second[..., None, :]
     off = call.unit * 4 * count * squares
+    if call.is_narrow:  # squares, their sums and what is left of these are rounded to the type
+        least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
+        off = off + call.result_unit * 4 * squares + least * (2 * vectors.shape[-1] + 4)
+        error = np.where(2 * squares > _largest(result), inf, error)
     lower = sizes - np.sqrt(np.maximum(sizes**2 - off, 0))
     return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
 
@@ -274,7 +284,8 @@ def attention(call: BoundedCall) -> Errors:
     errors: list[Any] = [np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))]
     if call.op_type == "aten._scaled_dot_product_flash_attention_for_cpu.default":
         finite = np.nan_to_num(moduli(call.results[1]), posinf=0.0)
-        errors.append((shared + count)[..., 0] + call.unit * finite)
+        fast = FAST_EXPONENTIAL if call.is_narrow else 0.0
+        errors.append((shared + count)[..., 0] + call.unit * finite + fast)
     elif len(call.results) > 1:
         errors.append(weights * relative)
     return errors

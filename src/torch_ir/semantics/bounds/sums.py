@@ -185,8 +185,10 @@ def running_product(call: BoundedCall) -> Errors:
     # a partial product may overflow where the whole does not, or be less than normal numbers
     (reach,) = call.meant(self=np.maximum(sizes_of(call["self"]), 1))
     if call.is_narrow:
-        least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
-        error = error + least * sqrt(count) * reach
+        info = ml_dtypes.finfo(result.dtype)
+        # what is left of a product is at most the reach: no part of a greater one is subnormal
+        lost = sizes_of(result) < float(info.smallest_normal) * reach
+        error = error + lost * float(info.smallest_subnormal) * sqrt(count) * reach
     return [call.opened(error, reach)]
 
 

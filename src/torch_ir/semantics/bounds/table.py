@@ -11,6 +11,7 @@ from torch_ir.semantics.bounds import (
     normalization,
     resampling,
     rows,
+    special,
     sums,
 )
 from torch_ir.semantics.bounds.call import Rule
@@ -60,7 +61,7 @@ _ATEN: dict[Rule, str] = {
         gcd.default ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
         hardtanh.default heaviside.default hstack.default im2col.default imag.default
         index.Tensor index_copy.default index_fill.int_Scalar index_fill.int_Tensor
-        index_select.default isclose.default isfinite.default isinf.default isnan.default
+        index_select.default isfinite.default isinf.default isnan.default
         isneginf.default isposinf.default item.default kthvalue.default le.Scalar le.Tensor
         lift.default lift_fresh.default lift_fresh_copy.default logical_and.default
         logical_not.default logical_or.default logical_xor.default lt.Scalar lt.Tensor
@@ -108,6 +109,9 @@ _ATEN: dict[Rule, str] = {
         view_copy.dtype vstack.default where.Scalar where.ScalarOther where.ScalarSelf
         where.self zeros.default zeros_like.default
     """,
+    elementwise.close: """
+        isclose.default
+    """,
     elementwise.rounded: """
         rrelu_with_noise_backward.default
         fake_quantize_per_channel_affine_cachemask_backward.default
@@ -121,7 +125,7 @@ _ATEN: dict[Rule, str] = {
         sqrt.default square.default true_divide.Tensor
     """,
     elementwise.function: """
-        ldexp.Tensor
+        ldexp.Tensor erfinv.default special_spherical_bessel_j0.default
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
@@ -163,6 +167,44 @@ _ATEN: dict[Rule, str] = {
     """,
     elementwise.log_of_two: """
         logaddexp.default
+    """,
+    special.waves: """
+        special_airy_ai.default special_bessel_j0.default special_bessel_j1.default
+        special_bessel_y0.default special_bessel_y1.default
+    """,
+    special.grown: """
+        i0.default special_i0e.default special_i1.default special_i1e.default
+        special_modified_bessel_i0.default special_modified_bessel_i1.default
+        special_modified_bessel_k0.default special_modified_bessel_k1.default
+        special_scaled_modified_bessel_k0.default special_scaled_modified_bessel_k1.default
+    """,
+    special.digamma: """
+        digamma.default
+    """,
+    special.quantile: """
+        special_ndtri.default
+    """,
+    special.erfcx: """
+        special_erfcx.default
+    """,
+    special.log_ndtr: """
+        special_log_ndtr.default
+    """,
+    special.zetas: """
+        polygamma.default special_zeta.default
+    """,
+    special.incomplete_gamma: """
+        igamma.default igammac.default
+    """,
+    special.polynomial: """
+        special_chebyshev_polynomial_t.default special_chebyshev_polynomial_u.default
+        special_chebyshev_polynomial_v.default special_chebyshev_polynomial_w.default
+        special_hermite_polynomial_h.default special_hermite_polynomial_he.default
+        special_laguerre_polynomial_l.default special_legendre_polynomial_p.default
+        special_shifted_chebyshev_polynomial_t.default
+        special_shifted_chebyshev_polynomial_u.default
+        special_shifted_chebyshev_polynomial_v.default
+        special_shifted_chebyshev_polynomial_w.default
     """,
     elementwise.linspace: """
         linspace.default

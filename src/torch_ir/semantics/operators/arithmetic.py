@@ -355,9 +355,16 @@ def xlogy(self: Operand, other: Operand) -> Array:
 
 @denotes("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(self: Array, end: Array, weight: Operand) -> Array:
-    """``self + weight · (end − self)``; all tensors have one type."""
+    """``self + weight · (end − self)``; all tensors have one type.
+
+    Infinities are those of ``end − (1 − weight) · (end − self)`` from a weight of ½ on.
+    """
     require_type("lerp", is_inexact, self, end)
-    return pointwise(lambda a, b, w: a + w * (b - a), self, end, weight, dtype=self.dtype)
+
+    def between(a: Array, b: Array, w: Array) -> Array:
+        return np.where(np.abs(w) < 0.5, a + w * (b - a), b - (1 - w) * (b - a))
+
+    return pointwise(between, self, end, weight, dtype=self.dtype)
 
 
 @denotes("aten.addcmul.default")

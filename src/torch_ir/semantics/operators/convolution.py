@@ -163,7 +163,8 @@ def convolution(
     to ``result[n, o, p·stride + k·dilation - padding]``. The weight is [c, out / groups, *kernel],
     a size ``(size - 1)·stride - 2·padding + dilation·(kernel - 1) + output_padding + 1``.
 
-    dtype: the input's, which is the weight's. Padding is 0 times a weight: NaN where that is inf.
+    dtype: the input's, which is the weight's. Of an input without channels the result has none
+    either, whatever the weight's. Padding is 0 times a weight: NaN where that is inf.
 
     Raises:
         InvalidIRError: The kernel is larger than the padded input; ranks, channels, groups or
@@ -182,7 +183,7 @@ def convolution(
         if bias.shape != (total.shape[1],):
             raise InvalidIRError(f"bias {list(bias.shape)} is not one for each of the filters")
         total = total + bias.astype(wide).reshape(-1, *[1] * (weight.ndim - 2))
-    return rounded(total, input.dtype)
+    return rounded(total if input.shape[1] else total[:, :0], input.dtype)
 
 
 @denotes("aten._convolution.default", "aten._convolution.deprecated")
@@ -226,7 +227,8 @@ def convolution_backward(
 
     The convolution is linear in each of them, so each gradient is the adjoint of that linear map
     at ``grad_output``; complex ones with the conjugate of the other argument. The bias's is
-    ``Σ_{n, p} grad_output[n, o, p]``. What ``output_mask`` leaves out is None.
+    ``Σ_{n, p} grad_output[n, o, p]``, and 0 of an empty input. What ``output_mask`` leaves out is
+    None.
     """
     geometry = _geometry(input, weight, stride, padding, dilation, groups, transposed=transposed)
     wide = working(input.dtype)
@@ -245,6 +247,7 @@ def convolution_backward(
         gradients[1] = geometry.relate(small, large, kernel)
     if output_mask[2]:
         gradients[2] = upper.sum(axis=(0, *range(2, upper.ndim)), dtype=wide)
+        gradients[2] = gradients[2] * (input.size > 0)
     first, second, third = (g if g is None else rounded(g, input.dtype) for g in gradients)
     return first, second, third
 

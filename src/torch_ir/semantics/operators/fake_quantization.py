@@ -32,7 +32,7 @@ def _faked(
     codes = _codes(values, scale, zero_point)
     kept = (codes >= quant_min) & (codes <= quant_max)
     numbers = (np.clip(codes, quant_min, quant_max) - zero_point).astype("float32") * scale
-    return rounded(numbers, values.dtype), kept
+    return rounded(numbers, values.dtype), np.asarray(kept)
 
 
 def _codes(values: Array, scale: Any, zero_point: Any) -> Array:
@@ -141,9 +141,18 @@ def learnable_fake_quantize(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> Array:
-    """As :func:`fake_quantize`, by a zero point that is rounded and clamped first."""
-    zero = int(_learned(zero_point, quant_min, quant_max).item())
-    return _faked(self, Single(scale.item()), zero, quant_min, quant_max)[0]
+    """As :func:`fake_quantize`, by a zero point that is rounded and clamped first.
+
+    Of parameters with several elements the first counts.
+
+    Raises:
+        InvalidIRError: A parameter has no first element.
+    """
+    if not (scale.ndim and zero_point.ndim and scale[:1].size == 1 and zero_point[:1].size == 1):
+        shapes = f"{list(scale.shape)} and {list(zero_point.shape)}"
+        raise InvalidIRError(f"parameters of shapes {shapes} have no first element; give them one")
+    zero = int(_learned(zero_point[:1], quant_min, quant_max).item())
+    return _faked(self, Single(scale[0].item()), zero, quant_min, quant_max)[0]
 
 
 @denotes("aten._fake_quantize_learnable_per_channel_affine.default")

@@ -136,7 +136,7 @@ def rrelu_backward(
     training: bool,
     self_is_result: bool,
 ) -> Array:
-    """The gradient times the noise, or without training the mean slope where x is negative."""
+    """The gradient times the noise; without training, the mean slope where x is negative."""
     wide = grad_output.astype(working(grad_output.dtype))
     if training:
         return rounded(wide * noise.astype(wide.dtype), grad_output.dtype)

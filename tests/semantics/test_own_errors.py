@@ -1,0 +1,80 @@
+"""torch's own error is within the bound of its operator: random calls of a share of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from semantics.test_tolerance import bounds_of, parts_of
+
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+
+from own_errors import of_operator  # noqa: E402  # the path comes first
+from torch_ir.debug.fuzzing.random_programs import callable_operators  # noqa: E402  # as above
+
+HALF = ("float16", "bfloat16")
+MENDED = (
+    "aten._cdist_forward.default",
+    "aten._fake_quantize_learnable_per_tensor_affine.default",
+    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+    "aten._fft_c2c.default",
+    "aten._fft_c2r.default",
+    "aten._fft_r2c.default",
+    "aten.convolution.default",
+    "aten.isclose.default",
+    "aten.lerp.Scalar",
+    "aten.lerp.Tensor",
+    "aten.logsumexp.default",
+    "aten.rrelu_with_noise_backward.default",
+    "aten.upsample_bicubic2d.default",
+)
+"""What random calls once showed to be out of its bound, or to raise."""
+
+
+def test_own_errors_are_within_their_bounds():
+    names = callable_operators()
+    assert len(names) > 600
+    total = 0
+    for op_type in names[::12]:
+        count, found = of_operator(
+            op_type,
+            dtypes=("float32", *HALF),
+            seeds=[0],
+            sizes=["small"],
+            operands=["as drawn", "transposed"],
+        )
+        assert found == []
+        total += count
+    assert total > 150
+
+
+@pytest.mark.parametrize("op_type", MENDED)
+def test_what_was_out_of_its_bound_is_not(op_type: str) -> None:
+    dtypes = ("complex64",) if "_fft_c2" in op_type else ("float32", *HALF)
+    count, found = of_operator(
+        op_type,
+        dtypes=dtypes,
+        seeds=range(2),
+        operands=["as drawn", "large", "small"],
+    )
+    assert count
+    assert found == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_bounds_of_what_kernels_round_on_the_way_are_met_near_them(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(64, 200, generator=generator) * 4
+    assert 0.2 < parts_of("aten.logsumexp.default", rows.to(dtype), [1]) <= 1
+    first, second, weight = (torch.randn(64, 64, generator=generator) for _ in range(3))
+    assert 0.2 < parts_of("aten.lerp.Tensor", first, second, weight) <= 1
+
+
+def test_what_is_close_is_open_only_by_the_limit() -> None:
+    op_type = "aten.isclose.default"
+    first = torch.tensor([1.0, 1.0, 1.0]).half()
+    second = torch.tensor([1.0, 1.25, 1.5]).half()
+    _, _, (allowed,) = bounds_of(op_type, first, second, 0.2, 0.0)
+    assert allowed.tolist() == [0, float("inf"), 0]
