@@ -347,6 +347,19 @@ class MaskedLayers(nn.Module):
         return x
 
 
+class Dropped(Block):
+    """It drops out nothing of a part of a value: a copy where it is exported, else the part."""
+
+    def forward(self, x):
+        part = F.dropout(torch.cat([x, x], -1)[..., :-3], 0.5, self.training)
+        return super().forward(x + part.to(x.dtype)[..., :4])
+
+
+def test_layers_with_dropout_are_one_function():
+    ir = extracted(Stack(*[Dropped() for _ in range(3)]), torch.randn(2, 4))
+    assert functions(ir) == ["layers"] * 3
+
+
 def test_results_that_are_attributes_and_casts_that_do_nothing():
     x = torch.randn(2, 8)
     spectra = nn.Sequential(*[Spectrum() for _ in range(3)])

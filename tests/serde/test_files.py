@@ -127,7 +127,7 @@ def test_a_document_has_a_size(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(bounds.MAX_JSON_BYTES + 1)  # sparse: takes no room, and is never read
     remedy = "Save large constants in an archive: a name that ends in .tir."
-    too_large = "larger than the 256 MiB that a JSON document may have"
+    too_large = "larger than the 512 MiB that a JSON document may have"
     assert message(load, path) == f"{path}: {too_large}\n{remedy}"
     monkeypatch.setattr(storage, "MAX_JSON_BYTES", 100)
     assert message(save, SMALL, path) == f"{path}: larger than the 0 MiB that a JSON document may have\n{remedy}"  # fmt: skip  # noqa: E501

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from torch_ir.errors import SerializationError, TorchIRError, first_line, raised_as
 
-MAX_JSON_BYTES = 256 * 2**20
+MAX_JSON_BYTES = 512 * 2**20
 """The largest JSON document that is read or written; what takes more belongs into an archive."""
 
 

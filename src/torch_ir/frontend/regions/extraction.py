@@ -156,7 +156,8 @@ class Regions:
         with watch.over({"": alone, path: member}):
             exported = self._export(alone, alone.example_inputs, {})
         if watch.records[path][0].digest() != site.record.digest():
-            return "traced alone, it does something else"
+            changed = site.record.difference(watch.records[path][0])
+            return f"traced alone, it does something else: {changed}"
         ir = convert_exported_program(exported, "")
         labels = dict(zip(ir.input_names, alone.arguments, strict=True))
         run = LayerRun(0, ir.nodes, path)

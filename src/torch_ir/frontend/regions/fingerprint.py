@@ -10,9 +10,11 @@ import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -93,6 +95,19 @@ class MemberCall:
             found.update(b"\n")
         return found.hexdigest()
 
+    def difference(self, other: MemberCall) -> str:
+        """Return the first call in which another record differs, and what it has instead."""
+        for mine, theirs in zip_longest(self.tokens, other.tokens, fillvalue="nothing"):
+            if isinstance(mine, MemberCall) and isinstance(theirs, MemberCall):
+                if mine.digest() != theirs.digest():
+                    return mine.difference(theirs)
+            elif mine != theirs:
+                texts = [t if isinstance(t, str) else t.path for t in (mine, theirs)]
+                pairs = enumerate(zip(*texts, strict=False))
+                start = max(next((i for i, (a, b) in pairs if a != b), 0) - 20, 0)
+                return f"{texts[0]:.60} has {texts[1][start:]:.60} for {texts[0][start:]:.60}"
+        return "its calls are the same, and its results are not"
+
 
 def _type(tensor: torch.Tensor) -> str:
     strides = tensor.stride() if tensor.layout is torch.strided else tensor.layout
@@ -136,7 +151,7 @@ class Watch(TorchFunctionMode):
         if is_attribute and not isinstance(result, torch.Tensor):
             return result  # what it gives shows in what follows
         given = self._token((args, kwargs or {}), record)
-        result = result if is_attribute else func(*args, **(kwargs or {}))
+        result = result if is_attribute else _called(func, args, kwargs or {})
         if isinstance(result, torch.Tensor):
             given_tensors = [t for t in args if isinstance(t, torch.Tensor)]
             self._rename(result, given_tensors, record, may_copy="dropout" in _name(func))
@@ -299,6 +314,13 @@ class Watch(TorchFunctionMode):
             if not any(leaf is tensor for leaf in maker.results[1]):
                 maker.leaks = True
             maker = maker.parent
+
+
+def _called(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call torch; dropout of nothing gives a copy, as where it is exported: strides show it."""
+    result = func(*args, **kwargs)
+    is_kept = func is F.dropout and args and result is args[0] and not kwargs.get("inplace")
+    return result.clone() if is_kept else result
 
 
 def meet(watch: Watch, tensor: torch.Tensor) -> None:
