@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
-from torch_ir.errors import TorchIRError, TraceError
+from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
 from torch_ir.frontend.gradients.call import CallWithGradient
 from torch_ir.frontend.gradients.watching import recorded_functions
 from torch_ir.infer.engine import quiet
@@ -309,7 +309,9 @@ def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[
     """The results that the function lets require gradients; others must not depend on them."""
     given = set(map(id, fakes))
     wanted = [t for t in results if t.requires_grad]
-    for node in _backward_nodes([t.grad_fn for t in wanted if t.grad_fn is not None]):
+    with raised_as(lambda error: TraceError(f"gradients are not known: {first_line(error)}")):
+        made_by = [t.grad_fn for t in wanted]
+    for node in _backward_nodes([node for node in made_by if node is not None]):
         leaf = _variable(node)
         if leaf is not None and id(leaf) not in given:
             raise TraceError(
