@@ -13,7 +13,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,8 +86,11 @@ trusting-kernels: $(VENV)/dev.stamp  ## call every operator wrongly, in children
 runtimes: $(VENV)/dev.stamp  ## run small models on every installed runtime, and count what runs where
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore tools/measure_runtimes.py
 
-runtime-faults: $(VENV)/dev.stamp  ## plant 50 faults behind each installed runtime; all must be found
+runtime-faults: $(VENV)/dev.stamp  ## plant 200 faults behind each installed runtime; all must be found
 	$(OFFLINE) $(BIN)/python -W ignore tools/runtime_faults.py
+
+corpus: $(VENV)/dev.stamp  ## every distinct call of 40 small models as cases with vectors; writes out/corpus
+	$(OFFLINE) PYTHONPATH=. $(BIN)/python -W ignore tools/corpus.py
 
 worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 578 ways, 3,500 calls, 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences

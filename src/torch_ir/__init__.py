@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         VerificationReport,
         attribute,
         bisect,
+        calibrate,
         capture,
         compare,
         conform,
@@ -201,6 +202,7 @@ _HOME_OF_NAMES = {
     "torch_ir.debug": (
         "attribute",
         "bisect",
+        "calibrate",
         "capture",
         "compare",
         "Comparison",

@@ -4,6 +4,7 @@ from torch_ir.debug.attribution import Attribution, attribute
 from torch_ir.debug.capture import Captured, capture
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import Comparison, NodeDivergence
+from torch_ir.debug.conformance.calibrating import calibrate
 from torch_ir.debug.conformance.conforming import conform
 from torch_ir.debug.conformance.scorecard import Conformance
 from torch_ir.debug.fuzzing.fuzz_report import FuzzFinding, FuzzReport
@@ -52,6 +53,7 @@ __all__ = [
     "VerificationReport",
     "attribute",
     "bisect",
+    "calibrate",
     "capture",
     "compare",
     "conform",

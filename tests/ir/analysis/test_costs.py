@@ -9,7 +9,9 @@ import torch
 from tests.small_models import CASES
 
 from torch_ir import IRExecutor, cost, extract_ir, parse, profile
-from torch_ir.errors import InvalidIRError
+from torch_ir.debug.conformance.calibrating import calibrate, calibration_path, processor_name
+from torch_ir.errors import InvalidIRError, SerializationError
+from torch_ir.ir.analysis.calibrations import Calibration
 
 PROGRAM = parse("""ir "Small" {
   weight @w: f32[64, 32]
@@ -125,3 +127,58 @@ print(cost(ir).nodes[0].bytes_read, "torch" in sys.modules)
         check=True,
     )
     assert made.stdout.split() == [str(3 * 8 + 48), "False"]
+
+
+MACHINE = Calibration(
+    "cpu",
+    "2.13.0",
+    1,
+    {
+        "view": ((0.0, 1e-6),),
+        "pointwise": ((100.0, 1e-6), (10_000.0, 1e-4)),
+        "product": ((100.0, 2e-6), (10_000.0, 2e-4)),
+        "weights": ((1000.0, 1e-3),),
+    },
+)
+
+
+def test_a_calibration_says_what_each_kind_of_node_takes(tmp_path):
+    ir = parse("""ir {
+      weight @w: f32[8, 8]
+      input %x: f32[8, 8]
+      %y: f32[8, 8] = aten.mm.default(%x, %x)
+      %z: f32[8, 8] = aten.mm.default(%y, @w)
+      %v: f32[8, 8] = aten.t.default(%z)
+      %r: f32[8, 8] = aten.relu.default(%v)
+      return %r
+    }""")
+    MACHINE.save(tmp_path / "machine.json")
+    found = cost(ir, calibration=Calibration.load(tmp_path / "machine.json"))
+    by_name = {node.node: node for node in found.nodes}
+    assert by_name["y"].seconds == pytest.approx(2e-6 * 1024 / 100)
+    assert by_name["y"].bound == "compute"
+    assert by_name["z"].seconds == pytest.approx(1e-3)  # all weights, which are read once
+    assert by_name["z"].bound == "memory"
+    assert by_name["v"].seconds == 1e-6
+    assert by_name["r"].seconds == pytest.approx(1e-6 * 512 / 100)
+    assert found.seconds == pytest.approx(sum(node.seconds or 0 for node in found.nodes))
+    assert "ms" in str(found).splitlines()[0]
+
+
+def test_a_calibration_excludes_numbers_and_has_to_be_whole(tmp_path):
+    ir = parse("ir {\n  input %x: f32[2]\n  return %x\n}")
+    with pytest.raises(InvalidIRError, match=r"^calibration= excludes peak_flops="):
+        cost(ir, calibration=MACHINE, peak_flops=1e9)
+    (tmp_path / "machine.json").write_text('{"points": {}}')
+    with pytest.raises(SerializationError, match=r"cannot be read as a calibration"):
+        Calibration.load(tmp_path / "machine.json")
+
+
+def test_what_was_measured_of_this_machine_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    machine = processor_name(), torch.__version__, torch.get_num_threads()
+    path = calibration_path(*machine)
+    assert path.is_relative_to(tmp_path / "torch-ir")
+    assert path != calibration_path(machine[0], machine[1], 99)
+    MACHINE.save(path)
+    assert calibrate() == MACHINE

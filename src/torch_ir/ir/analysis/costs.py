@@ -8,11 +8,13 @@ and a look-up reads its rows, not its table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from math import prod
 from typing import Any, cast
 
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.aliases import possible_sources
+from torch_ir.ir.analysis.calibrations import Calibration
 from torch_ir.ir.analysis.groups import grouped
 from torch_ir.ir.analysis.layouts import (
     Layout,
@@ -22,6 +24,7 @@ from torch_ir.ir.analysis.layouts import (
     node_layouts,
     viewed,
 )
+from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
@@ -52,8 +55,8 @@ class NodeCost:
         bytes_read: Bytes of the elements that it reads.
         bytes_written: Bytes of the elements that it writes; a view reads and writes none.
         intensity: Operations for each byte; None where they are unknown or it moves no bytes.
-        seconds: The greater of operations by peak and bytes by bandwidth, at least; None where
-            neither was given.
+        seconds: The greater of operations by peak and bytes by bandwidth, at least, or what a
+            calibration says; None where none was given.
         bound: ``"compute"`` where the first is greater, else ``"memory"``; empty without seconds.
     """
 
@@ -206,6 +209,7 @@ def cost(
     symbols: Mapping[str, int] | None = None,
     peak_flops: float | None = None,
     bandwidth: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Cost:
     """Count operations and bytes of every node from the program alone, without a run.
 
@@ -217,9 +221,12 @@ def cost(
         symbols: The value of each symbol in its shapes.
         peak_flops: Operations per second of the machine.
         bandwidth: Bytes per second that it moves.
+        calibration: What a machine was seen to take, of :func:`torch_ir.calibrate`, instead of
+            these two: each node's time is that of its kind.
 
     Raises:
-        InvalidIRError: A symbol has no value, or a machine's number is not positive.
+        InvalidIRError: A symbol has no value, a machine's number is not positive, or there are
+            numbers and a calibration.
 
     Example:
         >>> from torch_ir import parse
@@ -235,8 +242,30 @@ def cost(
     for name, value in (("peak_flops", peak_flops), ("bandwidth", bandwidth)):
         if value is not None and not value > 0:
             raise InvalidIRError(f"{name} is a positive number, got {value!r}")
-    nodes = _Sizes(written_out(ir), dict(symbols or {})).costs(peak_flops, bandwidth)
+    program = written_out(ir)
+    nodes = _Sizes(program, dict(symbols or {})).costs(peak_flops, bandwidth)
+    if calibration is not None:
+        if peak_flops is not None or bandwidth is not None:
+            raise InvalidIRError("calibration= excludes peak_flops= and bandwidth=")
+        nodes = _calibrated(program, nodes, calibration)
     return Cost(ir.model_name, tuple(nodes), peak_flops, bandwidth)
+
+
+def _calibrated(ir: IR, costs: Sequence[NodeCost], calibration: Calibration) -> list[NodeCost]:
+    """The costs with the seconds that a machine takes."""
+    sizes = {name: _external_bytes(value) for name, (_, value) in ir.external_values().items()}
+    total = sum(sizes.values())
+    found: list[NodeCost] = []
+    for node, known in zip(ir.nodes, costs, strict=True):
+        weights = min(sum(sizes.get(meta.name, 0) for meta in node.inputs), known.bytes_read)
+        moved = known.bytes_read + known.bytes_written
+        seconds, bound = calibration.predict(known.operator, known.flops, moved, weights, total)
+        found.append(replace(known, seconds=seconds, bound=bound))
+    return found
+
+
+def _external_bytes(value: TensorMeta | Constant) -> int:
+    return prod([d for d in value.shape if isinstance(d, int)]) * DTYPES[value.dtype].itemsize
 
 
 class _Sizes:
