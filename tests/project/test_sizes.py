@@ -56,9 +56,12 @@ def test_two_modules_at_most_have_one_name():
     ]
 
 
-def test_two_public_classes_have_two_names():
-    files = {"a.py": "class A: ...\nclass _P: ...\n", "b.py": "class _P: ...\nclass B: ...\n"}
+def test_two_classes_have_two_names():
+    files = {"a.py": "class A: ...\nclass _P: ...\n", "b.py": "class B: ...\n"}
     assert list(sizes.repeated_classes(files)) == []
+    assert list(sizes.repeated_classes({**files, "c.py": "class _P: ...\n"})) == [
+        "class _P is defined in a.py, c.py: names of classes are unique"
+    ]
     assert list(sizes.repeated_classes({**files, "c.py": "class A: ...\n"})) == [
         "class A is defined in a.py, c.py: names of classes are unique"
     ]

@@ -16,7 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 from torch.fx.experimental import proxy_tensor
 
-from torch_ir.errors import ExportError, first_line, raised_as
+from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
@@ -323,13 +323,11 @@ def _traced(
 ) -> ExportedProgram:
     first: Exception | None = None
     for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
-        try:
-            exported = trace(model, args, kwargs, dynamic_shapes)
-        except Exception as error:  # noqa: BLE001  # as above: the user's code
-            first = first or error
-        else:
-            if exported is not None:
-                return exported
+        exported = attempt(trace, model, args, kwargs, dynamic_shapes)
+        if isinstance(exported, Raised):  # the user's code
+            first = first or exported.error
+        elif exported is not None:
+            return exported
     raise first or ExportError("nothing was traced")
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.parameter import Buffer, Parameter
 
-from torch_ir.errors import TraceError, first_line
+from torch_ir.errors import Raised, TraceError, attempt, first_line
 from torch_ir.torch_api import (
     FakeTensor,
     FakeTensorMode,
@@ -143,10 +143,9 @@ def error_of(
         return error
     with outside_of_traces():
         given: Any = pytree.tree_map_only(torch.Tensor, _zeros_like, (args, dict(kwargs)))
-        try:
-            func(*given[0], **given[1])
-        except Exception as found:  # noqa: BLE001  # whatever eager raises is what is asked for
-            return found.with_traceback(None)
+        made = attempt(func, *given[0], **given[1])
+    if isinstance(made, Raised):
+        return made.error.with_traceback(None)
     return TraceError(
         f"torch cannot trace {getattr(func, '__name__', func)}: {first_line(error)}{at_user()}",
         remedy=_OUTSIDE,

@@ -77,13 +77,9 @@ class Samples:
                 yield tuple(made), symbols
 
     def _is_taken(self, tensors: Sequence[torch.Tensor], symbols: Symbols) -> bool:
-        try:
-            self._executor.graph.run([tensor.clone() for tensor in tensors], symbols)
-        except Exception:  # noqa: BLE001  # torch refuses made-up arguments as it likes
-            return False
-        finally:
-            self._executor.graph.reset()
-        return True
+        made = attempt(self._executor.graph.run, [tensor.clone() for tensor in tensors], symbols)
+        self._executor.graph.reset()
+        return not isinstance(made, Raised)  # torch refuses made-up arguments as it likes
 
     def _run(self) -> Iterable[tuple[dict[str, torch.Tensor], Symbols]]:
         graph = self._executor.graph

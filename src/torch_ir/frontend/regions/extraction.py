@@ -14,7 +14,14 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from torch_ir.errors import ConversionError, ExportError, did_you_mean, first_line
+from torch_ir.errors import (
+    ConversionError,
+    ExportError,
+    Raised,
+    attempt,
+    did_you_mean,
+    first_line,
+)
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
 from torch_ir.frontend.regions.opaque import (
@@ -70,12 +77,14 @@ class Regions:
             kwargs: Keyword arguments, likewise.
             name: The name of the model.
         """
-        try:
-            return self._extract(args, kwargs, name)
-        except ChangedCallError as error:
-            self._all_flat(f"{error} is called with other arguments where layers are not run")
-        except Exception as error:  # noqa: BLE001  # the user's code, which flat extraction judges
-            self._all_flat(f"it was not traced alone: {first_line(error)}")
+        made = attempt(self._extract, args, kwargs, name)
+        if not isinstance(made, Raised):
+            return made
+        if isinstance(made.error, ChangedCallError):
+            why = f"{made.error} is called with other arguments where layers are not run"
+        else:  # the user's code, which flat extraction judges
+            why = f"it was not traced alone: {first_line(made.error)}"
+        self._all_flat(why)
         return None
 
     def _extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
