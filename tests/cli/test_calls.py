@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from torch_ir import IR, compile_graph, extract_ir, reduce
+from torch_ir import IR, compile_graph, extract_ir, reduce, shard
 from torch_ir.cli import main
 from torch_ir.ir.functions import written_out
 from torch_ir.passes import functionalize, inline_functions, outline
@@ -119,6 +119,7 @@ SAME: dict[str, list[list[str]]] = {
         ["run", "FILE", "--backend", "half.py:Half", *CALL],
         ["run", "FILE", "--capture", "OUT.safetensors", *CALL],
     ],
+    "shard": [],  # programs for ranks are compared below
     "show": [["show", "FILE", "--around", "layers_1.softmax"]],
     "support": [["support", "FILE", "--backend", "half.py:Half", "--json"]],
     "validate": [
@@ -219,6 +220,19 @@ def test_a_failing_program_of_calls_is_reduced(programs):
     for program in both:
         small = reduce(program, weights, (inputs["x"],), oracle=fails).ir
         assert [node.op_type for node in small.nodes] == ["aten.softmax.int"]
+
+
+def test_calls_are_sharded_as_their_nodes(programs):
+    _, calls, flat = programs
+    if "higher_order.cond" in str(calls):
+        pytest.skip("branches are not shared by ranks")
+    plan = {"*.up": "column", "*.down": "row"}
+    kinds = [
+        [[node.op_type for node in of_rank.nodes] for of_rank in shard(program, plan, ranks=2)]
+        for program in (calls, flat)
+    ]
+    assert kinds[0] == kinds[1]
+    assert "_c10d_functional.all_reduce.default" in kinds[0][0]
 
 
 @pytest.mark.parametrize("dialect", ["aten", "core_aten", "edge"])

@@ -277,4 +277,5 @@ def test_only_operators_of_the_table_have_a_line_more():
 def test_rules_name_arguments_of_their_operators():
     for op_type, rule in PRECONDITIONS.items():
         assert lookup(op_type) is not None
-        assert rule.shapes is not None or rule.values is not None
+        asks = rule.shapes is not None or rule.values is not None
+        assert asks is not op_type.startswith("aten.copy.")  # of which only layouts are asked

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, cast, get_args
 import torch
 
 from torch_ir.backends.backend_registry import Runner
+from torch_ir.backends.delegate import delegates
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
@@ -188,7 +189,8 @@ def _prepared(
     if isinstance(judged, ExecGraph):
         return judged, None
     if judged is None:
-        return IRExecutor(written_out(ir), weights, constants).graph, None
+        flat = ir if delegates(ir) else written_out(ir)  # torch runs a delegate whole, not by node
+        return IRExecutor(flat, weights, constants).graph, None
     if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
         drift = Accumulation(judged.graph.ir)
         return judged.graph, Judge(judged.delegates, readers, drift)

@@ -141,10 +141,14 @@ def tensor_token(tensor: torch.Tensor) -> Token:
         strides: Any = tensor.stride()
     except RuntimeError:  # a sparse tensor has none
         strides = None
+    try:
+        shape: Any = tensor.shape
+    except RuntimeError:  # a nested tensor of strided parts has one for each
+        shape = tuple([tuple(part.shape) for part in tensor.unbind()])
     return (
         tensor.__class__,
         tensor.dtype,
-        tensor.shape,
+        shape,
         strides,
         tensor.device,
         tensor.requires_grad,

@@ -25,7 +25,7 @@ from torch_ir.torch_api import FakeTensor
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What has to hold before an operator is called.
+    """What has to hold before an operator is called, besides that its tensors are dense.
 
     Attributes:
         op_type: The exact overload.
