@@ -47,6 +47,14 @@ BY_TEXT = {
     "device": lambda name: torch_ir.compile_graph(IR, WEIGHTS, device=name),
     "part": lambda name: torch_ir.cut(IR, inputs=[name], outputs=["y"]),
 }
+NET = torch.nn.Identity()
+BY_NUMBER = {
+    "plan_memory": lambda number: torch_ir.plan_memory(IR, alignment=number),
+    "verify": lambda number: torch_ir.verify(
+        IR, NET, (torch.ones(2),), weights=WEIGHTS, rtol=number, atol=number
+    ),
+}
+NUMBERS = [0, -1, 1.5, 10**30, float("nan"), float("inf")]
 BY_TENSORS = {
     "execute_ir": lambda inputs: torch_ir.execute_ir(IR, inputs, WEIGHTS),
     "IRExecutor": lambda inputs: torch_ir.IRExecutor(IR, WEIGHTS).execute(inputs),
@@ -90,6 +98,16 @@ def test_texts(name):
 @pytest.mark.parametrize("name", BY_TENSORS)
 def test_tensors(name):
     require_our_errors(BY_TENSORS[name], TENSORS)
+
+
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_numbers(name):
+    require_our_errors(BY_NUMBER[name], NUMBERS)
+
+
+def test_a_misspelled_dtype_names_the_closest():
+    with pytest.raises(TorchIRError, match=r"there is no dtype 'float23'\n.*float32"):
+        torch_ir.random_program(0, dtypes=["float23"])
 
 
 @pytest.mark.parametrize("capacity", [-1, {"bank": -5}, 0])

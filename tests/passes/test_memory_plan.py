@@ -318,7 +318,7 @@ class TestPlan:
 
     def test_an_alignment_that_is_none(self):
         with pytest.raises(
-            PassError, match=r"^the alignment of a memory plan is positive, got 0$"
+            PassError, match=r"^the alignment of a memory plan is a positive integer, got 0$"
         ):
             plan_memory(sequential(1), alignment=0)
 

@@ -66,7 +66,7 @@ def compare_tensors(
         distance = torch.where(_bits(expected) == _bits(got), 0.0, distance.clamp(min=1.0))
     inexact = expected.is_floating_point() and (rtol > 0 or atol > 0)
     wrong = distance > (
-        atol + rtol * left.abs().nan_to_num(nan=0.0, posinf=0.0) if inexact else 0.0
+        float(atol) + float(rtol) * left.abs().nan_to_num(nan=0.0, posinf=0.0) if inexact else 0.0
     )
     if expected.is_floating_point() and not inexact:
         wrong |= (left == right) & (left.signbit() != right.signbit())

@@ -21,12 +21,13 @@ from torch_ir.debug.reference.tolerance_check import (
     VALUES_OPEN,
     leaves_ties_open,
 )
-from torch_ir.errors import InvalidIRError, Raised, attempt
+from torch_ir.errors import InvalidIRError, Raised, attempt, did_you_mean
 from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, Container, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, split_arguments
+from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.schema import Schema, lookup
 from torch_ir.semantics import denotation
 from torch_ir.semantics.registry import denoted_operators
@@ -83,7 +84,7 @@ def random_program(
         sizes: Where sizes of dimensions are drawn from, but for images; small ones if None.
 
     Raises:
-        InvalidIRError: No operator matches.
+        InvalidIRError: No operator matches, or there is no such dtype.
 
     Example:
         >>> program = random_program(1, nodes=3)
@@ -96,6 +97,10 @@ def random_program(
         found = (*found, *CONTROL * 4)
     if not found:
         raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
+    unknown = next((name for name in dtypes or () if name not in DTYPES), None)
+    if unknown is not None:
+        hint = did_you_mean(str(unknown), DTYPES)
+        raise InvalidIRError(f"there is no dtype {unknown!r}", remedy=hint or None)
     grower = _Grower(seed, random, tuple(dtypes or MAIN_DTYPES), writes=writes)
     grower.sizes = sizes
     for _ in range(nodes * 8):

@@ -213,8 +213,8 @@ def plan_memory(
         >>> plan.size, plan.lower_bound, plan.allocations[0].values
         (128, 128, ('a', 'b', 'c'))
     """
-    if alignment < 1:
-        raise PassError(f"the alignment of a memory plan is positive, got {alignment}")
+    if not (alignment >= 1 and alignment % 1 == 0):
+        raise PassError(f"the alignment of a memory plan is a positive integer, got {alignment}")
     require_functional(ir, "a memory plan", ordered=True)
     options = {"alignment": alignment, "in_place": in_place}
     ir, storages = _ordered(ir, options, reorder, inputs=inputs, outputs=outputs)
