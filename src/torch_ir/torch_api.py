@@ -409,6 +409,13 @@ def has_modes() -> bool:
     )
 
 
+def shape_of(tensor: torch.Tensor) -> Sequence[Any]:
+    """Return the shape of a tensor; of one that is nested and strided, those of its parts."""
+    if tensor.is_nested and tensor.layout is torch.strided:
+        return tuple([part.shape for part in tensor.unbind()])
+    return tensor.shape
+
+
 def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
     """Return a predicate: whether distinct tensors still have their classes, types and layouts.
 
@@ -418,8 +425,9 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
         >>> unchanged(), tensor.requires_grad_() is tensor, unchanged()
         (True, True, False)
     """
-    dense = [t for t in tensors if t.layout is torch.strided]
-    others = [(t, (t.layout, t.shape)) for t in tensors if t.layout is not torch.strided]
+    dense = [t for t in tensors if t.layout is torch.strided and not t.is_nested]
+    rest = [t for t in tensors if t.layout is not torch.strided or t.is_nested]
+    others = [(t, (t.layout, shape_of(t))) for t in rest]
     sizes = [list(tensor.shape) for tensor in dense]
     strides = [list(tensor.stride()) for tensor in dense]
     guards = torch._C._dynamo.guards.TensorGuards(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
@@ -429,7 +437,7 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
 
     def unchanged() -> bool:
         return bool(check(*dense)) and all(
-            (tensor.layout, tensor.shape) == known for tensor, known in others
+            (tensor.layout, shape_of(tensor)) == known for tensor, known in others
         )
 
     return unchanged if tensors else lambda: True

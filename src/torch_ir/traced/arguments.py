@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from torch_ir.torch_api import dispatch_keys, pytree
+from torch_ir.torch_api import dispatch_keys, pytree, shape_of
 
 Token: TypeAlias = Any
 """What a cache key says of one leaf; two leaves that may be traced alike have equal tokens."""
@@ -141,14 +141,10 @@ def tensor_token(tensor: torch.Tensor) -> Token:
         strides: Any = tensor.stride()
     except RuntimeError:  # a sparse tensor has none
         strides = None
-    try:
-        shape: Any = tensor.shape
-    except RuntimeError:  # a nested tensor of strided parts has one for each
-        shape = tuple([tuple(part.shape) for part in tensor.unbind()])
     return (
         tensor.__class__,
         tensor.dtype,
-        shape,
+        shape_of(tensor),
         strides,
         tensor.device,
         tensor.requires_grad,

@@ -207,7 +207,9 @@ class _Attempt:
             [
                 position
                 for position, tensor in enumerate(self.closure.tensors)
-                if id(tensor) not in self.flat.positions and tensor.layout is torch.strided
+                if id(tensor) not in self.flat.positions
+                and tensor.layout is torch.strided
+                and not (tensor.is_nested or tensor.is_quantized)
             ]
         )
 
