@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import IRExecutor, decompose, extract_ir
+from torch_ir import IRExecutor, decompose, extract_ir, parse
 from torch_ir.errors import PassError
+from torch_ir.passes import fold_weights
 from torch_ir.passes.batch_norm_folding import fold_batch_norm
 
 
@@ -100,3 +101,15 @@ def test_a_weight_that_is_not_given_is_an_error():
         "%p_0_weight: f32[4, 3, 1, 1]\n"
         "Give the weights that the program runs with."
     )
+
+
+def test_a_weight_of_another_dtype_is_refused():
+    ir = parse("""ir {
+  weight @w: f32[2]
+  input %x: f32[2]
+  %half: f32[2] = aten.mul.Tensor(@w, 0.5)
+  %y: f32[2] = aten.add.Tensor(%x, %half)
+  return %y
+}""")
+    with pytest.raises(PassError, match="the weight 'w' is of float64"):
+        fold_weights(ir, {"w": torch.ones(2, dtype=torch.float64)})

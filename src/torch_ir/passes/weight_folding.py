@@ -119,13 +119,18 @@ class WeightEditor:
         """
         key = self.key(meta)
         value = self.weights.get(key)
-        if value is None or tuple(value.shape) != meta.shape:
-            got = "is not given" if value is None else f"has shape {list(value.shape)}"
-            raise PassError(
-                f"the weight {key!r} {got}; folding needs it as {meta}",
-                remedy="Give the weights that the program runs with.",
-            )
-        return value.detach()
+        if value is None:
+            got = "is not given"
+        elif tuple(value.shape) == meta.shape and dtype_name(value.dtype) == meta.dtype:
+            return value.detach()
+        elif tuple(value.shape) != meta.shape:
+            got = f"has shape {list(value.shape)}"
+        else:
+            got = f"is of {dtype_name(value.dtype)}"
+        raise PassError(
+            f"the weight {key!r} {got}; folding needs it as {meta}",
+            remedy="Give the weights that the program runs with.",
+        )
 
     def added(self, key: str, value: torch.Tensor) -> TensorMeta:
         """Return a new weight with that value, under a key of its own, ``KEY.folded``."""
