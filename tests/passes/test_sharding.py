@@ -258,3 +258,19 @@ def test_a_program_of_a_rank_is_not_shared_again(ir):
     program = shard(ir, PLAN, ranks=2)[0]
     with pytest.raises(PassError, match="is a collective of the group 'tp' already"):
         shard(program, PLAN, ranks=2)
+
+
+def test_one_image_alone_and_dimensions_from_the_end():
+    ir = torch_ir.parse("""ir {
+  weight @a.weight: f32[4, 2, 1, 1] as %w
+  weight @b.weight: f32[2, 4, 1, 1] as %v
+  input %x: f32[2, 3, 3]
+  %h: f32[4, 3, 3] = aten.conv2d.default(%x, %w)
+  %y: f32[2, 3, 3] = aten.conv2d.default(%h, %v)
+  return %y
+}""")
+    weights = {"a.weight": torch.randn(4, 2, 1, 1), "b.weight": torch.randn(2, 4, 1, 1)}
+    programs = shard(ir, {"a": "column", "b": "row"}, ranks=2)
+    assert validate_ranks(ir, programs, weights, (torch.randn(2, 3, 3),)).verdict == "agree"
+    with pytest.raises(PassError, match="has no dimension -1"):
+        shard(ir, {"a": -1}, ranks=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.files import read_ir, write_ir
+from torch_ir.cli.files import read_ir, read_report, write_ir
 from torch_ir.cli.options import FOLDER, INPUT, finish, require_torch
 from torch_ir.cli.progress import progress
-from torch_ir.errors import InputError, SerializationError, counted
+from torch_ir.errors import InputError, counted
 
 Entry = tuple[str, str | int]
 
@@ -100,10 +99,7 @@ def command(
 
 
 def _read_plan(path: str) -> dict[str, Any]:
-    try:
-        found: Any = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise SerializationError(f"{path} cannot be read as a plan: {error!s:.200}") from error
+    found = read_report(path)
     if not isinstance(found, dict):
         raise InputError(f"{path} is no plan", remedy='It is JSON such as {"*.up": "column"}.')
     return {str(name): style for name, style in found.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON

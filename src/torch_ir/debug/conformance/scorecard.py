@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from torch_ir.errors import SerializationError
+from torch_ir.errors import SerializationError, raised_as
 from torch_ir.serde import write_atomically
 from torch_ir.tables import Rows, Shown, table
 
@@ -143,7 +143,6 @@ class Conformance(Shown):
         Raises:
             SerializationError: It cannot be read.
         """
-        try:
+        told = f"{path} cannot be read as a score card"
+        with raised_as(lambda error: SerializationError(f"{told}: {error}")):
             return cls.from_dict(json.loads(Path(path).read_text()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SerializationError(f"{path} cannot be read as a score card: {error}") from error

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch_ir.errors import SerializationError
+from torch_ir.errors import SerializationError, raised_as
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "product": ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "mv", "dot"),
@@ -116,7 +116,14 @@ class Calibration:
         Raises:
             SerializationError: It cannot be read.
         """
-        try:
+
+        def refused(error: Exception) -> SerializationError:
+            return SerializationError(
+                f"{path} cannot be read as a calibration: {error}",
+                remedy="Delete it, and measure again.",
+            )
+
+        with raised_as(refused):
             data = json.loads(Path(path).read_text())
             found = {
                 k: tuple([(float(w), float(s)) for w, s in v]) for k, v in data["points"].items()
@@ -124,8 +131,3 @@ class Calibration:
             if not all(found.get(kind) for kind in ("view", "pointwise")):
                 raise ValueError("it has no points for views and pointwise nodes")
             return cls(str(data["processor"]), str(data["torch"]), int(data["threads"]), found)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SerializationError(
-                f"{path} cannot be read as a calibration: {error}",
-                remedy="Delete it, and measure again.",
-            ) from error

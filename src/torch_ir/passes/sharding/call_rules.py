@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from torch_ir.ops.effects import effects
+from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.sharding.layout_rules import LAYOUT_RULES, shifted
 from torch_ir.passes.sharding.placements import (
@@ -51,7 +53,7 @@ def step_of(call: PlacedCall) -> ShardStep | None:
         None if no rule says it: it needs its inputs whole.
     """
     namespace, name, _overload = call.node.op_type.split(".")
-    if namespace != "aten":
+    if namespace != "aten" or effects(lookup(call.node.op_type), call.node.attrs).draws:
         return None
     if call.owners:
         found = _of_owned(call, name)
@@ -217,9 +219,12 @@ def _attention(call: PlacedCall) -> ShardStep | None:
 def _convolution(call: PlacedCall) -> ShardStep | None:
     weight, groups = call.split("weight"), call.node.argument("groups", 1)
     has_bias = call.meta("bias") is not None
+    inputs, weights = call.meta("input"), call.meta("weight")
+    if inputs is None or weights is None or len(inputs.shape) != len(weights.shape):
+        return None  # one image alone: its dimension 0 is that of channels
     if call.split("input") == 0:
         return ShardStep(call.taken(input=Split(0)), call.given(Split(0)))
-    if call.node.argument("transposed", False) or len(call.node.outputs[0].shape) < 3:
+    if call.node.argument("transposed", False):
         return None
     if groups == 1 and weight == 0:
         return ShardStep(call.taken(weight=Split(0), bias=Split(0)), call.given(Split(1)))

@@ -60,7 +60,7 @@ def _module_of(key: str) -> str:
 
 
 def _require_even(key: str, shape: tuple[Any, ...], dim: int, ranks: int) -> None:
-    if dim >= len(shape):
+    if not 0 <= dim < len(shape):
         raise PassError(f"{key!r} has no dimension {dim}: its shape is {list(shape)}")
     if not isinstance(shape[dim], int) or shape[dim] % ranks:
         raise PassError(
