@@ -14,6 +14,7 @@ from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR
 from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
 
 Roots: TypeAlias = frozenset[str]
@@ -223,9 +224,9 @@ def _written(ir: IR, call: BoundCall, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
-    names = ir.effects(call.node).writes
-    if not names:
+    if never_writes(call.schema.text):
         return NOTHING
+    names = ir.effects(call.node).writes
     written = [roots[meta.name] for argument in names for meta in call.node.tensors(argument)]
     return frozenset[str]().union(*written)
 

@@ -106,6 +106,8 @@ class BoundCall(NamedTuple):
     @property
     def is_registered(self) -> bool:
         """Whether a kernel that a user registered is called."""
+        if self.schema is not None:
+            return False
         return not isinstance(self.target, OpOverload | HigherOrderOperator)
 
 
@@ -138,7 +140,7 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> BoundCall:
         return Read(slots.operand(node, index), node.inputs[index].name)
 
     target, args, kwargs, schema = _bound(node, len(node.inputs), read, device)
-    operands = [*args, *[operand for _, operand in kwargs]]
+    operands = [*args, *[operand for _, operand in kwargs]] if kwargs else args
     parts = operands
     if not _FLAT.issuperset(map(type, operands)):
         parts = list(_parts(operands))

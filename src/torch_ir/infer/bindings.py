@@ -83,7 +83,7 @@ class Bindings:
         """Return the symbols that this node gives a value."""
         found = [Binding(symbol, result, None) for symbol, result in node.binds.items()]
         for meta in node.outputs:
-            for axis, dim in enumerate(meta.shape):
+            for axis, dim in () if meta.is_static else enumerate(meta.shape):
                 if isinstance(dim, SymExpr) and dim.is_symbol and dim.text not in self._known:
                     found.append(Binding(dim.text, meta.producer_output_idx, axis))
                     self._known.add(dim.text)

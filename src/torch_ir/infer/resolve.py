@@ -90,20 +90,21 @@ def permitted(node: OperatorCall) -> Operator:
         DiagnosticError: ``forbidden-operator``, as :func:`operator_of`.
         ExecutionError: As :func:`resolve_operator`.
     """
-    operator = _find(node.op_type)
-    if "unsafe" in node.attrs or not _computes_tensors(node.op_type):
+    operator = _that_computes_tensors(node.op_type)
+    if operator is None or "unsafe" in node.attrs:
+        operator = _find(node.op_type)
         for fault in forbidden_calls(node, registered_rule):
             raise fault
     return operator
 
 
 @lru_cache(maxsize=4096)
-def _computes_tensors(op_type: str) -> bool:
-    """Whether rule 5 allows an operator as torch itself has it registered, which never changes."""
+def _that_computes_tensors(op_type: str) -> Operator | None:
+    """An operator that rule 5 allows as torch itself has it registered, which never changes."""
     if not op_type.startswith("aten.") or not computes_tensors(op_type):
-        return False
+        return None
     rule = registered_rule(op_type)
-    return rule is not None and rule.allowed
+    return _find(op_type) if rule is not None and rule.allowed else None
 
 
 def require_allowed(ir: IR) -> None:

@@ -83,7 +83,7 @@ class TensorMeta:
     @property
     def is_static(self) -> bool:
         """Whether every dimension is an int."""
-        return all(isinstance(d, int) for d in self.shape)
+        return {int}.issuperset(map(type, self.shape))
 
     @property
     def nbytes(self) -> int | None:

@@ -352,6 +352,8 @@ class _Compiler:
 
 def _common(found: list[MetaResult | None]) -> MetaResult | None:
     """Keep the facts that hold under all size hints."""
+    if len(found) == 1:
+        return found[0]
     known = [result for result in found if result is not None]
     if not known or len(known) < len(found):
         return None

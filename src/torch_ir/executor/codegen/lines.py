@@ -105,6 +105,9 @@ class GeneratedModule:
                 return ascii(value)
             case float():
                 return self._float(value)
+            case list() | tuple():
+                items = [self.literal(item, frozen=frozen) for item in cast(list[Any], value)]
+                return sequence(items, is_tuple=frozen or isinstance(value, tuple))
             case complex():
                 parts = f"{self._float(value.real)}, {self._float(value.imag)}"
                 return self.made("complex", f"complex_{value}", f"complex({parts})")
@@ -118,9 +121,6 @@ class GeneratedModule:
                 name = name_of(value)
                 find = self.imported("torch_ir.infer.generators", "find_generator")
                 return self.made("generator", f"generator_{name}", f"{find}({name!a})")
-            case list() | tuple():
-                items = [self.literal(item, frozen=frozen) for item in cast(list[Any], value)]
-                return sequence(items, is_tuple=frozen or isinstance(value, tuple))
             case dict():
                 pairs = cast(dict[str, Any], value).items()
                 inner = [f"{key!a}: {self.literal(item, frozen=frozen)}" for key, item in pairs]

@@ -272,6 +272,8 @@ def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
 
 def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Symbols that are used before a call or a node gives them a value."""
+    if not symbols:
+        return
     known = set(ir.given_symbols)
     reported: set[str] = set()
 
