@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import pytest
 import torch
@@ -223,6 +224,42 @@ def test_compiled_functions_have_gradients_of_a_class(function):
     assert same(gradients(compiled, X, ()), gradients(function, X, ()))
 
 
+class Mixed(torch.autograd.Function):
+    """Multiplies in the dtype of autocast, with a backward that has none."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return (gradient @ weight.to(gradient.dtype).t()).to(x.dtype) * 2, weight * 3
+
+
+class Autocast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.weight = nn.Linear(3, 3), nn.Parameter(torch.eye(3) + 0.3)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return Mixed.apply(self.fc(x), self.weight).float()
+
+
+def test_functions_under_autocast_have_gradients_of_eager():
+    model = Autocast().eval()
+    parameters = dict(model.named_parameters())
+    wanted = gradients(model, X, parameters.values())
+    ir = torch_ir.extract_ir(model, (X,))
+    assert "custom_gradients" not in ir.metadata
+    for run in (torch_ir.compile(ir, parameters, grad=True), torch_ir.make_traced(model)):
+        assert same(gradients(run, X, parameters.values()), wanted)
+
+
 class Once(Straight):
     """Says that its gradient has none."""
 
@@ -272,19 +309,135 @@ def test_passes_that_write_a_call_out_say_that_its_gradient_is_lost():
     assert set(refusals(made, model)) == {message("Clipped")}
 
 
-def test_stored_gradients_of_checkpoints_are_refused():
-    ir, model = program(lambda x: checkpoint(torch.sin, x, use_reentrant=True))
-    assert set(refusals(ir, model)) == {message("torch.utils.checkpoint.CheckpointFunction")}
+def reentrant(function, **options):
+    return lambda x: checkpoint(function, x * 2, use_reentrant=True, **options)
 
 
-def test_hooks_on_gradients_are_seen():
-    def hooked(x):
-        x.register_hook(lambda gradient: gradient * 3)
+dropped = reentrant(lambda x: Straight.apply(nn.functional.dropout(x, 0.5)))
+within = reentrant(lambda x: checkpoint(torch.sin, x, use_reentrant=True) + x)
+
+
+@pytest.mark.parametrize("function", [dropped, within, reentrant(lambda x: x)])
+def test_reentrant_checkpoints_have_gradients_of_what_they_compute(function):
+    ir, model = program(function)
+    assert "custom_gradients" not in ir.metadata
+    parameters = dict(model.named_parameters())
+    wanted = gradients(model, X, parameters.values())
+    run = torch_ir.compile(ir, parameters, grad=True)
+    assert same(gradients(run, X, parameters.values()), wanted)
+    traced = torch_ir.make_traced(function)
+    assert same(gradients(traced, X, ()), gradients(function, X, ()))
+
+
+def test_reentrant_checkpoints_are_refused_whose_gradients_are_others_in_eager():
+    def unfed(x):  # no argument requires a gradient: eager gives none to what is inside
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return checkpoint(nn.Linear(3, 3), x.detach(), use_reentrant=True)
+
+    name = "torch.utils.checkpoint.CheckpointFunction"
+    drawn = reentrant(nn.Dropout().train(), preserve_rng_state=False)
+    for function in (unfed, drawn, reentrant(lambda x: (x, torch.ones(3)))):
+        ir, _ = program(lambda x, f=function: x + f(x)[0])
+        assert ir.metadata["custom_gradients"] == (name,)
+    with pytest.raises(TraceError, match="through the autograd function CheckpointFunction"):
+        torch_ir.make_traced(drawn)(X.clone().requires_grad_())
+
+
+SCALE = 0.5
+
+
+def hooked(hook, use=torch.sin):
+    """A function that registers a hook on what it computes."""
+
+    def run(x):
+        y = x * 2
+        y.register_hook(hook)
+        return use(y) + y
+
+    return run
+
+
+def masked(x):
+    y = x * 2
+    mask = y > 0
+    y.register_hook(lambda gradient: torch.where(mask, gradient * SCALE, gradient.clamp(-1, 1)))
+    return y.sin()
+
+
+@pytest.mark.parametrize("function", [hooked(lambda gradient: gradient * SCALE), masked])
+def test_hooks_that_are_formulas_are_in_the_program(function):
+    ir, model = program(function)
+    assert "custom_gradients" not in ir.metadata
+    parameters = dict(model.named_parameters())
+    wanted = gradients(model, X, parameters.values())
+    run = torch_ir.compile(ir, parameters, grad=True)
+    assert same(gradients(run, X, parameters.values()), wanted)
+    for traced in (torch_ir.make_traced(function), torch.compile(function, backend="torch_ir")):
+        assert same(gradients(traced, X, ()), gradients(function, X, ()))
+
+
+def rebound(x):
+    y, scale = x * 2, 2
+    y.register_hook(lambda gradient: gradient * scale)
+    scale = 3
+    return y
+
+
+def written(x):
+    y, mask = x * 2, torch.ones(3)
+    y.register_hook(lambda gradient: gradient * mask)
+    mask.zero_()
+    return y
+
+
+def removed(x):
+    y = x * 2
+    handle = y.register_hook(lambda gradient: gradient * 3)
+    handle.remove()
+    return y.sin()
+
+
+def used(x):
+    y = x * 2
+    z = y.sin()
+    y.register_hook(lambda gradient: gradient * 3)
+    return y + z
+
+
+def hooked_twice(x):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 3)
+    y.register_hook(lambda gradient: gradient + 1)
+    return y
+
+
+def saved_otherwise(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
         return x.sin()
 
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        hooked([].append),
+        hooked(lambda gradient: None),
+        hooked(lambda gradient: gradient * 2 if gradient.sum() > 0 else gradient),
+        hooked(lambda gradient: (lambda g: g * SCALE)(gradient)),
+        *(rebound, written, removed, used, hooked_twice, saved_otherwise),
+    ],
+)
+def test_other_hooks_are_refused(function):
+    ir, model = program(function)
+    (name,) = ir.metadata["custom_gradients"]
+    assert name in ("torch.Tensor.register_hook", "torch.autograd.graph.saved_tensors_hooks")
+    assert set(refusals(ir, model)) == {message(name)}
+    with pytest.raises(TraceError, match="registers a hook on gradients that cannot be traced"):
+        torch_ir.make_traced(function)(X.clone().requires_grad_())
+
+
+def test_hooks_of_modules_are_seen_and_torch_is_left_as_it_was():
     before = torch.Tensor.register_hook
-    ir, model = program(hooked)
-    assert set(refusals(ir, model)) == {message("torch.Tensor.register_hook")}
     layer = nn.ReLU()
     layer.register_full_backward_hook(lambda module, given, made: None)
     ir, model = program(layer)

@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
 from torch_ir.frontend.gradients.call import CallWithGradient
-from torch_ir.frontend.gradients.watching import recorded_functions
+from torch_ir.frontend.gradients.watching import HOOKS, recorded_functions
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
@@ -151,13 +151,14 @@ class _Attempt:
             return self._outputs(lifter, result)
 
         with self.random, self._closures_kept(), ExitStack() as stack:
-            stack.enter_context(recorded_functions(everywhere=False))
+            lost = stack.enter_context(recorded_functions(everywhere=False))
             stack.enter_context(quiet())
             stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
             module = self._made(traced, fakes, others)
             self.random.require_forward(module)
+        _refuse_hooks(lost)
         if not below_autograd and _has_fake_constants(module):
             return self.run(below_autograd=True)
         if below_autograd:
@@ -357,6 +358,15 @@ def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
                 remedy="Call the traced function under torch.no_grad(), or make the formula an "
                 "operator with torch.library.",
             )
+
+
+def _refuse_hooks(lost: Iterable[str]) -> None:
+    if not HOOKS.isdisjoint(lost):
+        raise TraceError(
+            "the function registers a hook on gradients that cannot be traced",
+            remedy="Make it a function of the gradient, of numbers and tensors, on a value that "
+            "nothing has used yet; or do it outside the traced function.",
+        )
 
 
 def _variable(node: Any) -> torch.Tensor | None:

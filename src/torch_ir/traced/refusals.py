@@ -45,7 +45,6 @@ _CALLED: dict[Any, tuple[str, str]] = {
     _GRAD.__get__: ("reads .grad", "Use torch.autograd.grad."),
     _GRAD.__set__: ("sets .grad", "Return the gradient."),
     _DATA.__set__: ("sets .data", "Use copy_ under torch.no_grad()."),
-    torch.Tensor.register_hook: ("registers a hook", _OUTSIDE),
     **dict.fromkeys(
         (torch.Tensor.numpy, torch.Tensor.__array__), ("gives a tensor to NumPy", _OUTSIDE)
     ),

@@ -13,12 +13,12 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, track_tensor_tree
 from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.checkpoint import CheckpointFunction
 
 from torch_ir.frontend.gradients.call import CallWithGradient, Gradient, autograd_function
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     SingleLevelFunction,
-    is_any_autocast_enabled,
     pytree,
     version_of,
 )
@@ -83,6 +83,8 @@ class Recording:
             return _applied(self.cls, *self.args)
         mode: Any = get_proxy_mode()
         self.tracer, self.graph = mode.tracer, mode.tracer.graph
+        if self.cls is CheckpointFunction and any(map(_requires_grad, self.args)):
+            return _written_out(self)
         self.context = _Context(tuple(wanted))
         start = _last(self.graph)
         kind = type(self.cls.__name__, (_TracedFormula,), {})
@@ -112,7 +114,7 @@ class Recording:
             items = tuple([i.view_as(i) if id(i) in same else i for i in items])
         self.made = [item for item in items if isinstance(item, torch.Tensor)]
         self.middle = _last(self.graph)
-        tracked = [(tensor, self._found(tensor)) for tensor in (*given, *self.made)]
+        tracked = [(tensor, self.node_of(tensor)) for tensor in (*given, *self.made)]
         try:
             self._require_plain(items)
             self._backward()
@@ -122,7 +124,7 @@ class Recording:
             self.reason = error
             for tensor, node in tracked:
                 if node is not None:
-                    self._track(tensor, node)
+                    self.track(tensor, node)
             _erase([*_between(self.middle, _last(self.graph))])
         return items if isinstance(result, tuple) else items[0]
 
@@ -139,8 +141,6 @@ class Recording:
             raise _NotTranslated("hooks are registered with it")
         if self.context.written:
             raise _NotTranslated("it marks arguments as dirty")
-        if is_any_autocast_enabled():
-            raise _NotTranslated("its backward runs without the autocast of its forward")
         if len(tensors) != len(self.made) or len({*map(id, tensors)}) != len(tensors):
             raise _NotTranslated("its results are no tuple of different tensors")
         if not self.context.materializes and len(self.differentiable) > 1:
@@ -164,7 +164,7 @@ class Recording:
             else known.get(i)
             for i, tensor in enumerate(self.made)
         ]
-        with _no_accumulation():
+        with _no_accumulation(), _no_autocast():
             found = _pulled_back(self.cls, self.context, given)
         if versions != [*map(version_of, self.cotangents)]:
             raise _NotTranslated("its backward writes to what it is given")
@@ -176,22 +176,23 @@ class Recording:
 
     # -- the graph --------------------------------------------------------------------------------
 
-    def _own(self, tensor: Any) -> fx.Node:
+    def own_node(self, tensor: Any) -> fx.Node:
         """The node of a traced tensor."""
-        if (found := self._found(tensor)) is None:
+        if (found := self.node_of(tensor)) is None:
             raise _NotTranslated("it uses a tensor that is not traced")
         return found
 
-    def _found(self, tensor: Any) -> fx.Node | None:
+    def node_of(self, tensor: Any) -> fx.Node | None:
+        """Return the node of a tensor, or None if it is not traced."""
         slot: Any = get_proxy_slot(tensor, self.tracer, None)
         return None if slot is None else slot.proxy.node
 
     def _outlined(self, start: fx.Node, result: Any) -> Any:
         """Make two bodies of the nodes after ``start``, and one call of them."""
         root, name = self.tracer.root, self.cls.__name__
-        results = [*map(self._own, self.made)]
-        cotangents = [*map(self._own, self.cotangents)]
-        gradients = [*map(self._own, self.gradients.values())]
+        results = [*map(self.own_node, self.made)]
+        cotangents = [*map(self.own_node, self.cotangents)]
+        gradients = [*map(self.own_node, self.gradients.values())]
         forward = _inner(root, start, self.middle)
         after = _inner(root, self.middle, _last(self.graph))
         last = [node for node in after if node not in cotangents]
@@ -200,7 +201,7 @@ class Recording:
         inside = {*forward}
         results += [n for n in saved if n in inside and n not in results]
         arguments = [self.args[position] for position in self.gradients]
-        operands = [*map(self._own, arguments)]
+        operands = [*map(self.own_node, arguments)]
         others = [*_taken(forward, results), *(n for n in saved if n not in results)]
         operands += [node for node in dict.fromkeys(others) if node not in operands]
         if not {*operands}.isdisjoint({*forward, *cotangents, *backward}):
@@ -223,7 +224,7 @@ class Recording:
 
         values = [*arguments, *(node.meta["val"] for node in operands[len(arguments) :])]
         for node, value in zip(operands, values, strict=True):
-            self._track(value, node)
+            self.track(value, node)
         made = iter(_applied(CallWithGradient, called, gradient, *values))
         items = result if isinstance(result, tuple) else (result,)
         items = tuple([next(made) if isinstance(i, torch.Tensor) else i for i in items])
@@ -249,11 +250,48 @@ class Recording:
         for position, value in enumerate(made):
             item = self.graph.call_function(operator.getitem, (call, position))
             item.meta = dict(place)
-            self._track(value, item)
+            self.track(value, item)
         return made
 
-    def _track(self, value: Any, node: fx.Node) -> None:
+    def track(self, value: Any, node: fx.Node) -> None:
+        """Let a traced tensor be what a node gives."""
         track_tensor_tree(value, fx.Proxy(node, self.tracer), constant=None, tracer=self.tracer)
+
+
+def replaced_by(recording: Recording, tensor: torch.Tensor) -> bool:
+    """Run, and let what comes later see the result in place of the tensor.
+
+    Nothing may have used it whose gradient would pass by.
+    """
+    mode: Any = get_proxy_mode()
+    recording.tracer = mode.tracer
+    node = recording.node_of(tensor)
+    if node is None or not all(_is_constant(user.meta.get("val")) for user in node.users):
+        return False
+    made = recording.run()
+    if recording.reason is not None or made is tensor:
+        return False
+    recording.track(tensor, recording.own_node(made))
+    return True
+
+
+def _written_out(recording: Recording) -> Any:
+    """Call once what a reentrant checkpoint computes twice."""
+    function, keeps_state, *args = recording.args
+    start, given = _last(recording.graph), {*map(id, args)}
+    result = function(*args)
+    items = result if isinstance(result, tuple) else (result,)
+    items = tuple([i.view_as(i) if id(i) in given and _is_tensor(i) else i for i in items])
+    if any(_is_tensor(i) and _is_continuous(i) and not i.requires_grad for i in items):
+        recording.reason = _NotTranslated(
+            "eager lets results that depend on nothing require gradients"
+        )
+    elif not keeps_state and any(map(_draws, _between(start, _last(recording.graph)))):
+        recording.reason = _NotTranslated("its backward draws other numbers than its forward")
+    if recording.reason is not None:
+        kind = type(recording.cls.__name__, (_Lost,), {})
+        items = tuple([_applied(kind, i) if _is_tensor(i) else i for i in items])
+    return items if isinstance(result, tuple) else items[0]
 
 
 class _TracedFormula(torch.autograd.Function):
@@ -273,6 +311,14 @@ class _TracedFormula(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # as above
         recording = ctx.recording
         return (None, *_pulled_back(recording.cls, recording.context, cotangents))
+
+
+class _Lost(torch.autograd.Function):
+    """Marks a value whose gradient the trace does not say."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]  # torch passes what apply is given
+        return value.view_as(value)
 
 
 def _inner(root: Any, start: fx.Node, end: fx.Node) -> list[fx.Node]:
@@ -335,6 +381,22 @@ def _is_continuous(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not _is_continuous(value)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _draws(node: fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def _switches(node: fx.Node) -> bool:
     return node.target is torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # what torch traces
 
@@ -365,6 +427,19 @@ def _needed(nodes: Sequence[fx.Node], results: Iterable[fx.Node]) -> list[fx.Nod
             needed.update(node.all_input_nodes)
             found.insert(0, node)
     return found
+
+
+@contextmanager
+def _no_autocast() -> Generator[None]:
+    """Switch autocast off, as where backward runs; a trace does not see it."""
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    for device in devices:
+        torch.set_autocast_enabled(device, False)
+    try:
+        yield
+    finally:
+        for device in devices:
+            torch.set_autocast_enabled(device, True)
 
 
 @contextmanager

@@ -6,20 +6,56 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.overrides import handle_torch_function, has_torch_function, has_torch_function_unary
 
+from torch_ir.frontend.gradients.hooks import RecordedHook, record_hook
 from torch_ir.frontend.gradients.recording import Recording
 from torch_ir.ir import IR
 from torch_ir.ir.queries import CUSTOM_GRADIENTS
 from torch_ir.torch_api import SingleLevelFunction
 
-_found: ContextVar[tuple[bool, dict[str, None]] | None] = ContextVar("_found", default=None)
+_found: ContextVar[_Found | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
 _watching = 0
-_torch_register_hook: Any = torch.Tensor.register_hook
+_torch: dict[tuple[type, str], Any] = {
+    (cls, name): getattr(cls, name)
+    for cls, name in (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (saved_tensors_hooks, "__enter__"),
+    )
+}
+"""What registers hooks."""
+
+HOOKS = frozenset(
+    (
+        "torch.Tensor.register_hook",
+        "torch.Tensor.register_post_accumulate_grad_hook",
+        "torch.autograd.graph.saved_tensors_hooks",
+    )
+)
+"""The names by which hooks are lost that are not in a trace."""
+
+
+@dataclass
+class _Found:
+    """What is found in one trace.
+
+    Attributes:
+        everywhere: Gradients are wanted of what does not require them while it is traced.
+        lost: The names of what is not in the trace.
+        hooks: Those that are.
+    """
+
+    everywhere: bool
+    lost: dict[str, None] = field(default_factory=dict[str, None])
+    hooks: list[RecordedHook] = field(default_factory=list[RecordedHook])
 
 
 def with_custom_gradients(trace: Callable[[], IR]) -> IR:
@@ -37,18 +73,20 @@ def with_custom_gradients(trace: Callable[[], IR]) -> IR:
 def recorded_functions(*, everywhere: bool) -> Generator[dict[str, None]]:
     """Trace autograd functions in a ``with`` block as calls; give the names of others, in order.
 
-    Hooks are named too. A function that is applied where nothing is traced is part of an operator
-    that is traced as one, such as the formula of a custom operator, and is not lost. Other threads
-    are not watched.
+    Hooks on gradients are calls too, or are named. A function that is applied where nothing is
+    traced is part of an operator that is traced as one, such as the formula of a custom operator,
+    and is not lost. Other threads are not watched.
 
     Args:
         everywhere: Gradients are wanted of what does not require them while it is traced.
     """
-    found: dict[str, None] = {}
-    token = _found.set((everywhere, found))
+    found = _Found(everywhere)
+    token = _found.set(found)
     _watch(1)
     try:
-        yield found
+        yield found.lost
+        if not all(hook.is_unchanged() for hook in found.hooks):
+            found.lost.setdefault("torch.Tensor.register_hook")
     finally:
         _watch(-1)
         _found.reset(token)
@@ -66,27 +104,66 @@ def _watch(change: int) -> None:
         if change > 0 and _watching == 1:
             SingleLevelFunction.apply = classmethod(_apply)
             torch.Tensor.register_hook = _register_hook
+            torch.Tensor.register_post_accumulate_grad_hook = _register_leaf_hook
+            saved_tensors_hooks.__enter__ = _enter_saving
         elif _watching == 0:
             del SingleLevelFunction.apply
-            torch.Tensor.register_hook = _torch_register_hook
+            for (cls, name), value in _torch.items():
+                setattr(cls, name, value)
+
+
+def _watched() -> _Found | None:
+    return None if get_proxy_mode() is None else _found.get()
 
 
 def _register_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any]) -> Any:
-    found = _found.get()
-    if found is not None and get_proxy_mode() is not None:
-        found[1].setdefault("torch.Tensor.register_hook")
-    return _torch_register_hook(self, hook)
+    handle = _torch[torch.Tensor, "register_hook"](self, hook)
+    found = _watched()
+    if found is None or has_torch_function_unary(self):  # it comes back here without its mode
+        return handle
+    is_first = all(known.tensor is not self for known in found.hooks)  # the others run before it
+    recorded = record_hook(self, hook) if is_first else None
+    remove = handle.remove
+
+    def removed() -> None:
+        found.lost.setdefault("torch.Tensor.register_hook")
+        remove()
+
+    if recorded is None:
+        found.lost.setdefault("torch.Tensor.register_hook")
+    else:
+        found.hooks.append(recorded)
+        handle.remove = removed
+    return handle
+
+
+def _register_leaf_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any]) -> Any:
+    if (found := _watched()) is not None:
+        found.lost.setdefault("torch.Tensor.register_post_accumulate_grad_hook")
+    return _torch[torch.Tensor, "register_post_accumulate_grad_hook"](self, hook)
+
+
+def _enter_saving(self: Any) -> Any:
+    keeps_values = type(self) is not saved_tensors_hooks and type(self).__module__[:6] == "torch."
+    if (found := _watched()) is not None and not keeps_values:
+        found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
+    return _torch[saved_tensors_hooks, "__enter__"](self)
 
 
 def _apply(cls: Any, *args: Any) -> Any:
-    found = _found.get()
-    if found is None or get_proxy_mode() is None:
+    if (found := _watched()) is None:
         return super(SingleLevelFunction, cls).apply(*args)
-    recording = Recording(cls, args, everywhere=found[0])
+    if has_torch_function(args):  # a mode puts traced tensors for others
+        args = handle_torch_function(_given, args, *args)
+    recording = Recording(cls, args, everywhere=found.everywhere)
     result = recording.run()
     if recording.reason is not None:
-        found[1].setdefault(_name(cls))
+        found.lost.setdefault(_name(cls))
     return result
+
+
+def _given(*args: Any) -> tuple[Any, ...]:
+    return args
 
 
 def _name(cls: type) -> str:
