@@ -2,6 +2,7 @@
 #   PYTHON=/path/to/python   the interpreter to make .venv with
 #   WORKERS=4                processes of the test run
 #   TORCH="2.13 newest"      versions for torch-versions
+#   PYTHON_CUDA=…/bin/python what runs test-cuda, where .venv has a torch for the CPU alone
 
 WORKERS ?= 2
 TORCH   ?= 2.11 2.13 newest
@@ -9,11 +10,12 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt
 RUNTIME_TESTS := tests/backends/test_runtimes.py tests/cli/test_convert.py
+PYTHON_CUDA ?= $(BIN)/python
 OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-cuda test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -23,6 +25,9 @@ demo: $(VENV)/demo.stamp  ## extract, save, load, check and run a real sentence 
 
 test: $(VENV)/dev.stamp  ## run all tests and doctests
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS)
+
+test-cuda: $(VENV)/dev.stamp  ## run the tests that need a GPU; PYTHON_CUDA=... has a torch for it
+	$(OFFLINE) $(PYTHON_CUDA) -m pytest -m cuda -rs tests/test_cuda.py
 
 test-runtimes: $(VENV)/runtimes.stamp  ## run the tests that need ONNX Runtime or OpenVINO
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS) $(RUNTIME_TESTS)

@@ -21,6 +21,6 @@ def compile_aten(
         MissingWeightsError: It has weights and none were given.
         WeightLoadError: They are not those that it needs.
     """
-    executor = IRExecutor(ir, weights, grad=options.grad)
+    executor = IRExecutor(ir, weights, grad=options.grad, placement=options.placement)
     _ = executor.graph
     return executor

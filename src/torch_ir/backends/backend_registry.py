@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
+from torch_ir.executor.placement import Placement
 from torch_ir.ir import IR
 from torch_ir.ops.extensions import load_with_operators, points_of
 from torch_ir.user_code import import_object
@@ -39,6 +40,7 @@ class Options:
         settings: Options of the backend itself.
         cache: The folder of compiled blobs; None for none.
         seconds: How long may be looked for what a runtime refuses, and for the fastest backend.
+        placement: Where what runs, for the backend ``"aten"``.
     """
 
     grad: bool = False
@@ -47,6 +49,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     cache: str | PathLike[str] | None = None
     seconds: float = 60.0
+    placement: Placement | None = None
 
 
 Runner: TypeAlias = Callable[..., Any]

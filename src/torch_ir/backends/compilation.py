@@ -22,6 +22,7 @@ from torch_ir.backends.support_report import delegate_backend, require_delegate
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.allocator import keep_memory
 from torch_ir.executor.groups import bound_to_groups
+from torch_ir.executor.placement import Placement, one_device
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
 from torch_ir.serde import load_ir
@@ -43,51 +44,59 @@ def compile(
     cache: str | PathLike[str] | None = None,
     seconds: float = 60.0,
     memory: int | str | None = None,
+    placement: Placement | None = None,
 ) -> Runner:
     """Compile a program with its weights to a function, with the model's arguments and results.
 
     Args:
         ir: The program, or the path of a file that has it.
         weights: Tensors by ``state_dict`` key, or the path of a weight file.
-        backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager,
-            with its compiled graph as ``graph``; ``"reference"`` is the denotation.
-            Runtimes such as ``"onnxruntime"`` run what they get right, torch the rest; the result
-            has ``verdicts`` and a ``report()``. ``"auto"`` is the fastest; several share the work.
-        dynamic: Require that some sizes of inputs are symbolic (True) or that none are (False).
+        backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager
+            (see its ``graph``); ``"reference"`` is the denotation. Runtimes run what they are
+            right on, torch the rest (see ``report()``). ``"auto"`` is the fastest; several share.
+        dynamic: Require that some sizes of inputs are symbolic (True), or none (False).
         grad: Let torch's autograd differentiate the results.
         allow: Operators to allow all the same; see :func:`torch_ir.allow_operators`.
         groups: The process groups, by the names that the program's collectives have.
-        verify: Compare delegates of runtimes with what they mean first; or arguments for that.
+        verify: Compare delegates of runtimes with what they mean; or arguments for that.
         tolerance: The relative error that a delegate may have; None for that of rounding.
         options: The backend's own, and ``keep_memory`` (:mod:`torch_ir.executor.allocator`).
         cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.
         seconds: How long to look for what a runtime refuses.
-        memory: What weights and values may take, such as ``"2GB"``: weights are read from
-            safetensors files while the layer before runs. The option ``progress`` is called after
-            each layer with the bytes that are read, and those of all.
+        memory: What weights and values may take, such as ``"2GB"``: weights are read from files
+            while the layer before runs. The option ``progress`` is told the bytes read, and all.
+        placement: Where what runs, for ``"aten"``: see :func:`torch_ir.executor.compile_graph`.
 
     Raises:
-        ExecutionError: The backend or the sizes are not what is asked for.
+        ExecutionError: The backend, the sizes or the placement are not what is asked for.
         CompileError: The program cannot be compiled.
-        MissingWeightsError, WeightLoadError: The weights are not those that it needs.
-        SerializationError: The file of the program cannot be read.
+        MissingWeightsError, WeightLoadError, SerializationError: The files are not what it needs.
 
     Example:
         >>> from torch_ir import extract_ir
-        >>> model = torch.nn.Linear(3, 2)
-        >>> run = compile(extract_ir(model, (torch.ones(1, 3),)), model.state_dict())
-        >>> torch.equal(run(torch.ones(1, 3)), model(torch.ones(1, 3)))
+        >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+        >>> torch.equal(compile(extract_ir(model, (x,)), model.state_dict())(x), model(x))
         True
     """
+    _require_placeable(backend, placement)
     settings = _without_keep_memory(options or {})
     make = _maker(backend, settings) if memory is None else _streaming(backend, memory)
     program, allow = bound_to_groups(ir if isinstance(ir, IR) else _loaded(ir), groups, allow)
     _require_sizes(program, dynamic)
-    is_path = isinstance(weights, str | PathLike)
-    given: Any = load_weights(weights) if is_path and memory is None else weights
+    is_read = isinstance(weights, str | PathLike) and memory is None
+    given: Any = load_weights(cast(Any, weights)) if is_read else weights
     with allow_operators(*allow):
         folder = cache or os.environ.get("TORCH_IR_CACHE") or None
-        return make(program, given, Options(grad, verify, tolerance, settings, folder, seconds))
+        asked = Options(grad, verify, tolerance, settings, folder, seconds, placement)
+        return make(program, given, asked)
+
+
+def _require_placeable(backend: object, placement: Placement | None) -> None:
+    if placement is not None and backend != "aten":
+        raise ExecutionError(
+            f"placement= is for the backend 'aten', not {backend!r:.80}",
+            remedy="A backend of its own chooses its device itself, by options=.",
+        )
 
 
 def _without_keep_memory(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +122,14 @@ def _streaming(backend: object, memory: int | str) -> Backend:
             )
         require_options("aten", options.settings, {"progress"})
         progress: Any = options.settings.get("progress")
-        return StreamingRunner(ir, WeightStream(ir, path), memory_bytes(memory), progress)
+        device = one_device(options.placement)
+        if device is None:
+            raise ExecutionError(
+                "with memory= a program runs on one device, and placement= names several",
+                remedy="Name one, or cut the program into stages with torch_ir.cut(ir, k).",
+            )
+        stream, most = WeightStream(ir, path), memory_bytes(memory)
+        return StreamingRunner(ir, stream, most, progress, device)
 
     return streaming
 

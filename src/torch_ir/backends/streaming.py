@@ -23,6 +23,7 @@ from torch_ir.torch_api import constant_tensors, storage_of
 from torch_ir.weights.stream import WeightStream
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_CPU = torch.device("cpu")
 PIECES = 2
 """Steps whose weights are in memory at once: one that runs, and the next."""
 
@@ -85,6 +86,7 @@ class StreamingRunner:
         weights: Its weights in safetensors files.
         memory: Bytes that weights, constants and values may take together.
         progress: Is called after each step with the bytes that are read, and those of all.
+        device: Where it runs; weights are read into memory that it can copy from.
 
     Attributes:
         ir: The program.
@@ -102,17 +104,19 @@ class StreamingRunner:
         weights: WeightStream,
         memory: int,
         progress: Callable[[int, int], object] | None = None,
+        device: torch.device = _CPU,
     ):
         self.ir = ir
         self.peak = 0
         self._flat = inline_functions(ir)
         self._stream = weights
         self._progress = progress
+        self._device = device
         self._keys = {name: key for name, (key, _) in self._flat.external_values().items()}
         constants = [key for key in self._keys.values() if key in self._flat.constants]
         written = _written(self._flat, weights.places)
         self._state = {key: tensor.clone() for key, tensor in self._initial(written).items()}
-        self._state |= constant_tensors(self._flat.constants, constants)
+        self._state |= constant_tensors(self._flat.constants, constants, device=device)
         self._initial_keys = written
         kept = sum(t.numel() * t.element_size() for t in self._state.values())
         self.needed = kept + _values_bytes(self._flat)
@@ -122,14 +126,15 @@ class StreamingRunner:
         self._graphs: dict[int, ExecGraph] = {}
         for step in self.steps:
             if id(step.body) not in self._graphs:
-                self._graphs[id(step.body)] = compile_graph(step.body)
+                self._graphs[id(step.body)] = compile_graph(step.body, device=device)
 
     def __repr__(self) -> str:
         return f"StreamingRunner({self.ir.model_name!r}, {len(self.steps)} steps)"
 
     def _initial(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
         buffer = torch.empty(self._stream.room(keys), dtype=torch.uint8)
-        return self._stream.read(keys, buffer)
+        read = self._stream.read(keys, buffer)
+        return {key: tensor.to(self._device) for key, tensor in read.items()}
 
     def _require_room(self, memory: int) -> None:
         largest = max(self.steps, key=lambda step: self._stream.room(step.weights))
@@ -144,7 +149,7 @@ class StreamingRunner:
     def reset(self) -> None:
         """Set the state of the program back to what it was at first."""
         constants = {k: c for k, c in self._flat.constants.items() if k in self._state}
-        self._state |= constant_tensors(constants, list(constants))
+        self._state |= constant_tensors(constants, list(constants), device=self._device)
         self._state |= {k: t.clone() for k, t in self._initial(self._initial_keys).items()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -156,7 +161,9 @@ class StreamingRunner:
             ExecutionError: A node cannot be run; the message names it.
         """
         inputs, given = flatten_arguments(self.ir, args, kwargs)
-        symbols = check_inputs(self.ir, inputs, torch.device("cpu"), given)
+        if self._device != _CPU:
+            inputs = tuple([tensor.to(self._device) for tensor in inputs])
+        symbols = check_inputs(self.ir, inputs, self._device, given)
         outputs = self._run(dict(zip(self.ir.input_names, inputs, strict=True)))
         return results_of(self.ir, outputs, symbols)
 
@@ -168,7 +175,9 @@ class StreamingRunner:
                 own = {name: tensors[key] for name, key in step.keys.items()}
                 given = [own[name] if name in own else values[name] for name in step.takes]
                 results = self._graphs[id(step.body)].eval(given)
-                values |= zip(step.gives, _kept(results, tensors), strict=True)
+                own_memory = self._device == _CPU
+                kept = _kept(results, tensors) if own_memory else results
+                values |= zip(step.gives, kept, strict=True)
                 del own, given, results, tensors
                 for name in step.dead:
                     values.pop(name, None)
@@ -216,8 +225,12 @@ class StreamingRunner:
         self, keys: Sequence[str], buffer: torch.Tensor | None, room: int
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         if buffer is None:
-            buffer = torch.empty(room, dtype=torch.uint8)
-        return buffer, self._stream.read(keys, buffer)
+            pinned = self._device.type == "cuda"
+            buffer = torch.empty(room, dtype=torch.uint8, pin_memory=pinned)
+        read = self._stream.read(keys, buffer)
+        if self._device == _CPU:
+            return buffer, read
+        return buffer, {key: tensor.to(self._device) for key, tensor in read.items()}
 
 
 def _kept(

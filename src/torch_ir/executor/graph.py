@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
-from torch_ir.executor.inputs import check_inputs, require_values
+from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.program import CompiledProgram
@@ -165,7 +165,7 @@ class ExecGraph(Shown):
         except RuntimeError:  # a nested tensor has no sizes to ask for
             values = None
         if values is None:
-            symbols = check_inputs(self.ir, inputs, self.device, given)
+            inputs, symbols = self._program.checked(inputs, given)
             values = tuple([symbols[name] for name in self._module.symbols])
         args = (*inputs, *values)
         if listener is None:

@@ -14,7 +14,7 @@ from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
-from torch_ir.ir import IR, Container, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
+from torch_ir.ir import IR, Container, FrozenDict, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.expressions import kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
@@ -232,7 +232,11 @@ _LAYOUTS = frozenset(
 
 
 def check_inputs(
-    ir: IR, inputs: Sequence[Any], device: torch.device | None, symbols: Symbols
+    ir: IR,
+    inputs: Sequence[Any],
+    device: torch.device | None,
+    symbols: Symbols,
+    places: Mapping[str, torch.device] = FrozenDict(),
 ) -> Symbols:
     """Check count, kind, dtype, device and shape of the tensors of a call.
 
@@ -241,6 +245,7 @@ def check_inputs(
         inputs: The tensors, in the order of ``ir.graph_inputs``.
         device: Where the weights are; None if there are none.
         symbols: The symbols that other arguments gave.
+        places: The devices of inputs that have one of their own, by name.
 
     Returns:
         The value of every symbol: those given, and those that the shapes determine.
@@ -261,8 +266,13 @@ def check_inputs(
             raise InputError(
                 f"{where} has the wrong shape: expected {type_text(meta)}, got {type_text(tensor)}"
             )
-        if device is not None and tensor.device != device:
-            raise InputError(f"{where} is on {tensor.device}, expected {device}")
+        expected = places.get(meta.name, device)
+        if expected is not None and tensor.device != expected:
+            raise InputError(
+                f"{where} is on {tensor.device}, expected {expected}",
+                remedy=f"Move it with .to({str(expected)!r}), or compile the program with "
+                f"placement={str(tensor.device)!r}.",
+            )
     return _check_symbols(ir, inputs, symbols)
 
 

@@ -12,7 +12,7 @@ from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.bindings import Binding
 from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
-from torch_ir.ir import IR
+from torch_ir.ir import IR, FrozenDict
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
@@ -82,6 +82,7 @@ class Plan:
             are returned as copies, which the next run does not change.
         writes_inside: Whether in-place operators of the program write to any value.
         first_state_write: Position of the first step that writes to a buffer; None if none does.
+        input_devices: The device of each input that has a place of its own, by name.
     """
 
     ir: IR
@@ -93,6 +94,7 @@ class Plan:
     copied_outputs: frozenset[str]
     writes_inside: bool
     first_state_write: int | None
+    input_devices: Mapping[str, torch.device] = FrozenDict()
 
 
 def make_plan(

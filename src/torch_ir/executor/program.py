@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.amp import is_autocast_available
 
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
@@ -15,6 +17,7 @@ from torch_ir.executor.inputs import check_inputs
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, guarded
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.state import State
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.torch_api import BelowAutograd, BelowViewTracking, is_any_autocast_enabled
@@ -57,6 +60,9 @@ class CompiledProgram:
         self.module = module.bind(self.payload)
         self._turn = self.state.turn
         self.device = device
+        devices = (device, *[tensor.device for tensor in self.payload.values()])
+        devices += tuple(plan.input_devices.values())
+        self._device_types = {d.type for d in devices if is_autocast_available(d.type)}
         self.grad = grad
         self._below = _level(plan, self.payload)
         self._observed: dict[bool, Compiled] = {}
@@ -74,14 +80,33 @@ class CompiledProgram:
         Raises:
             ExecutionError: A kernel fails, or the state is half written.
         """
-        if is_any_autocast_enabled() and torch.is_autocast_enabled(self.device.type):
-            with torch.autocast(self.device.type, enabled=False):  # the IR says every type itself
-                return self.execute(run, args, module)
+        if is_any_autocast_enabled():
+            for kind in self._device_types:
+                if torch.is_autocast_enabled(kind):
+                    with torch.autocast(kind, enabled=False):  # the IR says every type itself
+                        return self.execute(run, args, module)
         if self._turn is not None:
             with self._turn:
                 self.state.require_whole()
                 return self._call(run, args, module or self.module)
         return self._call(run, args, module or self.module)
+
+    def checked(
+        self, inputs: Sequence[Any], given: Symbols
+    ) -> tuple[Sequence[torch.Tensor], Symbols]:
+        """Return the inputs of a call where a placed program reads them, and all symbols.
+
+        One that the program writes is left where it is, since its caller sees it.
+
+        Raises:
+            InputError: An input does not fit.
+        """
+        ir, places = self.plan.ir, self.plan.input_devices
+        if places and len(inputs) == len(ir.graph_inputs):
+            written = {mutation.target for mutation in ir.mutations} | ir.aliases.written
+            named = zip(ir.input_names, inputs, strict=True)
+            inputs = [t if n in written else _moved(t, places[n]) for n, t in named]
+        return inputs, check_inputs(ir, inputs, self.device, given, places)
 
     def execute_for(
         self,
@@ -125,12 +150,19 @@ class CompiledProgram:
             ExecutionError: As :meth:`execute`.
         """
         ir = self.plan.ir
-        symbols = check_inputs(ir, inputs, self.device, {})
+        inputs, symbols = self.checked(inputs, {})
         values = [symbols[name] for name in module.symbols]
-        with self.state.in_turn(), torch.autocast(self.device.type, enabled=False):
+        with self.state.in_turn(), self._without_autocast():
             self.state.require_whole()
             results = self._call_recording(module.run, (*inputs, *values), module)
         return results[: len(ir.graph_outputs)]
+
+    @contextmanager
+    def _without_autocast(self) -> Generator[None]:
+        with ExitStack() as stack:
+            for kind in self._device_types:
+                stack.enter_context(torch.autocast(kind, enabled=False))
+            yield
 
     def _call(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
@@ -177,6 +209,11 @@ class CompiledProgram:
         if not nodes or (isinstance(error, TorchIRError) and error.node):
             return error
         return _at_node(nodes[-1], error)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    is_elsewhere = isinstance(value, torch.Tensor) and value.device != device
+    return value.to(device) if is_elsewhere and not value.is_meta else value
 
 
 def _cause(error: Exception) -> BaseException | None:

@@ -19,6 +19,7 @@ from torch_ir.executor.inputs import (
     takes_tensors_alone,
 )
 from torch_ir.executor.listeners import Listener
+from torch_ir.executor.placement import Placement, device_of_weights
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allowances
@@ -49,6 +50,7 @@ class IRExecutor:
         allow: Operators to allow although the rules refuse them (:func:`allow_operators`).
         groups: The process groups, by the names that the program's collectives have.
         check_types: Derive the recorded types anew, as :func:`compile_graph` does.
+        placement: Where what runs (:func:`compile_graph`), if weights do not follow the inputs.
 
     Raises:
         WeightLoadError: The weights are not those that the program needs; all are listed.
@@ -74,6 +76,7 @@ class IRExecutor:
         allow: Iterable[str] = (),
         groups: Mapping[str, Any] | None = None,
         check_types: bool = True,
+        placement: Placement | None = None,
     ):
         if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
@@ -81,6 +84,7 @@ class IRExecutor:
         self.constants, self.grad = constants, grad
         allowed = allowances() | {*allow}  # of here, not of where it first runs
         self._options: Any = {"allow": allowed, "check_types": check_types, "grad": grad}
+        self._options |= {"placement": placement}
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
@@ -103,11 +107,10 @@ class IRExecutor:
         """The compiled graph.
 
         Raises:
-            MissingWeightsError: The program has weights and none were given.
-            CompileError: It cannot be compiled.
+            MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
         self._prepare()
-        return self._graph or self._compiled(_device(self._payload.values()))
+        return self._graph or self._compiled(())
 
     @property
     def registry(self) -> TensorRegistry:
@@ -135,8 +138,7 @@ class IRExecutor:
         """Take the weights of a file; see :func:`torch_ir.load_weights`.
 
         Raises:
-            WeightLoadError: The file cannot be read or does not fit; the weights given before stay
-                in force.
+            WeightLoadError: It cannot be read or does not fit; those given before stay in force.
         """
         self.load_weights_from_state_dict(load_weights(path, trust=trust))
 
@@ -155,10 +157,7 @@ class IRExecutor:
         """Run on plain tensors.
 
         Args:
-            inputs: One tensor for each of ``ir.graph_inputs``, in order.
-
-        Returns:
-            One tensor for each of ``ir.graph_outputs``, in order.
+            inputs: One tensor for each of ``ir.graph_inputs``, in order; the results likewise.
 
         Raises:
             InputError: An input does not fit; the message names it.
@@ -208,15 +207,17 @@ class IRExecutor:
         graph = self._graph
         if graph is None or not (self._payload or _is_on(graph.device, inputs)):
             self._prepare()
-            graph = self._compiled(_device((*self._payload.values(), *inputs)))
+            graph = self._compiled(inputs)
         outputs, symbols = graph.run(inputs, given, listener)
         self._last = inputs, tuple([t.detach() for t in outputs]) if self.grad else outputs
         return outputs, symbols
 
-    def _compiled(self, device: torch.device | None) -> ExecGraph:
-        """The graph on a device, with the state of the one before."""
-        device = device or torch.device("cpu")
-        if self._graph is None or self._graph.device != device:
+    def _compiled(self, inputs: tuple[Any, ...]) -> ExecGraph:
+        """The graph for such inputs, with the state of the one before."""
+        device = None
+        if self._options["placement"] is None:
+            device = _device(self._payload, dict(zip(self.ir.input_names, inputs, strict=False)))
+        if self._graph is None or device not in (None, self._graph.device):
             runs = _as_it_runs(self.ir)
             self._graph = compile_graph(runs, self._payload, device=device, **self._options)
         return self._graph
@@ -294,15 +295,12 @@ def execute_ir(
     return executor.execute(inputs)
 
 
-def _device(tensors: Any) -> torch.device | None:
-    """The device that the tensors share, or None without tensors.
-
-    Where they differ, it is that of the first one that is not on the CPU. Nothing runs on meta.
-    """
-    devices = {tensor.device: None for tensor in tensors if isinstance(tensor, torch.Tensor)}
-    devices.pop(torch.device("meta"), None)
-    others = [device for device in devices if device.type != "cpu"]
-    return next(iter(others or devices), None)
+def _device(weights: Mapping[str, object], inputs: Mapping[str, object]) -> torch.device:
+    """Where a program runs: weights on the CPU follow the inputs."""
+    found = device_of_weights(weights)
+    if found is None or found.type == "cpu":
+        found = device_of_weights(inputs, "inputs") or found
+    return found or torch.device("cpu")
 
 
 def _as_it_runs(ir: IR) -> IR:

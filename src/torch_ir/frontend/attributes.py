@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import cast
 
 import torch
@@ -13,23 +14,25 @@ from torch_ir.ir.values import RUN_DEVICE, as_attribute
 from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
-def attribute_from_torch(value: object, run_device: torch.device | None) -> Attribute:
-    """Convert a non-tensor argument to an attribute; ``run_device`` becomes ``Device("run")``.
+def attribute_from_torch(value: object, run_devices: Collection[torch.device]) -> Attribute:
+    """Convert a non-tensor argument to an attribute; ``run_devices`` become ``Device("run")``.
 
     Raises:
         InvalidIRError: The value cannot be stored in an IR.
     """
     if isinstance(value, list | tuple):
         return tuple(
-            [attribute_from_torch(item, run_device) for item in cast(list[object], value)]
+            [attribute_from_torch(item, run_devices) for item in cast(list[object], value)]
         )
     if isinstance(value, dict):
         entries = cast(dict[str, object], value).items()
-        return as_attribute({key: attribute_from_torch(item, run_device) for key, item in entries})
+        return as_attribute(
+            {key: attribute_from_torch(item, run_devices) for key, item in entries}
+        )
     if isinstance(value, torch.device):
-        if run_device is None or value.type != run_device.type:
-            return Device(str(value))
-        return Device(RUN_DEVICE if value.index in (None, run_device.index) else str(value))
+        names = {name for device in run_devices for name in (device.type, str(device))}
+        is_any = value.type in {str(device) for device in run_devices}  # of no number
+        return Device(RUN_DEVICE if is_any or str(value) in names else str(value))
     if isinstance(value, SYMBOLIC_TYPES):
         return expression(value)
     return as_attribute(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -61,20 +61,20 @@ class Context:
     """What the translation of a program and of all its bodies share.
 
     Attributes:
-        run_device: The device that stands for "where the program runs" in device arguments.
+        run_devices: The devices that stand for "where the program runs" in device arguments.
         symbols: The range of each symbol of the program.
         refused: Everything that could not be translated, in program order.
         known: The symbols of sizes and numbers from data that the nodes so far have made.
     """
 
-    run_device: torch.device | None
+    run_devices: Collection[torch.device]
     symbols: dict[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
     refused: Diagnostics = field(default_factory=Diagnostics)
     known: set[str] = field(default_factory=set[str])
 
     def attribute(self, value: object) -> Attribute:
         """Convert a non-tensor argument to an attribute."""
-        return attribute_from_torch(value, self.run_device)
+        return attribute_from_torch(value, self.run_devices)
 
     def refuse(self, node: FxNode | None, reason: str) -> None:
         """Note something that cannot be translated, with where it stands."""

@@ -106,7 +106,7 @@ class _Program:
     def __init__(self, exported: ExportedProgram):
         self.exported = exported
         self.signature = exported.graph_signature
-        self.context = Context(_main_device(exported))
+        self.context = Context(_run_devices(exported))
         self.body = GraphTranslator(exported.graph_module, self.context)
         self.inputs = ProgramInputs(exported, self.context)
         self.gradients: dict[str, FxNode] = {}
@@ -284,16 +284,16 @@ def _finite(bound: Any) -> int | None:
     return int(bound) if is_finite else None
 
 
-def _main_device(exported: ExportedProgram) -> torch.device | None:
-    """The one device of the program's inputs and weights, or None if there are several."""
+def _run_devices(exported: ExportedProgram) -> frozenset[torch.device]:
+    """The devices of the program's inputs and weights; not the CPU if there are others."""
     values = [node.meta.get("val") for node in exported.graph.find_nodes(op="placeholder")]
     # a fake tensor of a meta module says "meta" even where torch traces it as another device
     devices = {value.device for value in values if isinstance(value, torch.Tensor)}
     if torch.device("meta") in devices:
-        return torch.device("meta")
+        return frozenset({torch.device("meta")})
     if not devices:
-        return torch.get_default_device()
-    return devices.pop() if len(devices) == 1 else None
+        return frozenset({torch.get_default_device()})
+    return frozenset({device for device in devices if device.type != "cpu"} or devices)
 
 
 def _aliases(exported: ExportedProgram, weights: dict[str, TensorMeta]) -> dict[str, str]:

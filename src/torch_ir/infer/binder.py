@@ -156,8 +156,15 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> BoundCall:
     )
 
 
+RUN_DEVICE = torch.device("cpu")
+"""What ``Device("run")`` stands for where operators are called ahead of a run."""
+
+
 def bind(
-    node: Callee, values: Sequence[Any], symbols: Mapping[str, Any] = FrozenDict()
+    node: Callee,
+    values: Sequence[Any],
+    symbols: Mapping[str, Any] = FrozenDict(),
+    device: torch.device = RUN_DEVICE,
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional and keyword arguments of a node's operator.
 
@@ -165,6 +172,7 @@ def bind(
         node: The node.
         values: What stands for each of its inputs, a tensor or anything else.
         symbols: The value of each symbol, a number or a symbolic number of torch.
+        device: What ``Device("run")`` stands for.
 
     Raises:
         CompileError: A program may not call the operator.
@@ -187,7 +195,7 @@ def bind(
 
     try:
         operator = operator_of(node)
-        arguments = _NamedArguments(node, len(values), read, RUN_DEVICE)
+        arguments = _NamedArguments(node, len(values), read, device)
         _, args, kwargs, _ = _matched(arguments, operator)
     except DiagnosticError as fault:
         raise PassError(fault.message, remedy=fault.remedy or None) from fault
@@ -213,9 +221,6 @@ def _filled(operand: Operand, symbols: Mapping[str, Any]) -> Any:
         case Read():
             raise AssertionError("values are bound as literals")
 
-
-RUN_DEVICE = torch.device("cpu")
-"""What ``Device("run")`` stands for where operators are called ahead of a run."""
 
 _FLAT = frozenset([Read, Literal, Expression, Function])
 

@@ -43,17 +43,20 @@ class FoldConstants(Pass):
 
     name: ClassVar[str] = "fold-constants"
     max_bytes: int = MAX_BYTES
+    device: str = "cpu"
 
     def call(self, ir: IR) -> PassResult:
         """Compute the values that are known."""
-        result = fold_constants(ir, max_bytes=self.max_bytes)
+        result = fold_constants(ir, max_bytes=self.max_bytes, device=self.device)
         return PassResult(result, result is not ir)
 
 
-def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
+def fold_constants(
+    ir: IR, *, max_bytes: int = MAX_BYTES, device: torch.device | str = RUN_DEVICE
+) -> IR:
     """Replace every value that depends on constants alone by a constant of its own.
 
-    torch computes them on the CPU, bit for bit as the program does there. A node stays if its
+    torch computes them on one device, bit for bit as the program does there. A node stays if its
     result is larger than ``max_bytes``, does not lie in memory in row-major order, or is written
     or returned; if its operator is not one that is known to give the same bits again and to do
     nothing else; if it asks for a device, or a user's kernel runs it; and if torch refuses it.
@@ -63,6 +66,7 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
     Args:
         ir: The program.
         max_bytes: How large a computed constant may be.
+        device: Where they are computed: that of the runs whose bits are wanted.
 
     Example:
         >>> from torch_ir import parse
@@ -82,7 +86,7 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
           return %y
         }
     """
-    known = computed_ahead(ir, {}, max_bytes)
+    known = computed_ahead(ir, {}, max_bytes, torch.device(device))
     kept: list[OpNode] = []
     wanted: dict[str, torch.Tensor] = {}
     needed: set[str] = set()
@@ -101,7 +105,10 @@ def fold_constants(ir: IR, *, max_bytes: int = MAX_BYTES) -> IR:
 
 
 def computed_ahead(
-    ir: IR, given: Mapping[str, torch.Tensor], max_bytes: int | None = None
+    ir: IR,
+    given: Mapping[str, torch.Tensor],
+    max_bytes: int | None = None,
+    device: torch.device = RUN_DEVICE,
 ) -> dict[str, torch.Tensor]:
     """Compute the results that depend on constants and given values alone, by name.
 
@@ -109,6 +116,7 @@ def computed_ahead(
         ir: The program.
         given: Values of weights, by the names that nodes use.
         max_bytes: How large a result may be; any size if not given.
+        device: Where they are computed, and given values are.
     """
     memory = StorageGroups(ir)
     keys = {
@@ -116,13 +124,13 @@ def computed_ahead(
         for name, (key, value) in ir.external_values().items()
         if isinstance(value, Constant) and value.data is not None and not memory.is_written(name)
     }
-    tensors = constant_tensors(ir.constants, keys.values())
+    tensors = constant_tensors(ir.constants, keys.values(), device=device)
     known = {name: tensors[key] for name, key in keys.items()}
     known |= {name: value for name, value in given.items() if not memory.is_written(name)}
     constants = frozenset(known)
     for node in ir.nodes:
         if all(meta.name in known for meta in node.inputs) and _is_known(ir, node, memory):
-            results = _run(node, [known[meta.name] for meta in node.inputs], max_bytes)
+            results = _run(node, [known[meta.name] for meta in node.inputs], max_bytes, device)
             known.update(results)
     return {name: tensor for name, tensor in known.items() if name not in constants}
 
@@ -168,7 +176,7 @@ def _is_fixed(value: Attribute) -> bool:
 
 
 def _run(
-    node: OpNode, inputs: Sequence[torch.Tensor], max_bytes: int | None
+    node: OpNode, inputs: Sequence[torch.Tensor], max_bytes: int | None, device: torch.device
 ) -> Mapping[str, torch.Tensor]:
     """The results of a node; none if they are too large or not what is recorded."""
     if max_bytes is not None and any((m.nbytes or 0) > max_bytes for m in node.outputs):
@@ -179,10 +187,10 @@ def _run(
         return {}
 
     def call() -> list[object]:
-        args, kwargs = bind(node, inputs)
+        args, kwargs = bind(node, inputs, device=device)
         operator: Any = resolve_operator(node.op_type)
         require_arguments(node.op_type, args, kwargs)
-        with torch.no_grad(), torch.device(RUN_DEVICE):
+        with torch.no_grad(), device:
             return list(flatten(operator(*args, **kwargs)))
 
     results = attempt(call)
@@ -210,7 +218,7 @@ def _with_constants(ir: IR, nodes: Sequence[OpNode], values: Mapping[str, torch.
     builder = Builder(ir)
     metas = {meta.name: meta for node in ir.nodes for meta in node.outputs}
     for name, tensor in sorted(values.items()):
-        constant = Constant.from_torch(tensor)
+        constant = Constant.from_torch(tensor.cpu())
         builder.names.release(name)
         builder.replace(
             metas[name], builder.constant(constant, name.replace(".", "_"), shared=False)

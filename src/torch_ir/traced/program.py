@@ -144,7 +144,7 @@ class _ProgramBuilder:
         self.module = module
         self.names = names
         self.paths = paths
-        self.context = Context(None)
+        self.context = Context(())
         self.body = GraphTranslator(module, self.context)
         self.inputs: list[TensorMeta] = []
         self.weights: list[TensorMeta] = []

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import CompileError, first_line, raised_as
 from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
 from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
+from torch_ir.executor.placement import PlacedProgram, Placement, placed_or_on
 from torch_ir.executor.plan import Plan, make_plan
 from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.binder import BoundCall, resolve
@@ -49,6 +49,7 @@ def compile_graph(
     grad: bool | Collection[str] = False,
     allow: Iterable[str] = (),
     groups: Mapping[str, Any] | None = None,
+    placement: Placement | None = None,
 ) -> ExecGraph:
     """Compile a graph with its weights into straight-line Python.
 
@@ -60,8 +61,8 @@ def compile_graph(
     Args:
         ir: The graph.
         payload: Weights by ``state_dict`` key, and constants that take the place of the IR's own.
-            They are used as they are, but for buffers that the program writes: the graph keeps
-            copies of those.
+            They are used as they are where they are on the device, and else moved once; of
+            buffers that the program writes the graph keeps copies.
         device: What ``Device("run")`` stands for; that of the payload if not given, else the CPU.
         collect: Find everything that is wrong, not the first thing only.
         check_types: Derive types. Without it the graph is believed, calls cost more, and results
@@ -73,11 +74,13 @@ def compile_graph(
             :func:`torch_ir.allow_operators`.
         groups: The process group for each name of the program's collectives, which may not be
             called without it.
+        placement: Where what runs: a device, or devices by the beginnings of module paths, by
+            weights and functions, ``""`` for all others; also a ``device_map`` of Hugging Face.
 
     Raises:
-        CompileError: A node is malformed, lies about its types, is unsupported or calls what it
-            may not call (:func:`torch_ir.operator_rule`), or the payload lacks what the graph
-            needs. The message is about the first; ``findings`` has all.
+        ExecutionError: The placement names no device, or nothing in the program.
+        CompileError: A node is malformed, lies about its types, is unsupported or may not be
+            called, or the payload lacks something. The message is about the first finding.
 
     Example:
         >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
@@ -91,28 +94,25 @@ def compile_graph(
         uncollected(),
         torch.inference_mode(False),
     ):  # what the graph keeps may be written outside of it too
-        return _compile(ir, dict(payload or {}), device, collect, check_types, grad)
+        where = placed_or_on(ir, placement, device, payload or {})
+        return _compile(where, dict(payload or {}), collect, check_types, grad)
 
 
 def _compile(
-    ir: IR,
+    where: PlacedProgram,
     tensors: dict[str, torch.Tensor],
-    device: torch.device | str | None,
     collect: bool,
     check_types: bool,
     grad: bool | Collection[str],
 ) -> ExecGraph:
-    with raised_as(
-        lambda error: CompileError(f"{device!r:.80} is no device here: {first_line(error)}")
-    ):
-        run_device = torch.device(device) if device is not None else _device_of(tensors.values())
+    ir, run_device = where.ir, where.device
     recorded = grad is not False
     compiler = _Compiler(run_device, collect, check_types, recorded)
-    values = compiler.payload(ir, tensors)
+    values = where.moved(compiler.payload(ir, tensors))
 
     def compiled() -> tuple[Plan, CompiledModule]:
         compiler.structure(ir)
-        plan = compiler.plan(ir, values)
+        plan = replace(compiler.plan(ir, values), input_devices=where.inputs)
         compiler.raise_findings()
         return plan, compile_source(write_source(plan, run_device), ir.model_name)
 
@@ -182,13 +182,6 @@ def check_types(ir: IR) -> tuple[Diagnostic, ...]:
     declared = {name: _declared(value) for name, (_, value) in ir.external_values().items()}
     compiler.plan(ir, declared)
     return tuple(compiler.findings)
-
-
-def _device_of(tensors: Iterable[torch.Tensor]) -> torch.device:
-    """The device of the weights; the first that is not the CPU where they differ."""
-    devices = {t.device: None for t in tensors if isinstance(t, torch.Tensor)}  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-    others = [device for device in devices if device.type not in ("cpu", "meta")]
-    return next(iter(others or devices), torch.device("cpu"))
 
 
 @dataclass
@@ -280,7 +273,7 @@ class _Compiler:
             )
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
-        reuse = not (self.grad or path) and self.device.type == "cpu"
+        reuse = not (self.grad or path) and self.device.type != "meta"
         return make_plan(ir, calls, outcomes, symbols, functions, reuse=reuse)
 
     def _function_plans(self, ir: IR, calls: list[BoundCall], path: str) -> dict[str, Plan]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -11,11 +11,22 @@ from torch_ir.ir import IR, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves
 
 
-def guard_lines(module: GeneratedModule, ir: IR, device: torch.device) -> list[str]:
+def guard_lines(
+    module: GeneratedModule,
+    ir: IR,
+    device: torch.device,
+    places: Mapping[str, torch.device],
+) -> list[str]:
     """Write a function ``accepts`` that solves for the symbols of inputs that fit.
 
     It gives None for inputs that do not fit, or that take more than a glance to tell (a symbol
     that stands in no dimension alone): then :func:`torch_ir.executor.inputs.check_inputs` looks.
+
+    Args:
+        module: Where it stands.
+        ir: The graph.
+        device: Where the inputs must be.
+        places: Where those must be that have a place of their own, by name.
     """
     names = module.names
     inputs = [names.of("checked input", meta.name) for meta in ir.graph_inputs]
@@ -27,7 +38,7 @@ def guard_lines(module: GeneratedModule, ir: IR, device: torch.device) -> list[s
     late: list[str] = []
     bound: list[str] = []
     for name, meta in zip(inputs, ir.graph_inputs, strict=True):
-        tests.extend(_plain_tests(module, name, meta, device))
+        tests.extend(_plain_tests(module, name, meta, places.get(meta.name, device)))
         for axis, dim in enumerate(meta.shape):
             size = f"{name}.shape[{axis}]"
             if isinstance(dim, int):

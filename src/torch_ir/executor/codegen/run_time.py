@@ -124,11 +124,13 @@ def _in_copied_storage(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) ->
 def _has_plain_storage(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is no more than its place in a storage."""
     is_marked = tensor.is_conj() or tensor.is_neg() or tensor.is_quantized
+    size = tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
     return not (
         type(tensor) is not torch.Tensor
         or tensor.layout is not torch.strided
         or is_marked
         or tensor.requires_grad
         or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-        or tensor.untyped_storage().nbytes() % tensor.element_size()
+        or size % tensor.element_size()
+        or (tensor.numel() and not size)  # a device that keeps its data elsewhere
     )

@@ -113,7 +113,7 @@ class Tracer:
     def _fragment(self, node: OpNode, traced: GraphModule, count: int) -> Fragment:
         constants = _constants_as_inputs(traced)
         traced.graph.eliminate_dead_code()
-        context = Context(RUN_DEVICE)
+        context = Context({RUN_DEVICE})
         translator = GraphTranslator(traced, context)
         placeholders = list(traced.graph.find_nodes(op="placeholder"))
         taken = [p for p in placeholders if p.name not in constants]
