@@ -306,7 +306,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, ValueError, KeyError, OSError, NotImplementedError):
+    except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, NotImplementedError):
         return {}
 
 

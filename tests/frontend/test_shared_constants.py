@@ -348,6 +348,37 @@ def test_a_written_buffer_that_overlaps_one_of_another_dtype_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda b, x: b.double(), "f64[4]"),
+        (lambda b, x: b.to(torch.int64) + 1, "i64[4]"),
+        (lambda b, x: x.sum(), "f32[]"),
+        (lambda b, x: b[:1] + 1, "f32[1]"),
+        (lambda b, x: torch.cat([b, b]), "f32[8]"),
+    ],
+)
+def test_a_buffer_that_is_set_to_another_type_is_refused(change, found):
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.ones(4))
+
+        def forward(self, x):
+            self.state = change(self.state, x)
+            return x + self.state.sum()
+
+    with pytest.raises(ConversionError) as caught:
+        extract_ir(Changing(), (torch.ones(4),))
+    assert (
+        f"the model sets %b_state: f32[4] to a tensor {found}, and a program keeps the shape and "
+        "dtype of what it writes"
+    ) in str(caught.value)
+    assert caught.value.remedy == (
+        "Give the buffer the type that it ends with, or write into it with copy_()."
+    )
+
+
 def test_a_buffer_that_is_written_keeps_its_key():
     class Transposed(nn.Module):
         def __init__(self):

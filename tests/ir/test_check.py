@@ -260,6 +260,11 @@ CASES = [
         ["[bad-mutation] %x is set to %linaer_1, which is never defined"],
     ),
     (
+        "mutation by another type",
+        PLAIN.replace(graph_inputs=[X], mutations=[*PLAIN.mutations, Mutation("b_count", X)]),
+        None,
+    ),
+    (
         "mutation that nobody declares",
         PLAIN.replace(mutations=[]),
         ["[undeclared-mutation] %b_count is written in place, and no mutation says so"],

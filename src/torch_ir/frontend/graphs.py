@@ -36,6 +36,7 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
+from torch_ir.ir.tensor import type_text
 from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import (
@@ -76,9 +77,9 @@ class Context:
         """Convert a non-tensor argument to an attribute."""
         return attribute_from_torch(value, self.run_devices)
 
-    def refuse(self, node: FxNode | None, reason: str) -> None:
+    def refuse(self, node: FxNode | None, error: InvalidIRError) -> None:
         """Note something that cannot be translated, with where it stands."""
-        found = Diagnostic("not-translated", reason)
+        found = Diagnostic("not-translated", error.message, remedy=error.remedy or "")
         if node is not None:
             found = replace(found, node=node.name, location=node_location(node))
         self.refused.add(found)
@@ -107,7 +108,7 @@ class GraphTranslator:
                 self.values[node] = self._translate(node)
             except InvalidIRError as error:
                 self.values[node] = None
-                self.context.refuse(node, error.message)
+                self.context.refuse(node, error)
         self._fold_scopes()
 
     def _fold_scopes(self) -> None:
@@ -118,7 +119,7 @@ class GraphTranslator:
             needed = {meta.name for meta in self.tensors(returned)}
             self.nodes, renamed = folder.fold(self._items, needed)
         except InvalidIRError as error:
-            self.context.refuse(None, error.message)
+            self.context.refuse(None, error)
             return
         for node, value in self.values.items():
             if isinstance(value, TensorMeta) and value.name in renamed:
@@ -232,6 +233,8 @@ class GraphTranslator:
             bound = {queried.text: 0}
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
+        if op_type == "aten.copy_.default":
+            _require_same_type(call.inputs[0], outputs)
         made = self._convert(node, op_type, call, outputs)
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
@@ -366,6 +369,22 @@ def function_ir(
         signature=Signature(inputs, tree_from_value(results, translator.leaf)),
     )
     return body, translator.captures.own
+
+
+def _require_same_type(written: TensorMeta, results: Sequence[TensorMeta]) -> None:
+    """Refuse a write that torch adds where a model sets a buffer to a tensor of another type.
+
+    Raises:
+        InvalidIRError: What is written would be converted, which eager does not do.
+    """
+    for made in results:
+        if (made.shape, made.dtype) != (written.shape, written.dtype):
+            raise InvalidIRError(
+                f"the model sets %{written.name}: {type_text(written)} to a tensor "
+                f"{type_text(made)}, and a program keeps the shape and dtype of what it writes",
+                remedy="Give the buffer the type that it ends with, or write into it with "
+                "copy_().",
+            )
 
 
 def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:

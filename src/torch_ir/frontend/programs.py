@@ -118,7 +118,7 @@ class _Program:
             try:
                 self.body.values[node] = self.inputs.value(node, spec)
             except InvalidIRError as error:
-                self.context.refuse(node, error.message)
+                self.context.refuse(node, error)
                 self.body.values[node] = None
                 if spec.kind is InputKind.USER_INPUT:
                     self.inputs.arguments.append(ValueLeaf())
@@ -155,7 +155,7 @@ class _Program:
             self._require_own_memory({self.inputs.mapping.get(name, name) for name in written})
             known = with_constants(ir, self.inputs.known, written)
         except InvalidIRError as error:
-            self.context.refuse(None, error.message)
+            self.context.refuse(None, error)
             self._raise_refusals()
             raise
         if len(known.nodes) > len(ir.nodes):
@@ -189,8 +189,11 @@ class _Program:
     def _raise_refusals(self) -> None:
         found = self.context.refused
         things = counted(len(found), "thing")
+        remedies = dict.fromkeys([item.remedy for item in found if item.remedy])
         found.raise_if_any(
-            ConversionError, f"the program holds {things} that cannot be translated"
+            ConversionError,
+            f"the program holds {things} that cannot be translated",
+            remedy=" ".join(remedies) or None,
         )
 
     # -- inputs -----------------------------------------------------------------------------------
@@ -223,9 +226,9 @@ class _Program:
                 )
                 mutations.append(Mutation(str(target), self.body.values[value]))
             else:
-                self.context.refuse(
-                    None, f"an output of kind {spec.kind.name} is not translated yet"
-                )
+                kind = spec.kind.name
+                error = InvalidIRError(f"an output of kind {kind} is not translated yet")
+                self.context.refuse(None, error)
         return results, mutations
 
     def _named_inputs(self) -> Iterator[tuple[str, InputSpec]]:
@@ -247,7 +250,7 @@ class _Program:
             try:
                 guard = reader.read(text)
             except InvalidIRError as error:
-                self.context.refuse(None, error.message)
+                self.context.refuse(None, error)
             else:
                 if guard is not None:
                     yield guard
@@ -263,7 +266,7 @@ class _Program:
                     "tuple", (outputs, Container("dict", leaves, tuple(self.gradients)))
                 )
         except InvalidIRError as error:
-            self.context.refuse(None, error.message)
+            self.context.refuse(None, error)
             return None
         return Signature(inputs, outputs)
 

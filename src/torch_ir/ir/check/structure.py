@@ -322,9 +322,13 @@ def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
 
 def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
     yield from _shared_mutations(ir)
-    targets = {meta.name for meta in ir.graph_inputs} | ir.external_values().keys()
+    targets = {
+        **{meta.name: meta for meta in ir.graph_inputs},
+        **{name: value for name, (_, value) in ir.external_values().items()},
+    }
     for mutation in ir.mutations:
-        if mutation.target not in targets:
+        target = targets.get(mutation.target)
+        if target is None:
             message = f"%{mutation.target} is written, and is neither a graph input nor a weight"
             yield Diagnostic("bad-mutation", message)
         value = mutation.value
@@ -335,6 +339,13 @@ def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic
             )
         elif value != defined[value.name]:
             yield _wrong_metadata(value, defined[value.name])
+        elif target is not None and (target.shape, target.dtype) != (value.shape, value.dtype):
+            yield Diagnostic(
+                "bad-mutation",
+                f"%{mutation.target} is set to %{value.name}, which is of another type",
+                expected=type_text(target),
+                found=type_text(value),
+            )
     declared = {mutation.target for mutation in ir.mutations}
     for name in sorted(ir.aliases.written - declared):
         if name in ir.external_values():
