@@ -104,6 +104,99 @@ def test_every_command_finds_what_it_needs(site, net, name):
         assert "all readers agree" in out
 
 
+EVERYTHING = """
+import torch
+from torch_ir import DelegateBackend, register_backend, register_decomposition
+from torch_ir.backends import SUPPORTED
+from torch_ir.dialects import dialect, register_dialect, with_rules
+from torch_ir.dialects.edge import register_constraint
+from torch_ir.ops.flops import counts_operations
+from torch_ir.passes import Pass, PassResult, register_pass
+from torch_ir.semantics import denotes
+from torch_ir.viz import register_viewer
+from torch_ir.weights import register_weight_reader
+
+@torch.library.custom_op("zz::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+double.register_fake(torch.empty_like)
+half = torch.library.custom_op(
+    "zz::half", lambda x: x / 2, mutates_args=(), schema="(Tensor x) -> Tensor"
+)
+register_decomposition("zz.double.default")(lambda x: x + x)
+register_constraint("- func: double\\n  inherits: zz::double\\n  type_alias:\\n    T0: [Float]\\n"
+                    "  type_constraint:\\n  - x: T0\\n    __ret_0: T0\\n")
+denotes("zz.double.default", tolerance="exact")(lambda x: x + x)
+counts_operations("zz.double.default")(lambda arguments, results: 8)
+
+@register_pass
+class Still(Pass):
+    \"\"\"Does nothing.\"\"\"
+    name = "still"
+    def call(self, ir):
+        return PassResult(ir, False)
+
+@register_backend("zzb")
+class Everywhere(DelegateBackend):
+    name = "zzb"
+    def supports(self, node, ir):
+        return SUPPORTED
+    def compile(self, ir, payload):
+        return lambda x: (x + x,)
+
+register_dialect(with_rules(dialect("export"), name="zz4d", summary="Flat."))
+register_weight_reader(".zz")(lambda path: {})
+register_viewer("zz")(lambda ir: "zz")
+"""
+
+
+@pytest.fixture
+def everything(tmp_path):
+    (tmp_path / "everything.py").write_text(EVERYTHING)
+    return tmp_path / "everything.py"
+
+
+def test_what_an_imported_module_registers_is_listed(tmp_path, everything):
+    status, out, err = run(tmp_path, "", "extensions", "--json", "--import", everything)
+    assert (status, err) == (0, "")
+    assert [(row["group"], row["name"]) for row in json.loads(out)] == [
+        ("decomposition", "zz.double.default"),
+        ("denotation", "zz.double.default"),
+        ("dtype rows", "zz.double.default"),
+        ("operation count", "zz.double.default"),
+        ("torch_ir.backends", "zzb"),
+        ("torch_ir.dialects", "zz4d"),
+        ("torch_ir.passes", "still"),
+        ("torch_ir.viewers", "zz"),
+        ("torch_ir.weight_readers", ".zz"),
+        ("operator", "zz.double.default"),
+        ("operator", "zz.half.default"),
+        ("fake kernel", "zz.double.default"),
+    ]
+    status, out, _ = run(tmp_path, "", "operators", "--import", everything)
+    has = "fake kernel, decomposition, denotation, dtype rows, operation count"
+    assert out.splitlines()[-2:] == [
+        f"zz::double(Tensor x) -> Tensor  # {has}",
+        "zz::half(Tensor x) -> Tensor  # nothing more",
+    ]
+    status, out, _ = run(tmp_path, "", "opt", "--list", "--import", everything)
+    assert re.search(r"^still +Does nothing\.$", out, re.MULTILINE)
+
+
+def test_a_file_is_imported_once(tmp_path, everything):
+    net = tmp_path / "net.ir"
+    net.write_text("""ir "Net" {
+  input %x: f32[2]
+  %y: f32[2] = zz.double.default(x=%x)
+  return %y
+}
+""")
+    command = ("run", net, "--random", "--import", everything)
+    status, _, err = run(tmp_path, "", *command, "--backend", f"{everything}:Everywhere")
+    assert status == 0, err
+
+
 CODE = """
 import itertools, sys, torch, torch_ir
 from torch import nn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 import torch
 import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
 import torch.utils._pytree as pytree
+from torch._C import DispatchKey
 from torch._dispatch.python import enable_python_dispatcher
+from torch._library import custom_ops
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -523,6 +525,35 @@ def overload_name(name: str) -> str:
     """
     dotted = name.replace("::", ".", 1)
     return dotted if dotted.count(".") == 2 else f"{dotted}.default"
+
+
+def library_operators(namespaces: Collection[str]) -> dict[str, str]:
+    """Return the overloads of some namespaces and those of ``torch.library.custom_op``, sorted.
+
+    Returns:
+        For each, the module that made it a custom operator, or an empty string.
+    """
+    makers: dict[str, str] = {
+        name: str(made._init_fn.__module__)
+        for name, made in custom_ops.OPDEFS.items()
+        if made._init_fn.__module__.partition(".")[0] not in ("torch", "torch_ir")
+    }
+    wanted = {*namespaces, *(name.partition("::")[0] for name in makers)}
+    names = torch._C._dispatch_get_all_op_names()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+    return {
+        overload_name(name): makers.get(name.partition(".")[0], "")
+        for name in sorted(names)
+        if name.partition("::")[0] in wanted
+    }
+
+
+def has_fake_kernel(operator: OpOverload) -> bool:
+    """Return whether the results of an operator are known without a run of it."""
+    name = str(operator._schema.name)  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+    if name in custom_ops.OPDEFS:
+        return custom_ops.OPDEFS[name]._abstract_fn is not None
+    keys = (DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd)
+    return any(map(operator.has_kernel_for_dispatch_key, keys))
 
 
 @lru_cache(maxsize=1)

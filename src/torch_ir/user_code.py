@@ -15,6 +15,8 @@ from typing import TypeVar
 from torch_ir.errors import TorchIRError, did_you_mean
 
 T = TypeVar("T")
+_FILES: dict[Path, tuple[int, ModuleType]] = {}
+"""Files that were imported, each with the time of its last change."""
 FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
 
 
@@ -98,6 +100,10 @@ def _import_from(directory: Path) -> None:
 def _module_of_file(file: Path) -> ModuleType:
     if not file.is_file():
         raise TargetError(f"there is no file {file}", remedy=FORMS)
+    place, changed = file.resolve(), file.stat().st_mtime_ns
+    known, module = _FILES.get(place, (0, None))
+    if module is not None and known == changed:  # what it registers is registered once
+        return module
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise TargetError(f"{file} is not a Python file", remedy=FORMS)
@@ -105,6 +111,7 @@ def _module_of_file(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module  # dataclasses and torch.export look the module up by name
     spec.loader.exec_module(module)
+    _FILES[place] = changed, module
     return module
 
 

@@ -18,7 +18,12 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.executor.placement import Placement
 from torch_ir.ir import IR
-from torch_ir.ops.extensions import load_with_operators, points_of
+from torch_ir.ops.extensions import (
+    forget_extension,
+    load_with_operators,
+    note_extension,
+    points_of,
+)
 from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
@@ -100,6 +105,11 @@ def register_backend(name: str) -> Callable[[B], B]:
 'reference', 'tuned')
         >>> unregister_backend("constant")
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user may decorate with the function itself
+        raise ExecutionError(
+            f"a backend is registered under a name, not {name!r:.60}",
+            remedy='Write @register_backend("NAME") above it.',
+        )
 
     def decorate(backend: B) -> B:
         if name in known_backends():
@@ -110,6 +120,7 @@ def register_backend(name: str) -> Callable[[B], B]:
                 else "Choose another name.",
             )
         _REGISTERED[name] = cast(Backend, backend)
+        note_extension(GROUP, name, backend)
         return backend
 
     return decorate
@@ -118,6 +129,7 @@ def register_backend(name: str) -> Callable[[B], B]:
 def unregister_backend(name: str) -> None:
     """Remove a backend that was registered; nothing happens if there is none."""
     _REGISTERED.pop(name, None)
+    forget_extension(GROUP, name)
 
 
 def known_backends() -> tuple[str, ...]:

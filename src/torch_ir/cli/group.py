@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import islice
 from typing import IO, Any, NoReturn
 
 import click
@@ -90,11 +91,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called, or raise a usage error that names the closest one."""
-        name = args[0]
+        name, *rest = args
         if not name.startswith("-") and name not in self.commands_by_name:
             hint = did_you_mean(name, self.commands_by_name)
             ctx.fail(f"there is no command {name!r}. {hint}".rstrip())
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [name, *_imports_first(rest)])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what it raises becomes a message and exit status 1."""
@@ -118,6 +119,21 @@ class LazyGroup(click.Group):
             _fail(ctx, error, "not enough memory")
         except Exception as error:  # noqa: BLE001 - a fault of ours is told as such, not as a traceback
             _fault(ctx, error)
+
+
+def _imports_first(args: list[str]) -> list[str]:
+    """The arguments with ``--import`` before options that print something and exit."""
+    first: list[str] = []
+    others: list[str] = []
+    items = iter(args)
+    for item in items:
+        if item == "--import":
+            first += [item, *islice(items, 1)]
+        elif item.startswith("--import="):
+            first.append(item)
+        else:
+            others += [item, *items] if item == "--" else [item]
+    return first + others
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

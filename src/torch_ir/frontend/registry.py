@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from torch_ir.errors import ConversionError
 from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
+from torch_ir.ops.extensions import forget_extension, note_extension
 from torch_ir.ops.schema import Slots
 
 
@@ -65,6 +66,7 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
                 remedy=f"Remove it with unregister_op({op_type!r}) first.",
             )
         _CONVERSIONS[op_type] = function
+        note_extension("conversion", op_type, function)
         return function
 
     return decorate
@@ -73,6 +75,7 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
 def unregister_op(op_type: str) -> None:
     """Remove the conversion of an overload; nothing happens if it has none."""
     _CONVERSIONS.pop(op_type, None)
+    forget_extension("conversion", op_type)
 
 
 def conversion_of(op_type: str) -> Conversion:

@@ -37,8 +37,9 @@ from functools import cache
 from importlib import resources
 from itertools import product
 
-from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.frozen import FrozenDict
+from torch_ir.ops.extensions import forget_extension, note_extension
 from torch_ir.ops.schema import Argument, Schema, lookup
 from torch_ir.ops.spec import TypedArgument, TypedSchema, is_tensor_type
 
@@ -327,11 +328,13 @@ def add_constraint(op_type: str, table: DTypeTable) -> None:
     """
     if op_type in _entries() or _REGISTERED.setdefault(op_type, table) != table:
         raise InvalidIRError(f"{op_type} has dtype rows already")
+    note_extension("dtype rows", op_type, counted(len(table.rows), "row"))
 
 
 def unregister_constraint(op_type: str) -> None:
     """Forget the dtype rows that were registered for an operator."""
     _REGISTERED.pop(op_type, None)
+    forget_extension("dtype rows", op_type)
 
 
 def constraint_of(op_type: str) -> DTypeTable | None:

@@ -32,11 +32,11 @@ OWN_NAMESPACES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An entry point of an installed package.
+    """An entry point of an installed package, or what a module registered.
 
     Attributes:
         group: What it extends.
-        name: The name of the pass or backend, or the namespace of the operators.
+        name: The name of the pass or backend, the namespace of the operators, or the operator.
         value: The module, or the object in it.
         package: The distribution, or an empty string.
         fault: Why it cannot be loaded; empty if it can, or if nobody tried.
@@ -47,6 +47,32 @@ class Extension:
     value: str
     package: str
     fault: str = ""
+
+
+_NOTED: dict[tuple[str, str], str] = {}
+"""What modules outside of this package registered, by group and name."""
+
+
+def note_extension(group: str, name: str, added: Any) -> None:
+    """Note that something was registered, for :func:`extensions`; what is ours is no extension.
+
+    Args:
+        group: What it extends.
+        name: Its name.
+        added: The object, or a text that describes it.
+    """
+    if isinstance(added, str):
+        _NOTED[group, name] = added
+        return
+    if not hasattr(added, "__qualname__"):
+        _NOTED[group, name] = type(added).__qualname__
+    elif added.__module__.partition(".")[0] != "torch_ir":
+        _NOTED[group, name] = f"{added.__module__}:{added.__qualname__}"
+
+
+def forget_extension(group: str, name: str) -> None:
+    """Forget what was noted."""
+    _NOTED.pop((group, name), None)
 
 
 def points_of(group: str) -> dict[str, EntryPoint]:
@@ -142,6 +168,7 @@ class Registry(Generic[T]):
                 raise InvalidIRError(
                     f"there is a {self.noun} {name!r} already", remedy="Choose another name."
                 )
+            note_extension(self.group, name, added)
             return added
 
         return decorate
@@ -149,6 +176,7 @@ class Registry(Generic[T]):
     def unregister(self, name: str) -> None:
         """Forget what was registered under a name; nothing happens if there is none."""
         self._added.pop(name, None)
+        forget_extension(self.group, name)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that were registered or that packages have, sorted."""
@@ -178,16 +206,20 @@ class Registry(Generic[T]):
 
 
 def extensions(*, load: bool = True) -> Iterator[Extension]:
-    """Yield what installed packages add, in the order of groups and names.
+    """Yield what installed packages add, and what modules have registered, by group and name.
 
     Args:
         load: Whether to load each, so that faults are known.
     """
+    named: set[tuple[str, str]] = set()
     for group in GROUPS:
         for point in sorted(entry_points(group=group), key=lambda point: point.name):
             package = point.dist.name if point.dist is not None else ""
             fault = _fault(point) if load else ""
+            named.add((group, point.name))
             yield Extension(group, point.name, point.value, package, fault)
+    for group, name in sorted(_NOTED.keys() - named):
+        yield Extension(group, name, _NOTED[group, name], "")
 
 
 def _fault(point: EntryPoint) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ops.extensions import DENOTATIONS, import_for
+from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension
 from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
@@ -78,6 +78,8 @@ def counts_operations(*op_types: str) -> Callable[[C], C]:
 
     def decorate(counter: C) -> C:
         _REGISTERED.update(dict.fromkeys(op_types, counter))
+        for op_type in op_types:
+            note_extension("operation count", op_type, counter)
         return counter
 
     return decorate

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
-from torch_ir.ops.extensions import load_with_operators, points_of
+from torch_ir.ops.extensions import (
+    forget_extension,
+    load_with_operators,
+    note_extension,
+    points_of,
+)
 from torch_ir.passes.base import Pass
 
 GROUP = "torch_ir.passes"
@@ -67,12 +72,14 @@ def register_pass(kind: type[Pass]) -> type[Pass]:
             f"there is already a pass {kind.name!r}", remedy="Give the class another name."
         )
     _ADDED[kind.name] = kind
+    note_extension(GROUP, kind.name, kind)
     return kind
 
 
 def unregister_pass(name: str) -> None:
     """Forget a pass that :func:`register_pass` made known; nothing happens if there is none."""
     _ADDED.pop(name, None)
+    forget_extension(GROUP, name)
 
 
 def pass_names() -> tuple[str, ...]:

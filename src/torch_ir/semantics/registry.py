@@ -13,7 +13,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.extensions import DENOTATIONS, import_for, points_of
+from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension, points_of
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -92,6 +92,7 @@ def denotes(
                     f"{op_type} already means {_DENOTATIONS[op_type].function.__qualname__}"
                 )
             _DENOTATIONS[op_type] = Denotation(op_type, function, draws, tolerance)
+            note_extension("denotation", op_type, function)
         return function
 
     return decorate

@@ -11,11 +11,14 @@ from torch_ir.ops.schema import Argument, Schema, known_operators, lookup
 from torch_ir.serde.attributes import encode_attribute
 
 
-def operator_table(ir: IR | None = None) -> dict[str, Any]:
+def operator_table(
+    ir: IR | None = None, libraries: Mapping[str, Schema] | None = None
+) -> dict[str, Any]:
     """Return the schemas of all operators of torch, or of those that a program calls.
 
     Args:
         ir: The program; schemas that it recorded count.
+        libraries: Schemas of other operators, by overload.
 
     Returns:
         By overload, ``schema``: torch's text; ``arguments``: each with ``name``, ``type`` and,
@@ -28,9 +31,12 @@ def operator_table(ir: IR | None = None) -> dict[str, Any]:
         {'name': 'beta', 'type': 'Scalar', 'default': 1}
     """
     if ir is None:
-        schemas: Mapping[str, Schema | None] = {name: lookup(name) for name in known_operators()}
+        schemas: dict[str, Schema | None] = {name: lookup(name) for name in known_operators()}
+        schemas |= libraries or {}
     else:
         schemas = {node.op_type: graph.schema_of(node.op_type) for _, graph, node in ir.walk()}
+        known = libraries or {}
+        schemas = {name: schema or known.get(name) for name, schema in schemas.items()}
     return {name: _described(schemas[name]) for name in sorted(schemas)}
 
 

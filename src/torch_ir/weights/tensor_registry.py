@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, counted, did_you_mean
 from torch_ir.ir import Attribute
+from torch_ir.ops.extensions import forget_extension, note_extension
 from torch_ir.ops.rules import forget_registered, note_registered
 
 
@@ -113,6 +114,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
             )
         _KERNELS[op_type] = function
         note_registered(op_type)
+        note_extension("kernel", op_type, function)
         return function
 
     return decorate
@@ -122,6 +124,7 @@ def unregister_executor(op_type: str) -> None:
     """Remove the registered kernel of an operator; nothing happens if it has none."""
     _KERNELS.pop(op_type, None)
     forget_registered(op_type)
+    forget_extension("kernel", op_type)
 
 
 def registered_kernel(op_type: str) -> Kernel | None:

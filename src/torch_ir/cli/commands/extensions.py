@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.ops.extensions import extensions
+from torch_ir.ops.extensions import Extension, extensions
 from torch_ir.tables import table
 
 
 @click.command
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(as_json: bool) -> None:
-    """List what installed packages add, and what of it cannot be loaded.
+    """List what installed packages add, what of it cannot be loaded, and what --import registers.
 
     Operators, denotations, passes, backends, dialects, readers of weights and viewers are found by
-    the entry points of packages; each is imported to see whether it can be.
+    the entry points of packages; each is imported to see whether it can be. Below them stands what
+    their modules and those of --import registered.
     """
-    found = list(extensions())
+    found = [*extensions(), *_operators()]
     if as_json:
         console.write_json([asdict(extension) for extension in found])
     elif not found:
-        console.result("no installed package extends torch-ir")
+        console.result("nothing extends torch-ir: no installed package, and no --import")
     else:
-        rows = [(e.group, e.name, e.value, e.package, e.fault or "loaded") for e in found]
+        rows = [(e.group, e.name, e.value, e.package, _state(e)) for e in found]
         console.result(table(rows, align=("left",) * 5))
     if any(extension.fault for extension in found):
         raise click.exceptions.Exit(1)
+
+
+def _state(extension: Extension) -> str:
+    return extension.fault or ("loaded" if extension.package else "registered")
+
+
+def _operators() -> list[Extension]:
+    """The operators of libraries that are loaded, and those of them that can be traced."""
+    if "torch" not in sys.modules:
+        return []
+    from torch_ir.infer.foreign import foreign_operators
+
+    known = foreign_operators()
+    faked = [operator for operator in known if "fake kernel" in operator.has]
+    return [
+        Extension(group, operator.op_type, operator.schema.text, "")
+        for group, operators in (("operator", known), ("fake kernel", faked))
+        for operator in operators
+    ]

@@ -15,7 +15,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
-from torch_ir.ops.extensions import OWN_NAMESPACES
+from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
@@ -147,6 +147,7 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
                 f"{op_type} has a decomposition already",
                 remedy=f"Remove it with unregister_decomposition({op_type!r}) first.",
             )
+        note_extension("decomposition", op_type, function)
         return function
 
     return decorate
@@ -155,6 +156,7 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
 def unregister_decomposition(op_type: str) -> None:
     """Forget the decomposition that was registered for an operator."""
     _REGISTERED.pop(op_type, None)
+    forget_extension("decomposition", op_type)
 
 
 def _registered(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
