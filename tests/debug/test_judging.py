@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ from torch_ir.backends import (
     register_backend,
     unregister_backend,
 )
+from torch_ir.backends.delegate import body_of
+from torch_ir.debug.judging.backends import OpaqueRunner
+from torch_ir.debug.judging.trial import judge_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.passes import functionalize
 from torch_ir.semantics import has_denotation
@@ -372,6 +376,102 @@ def test_accumulated_errors_are_carried_on():
     last = Faulty(ir.nodes[-2].name, wrong, only={"aten.sin.default"})
     report = validate(ir, {}, (x,), backend=last, mode="accumulated")
     assert [d.node for d in report.divergences][:1] == [ir.nodes[-2].name]
+
+
+# -- deep delegates, of which the worst case says nothing -----------------------------------------
+
+
+class Residual(nn.Module):
+    def __init__(self, make, norm):
+        super().__init__()
+        self.layers = nn.ModuleList(make() for _ in range(50))
+        self.norms = nn.ModuleList(norm(4) for _ in range(50))
+
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = x + torch.relu(norm(layer(x)))
+        return x
+
+
+def dense():
+    return Residual(partial(nn.Linear, 4, 4), nn.BatchNorm1d)
+
+
+def convolutions():
+    return Residual(partial(nn.Conv2d, 4, 4, 3, padding=1), nn.BatchNorm2d)
+
+
+def attending():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+
+
+DEEP = {
+    "dense": (dense, (2, 4)),
+    "convolutions": (convolutions, (1, 4, 5, 5)),
+    "attention": (attending, (1, 3, 8)),
+}
+
+
+@pytest.fixture(scope="module", params=DEEP)
+def deep(request):
+    torch.manual_seed(0)
+    make, sizes = DEEP[request.param]
+    model, x = make().eval(), torch.randn(sizes)
+    ir = functionalize(extract_ir(model, (x,)))
+    return ir, model.state_dict(), (x,)
+
+
+def larger(tensor):
+    return tensor * 1.01 if tensor.is_floating_point() else tensor
+
+
+def test_faults_deep_in_a_delegate(deep):
+    ir, weights, inputs = deep
+    whole = OpaqueRunner(ir, torch.relu, inputs, {}).ir
+    (call,) = whole.nodes
+    body = body_of(whole, call)
+    keys = {name: key for name, (key, _) in ir.external_values().items()}
+    given = [weights[keys[m.name]] if m.name in keys else inputs[0] for m in call.inputs]
+    known = dict(zip(body.input_names, given, strict=True))
+    judge = judge_of(body)
+
+    def error(*backend):
+        run = Faulty(*backend).compile(body, {})
+        return judge(known, run(*given), known, {})
+
+    assert error().part < 0.1
+    assert error(None, one_unit_off).part < 0.5
+    linear = [n.name for n in body.nodes if n.op_type.split(".")[1] in ("linear", "conv2d")]
+    for name in linear[:: len(linear) // 3]:
+        assert error(name, larger).reason, name
+
+
+def test_a_chaotic_delegate_is_judged_in_parts():
+    class Chaos(nn.Module):
+        def forward(self, x):
+            for _ in range(24):
+                x = 3 * torch.sin(4 * x)
+            return x
+
+    x = torch.linspace(0.1, 0.9, 9)
+    ir = extract_ir(Chaos(), (x,))
+
+    class Pairs(Faulty):
+        """Wrong where a few nodes are run at once."""
+
+        def _changed(self, ir, tensors, symbols):
+            made = super()._changed(ir, tensors, symbols)
+            return [m * 1.01 for m in made] if len(ir.nodes) < 10 else made
+
+    report = validate(ir, {}, (x,), backend=Faulty(None, one_unit_off))
+    assert report.verdict == "not compared"
+    assert "what its operators may round" in str(report)
+    assert report.compared == {"denotation": 0, "eager": 0}
+    assert validate(ir, {}, (x,), backend=Pairs(fused=True)).verdict == "disagree"
+    known = {"x": x}
+    run = Faulty(None, one_unit_off).compile(ir, {})
+    assert "cannot be verified" in judge_of(ir)(known, run(x), known, {}).reason
 
 
 # -- the script that shows a fault ----------------------------------------------------------------

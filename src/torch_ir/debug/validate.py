@@ -374,13 +374,13 @@ class _Rereading:
     ) -> None:
         """Judge the backend of a delegate, whose own results are given or asked for."""
         self.tally.run_by_backend(node)
-        found = judge.findings(node, before, outputs, self.symbols)
-        if isinstance(found, str) or judge.unseen:
-            self.tally.left(node, found if isinstance(found, str) else judge.unseen)
+        found, unknown = judge.findings(node, before, outputs, self.symbols)
+        if unknown or judge.unseen:
+            self.tally.left(node, unknown or judge.unseen)
         else:
             for reader in self.against:
                 self.tally.read(node, reader)
-        for item in () if isinstance(found, str) else found:
+        for item in found:
             self.found.note_part(item)
 
     def _read(

@@ -16,6 +16,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, widened
@@ -68,36 +69,56 @@ def bounded(
     for name in ir.external_values():
         made[name] = evaluation.value(name)
         off[name] = np.zeros(np.shape(made[name]))
-    dead = {} if keep is None else _last_uses(ir, frozenset(keep))
+    dead = {} if keep is None else last_uses(ir, frozenset(keep))
     for node, results in evaluation.run(keep=keep is None):
-        known = evaluation.symbols
-        bodies: dict[str, _Body] = {}
-
-        def body(name: str, found: dict[str, _Body] = bodies) -> _Body:
-            return found.setdefault(name, _Body(ir.functions[name], ir.functions))
-
-        arguments = arguments_of(node, made.__getitem__, known, body)
-        given = arguments_of(node, off.__getitem__, known, body)
-        if denotation(node.op_type).draws:
-            arguments["draws"] = Draws(0, node.name)
-        if bodies:
-            found = _called(node.op_type, arguments, given)
-        else:
-            found = _of_node(node.op_type, arguments, given, results)
-        found_arrays = iter(found)
-        of_result = [
-            np.asarray(next(found_arrays)) if isinstance(r, np.ndarray) else None for r in results
-        ]
+        found = node_bounds(
+            ir, node, results, made.__getitem__, off.__getitem__, evaluation.symbols
+        )
         for meta in node.outputs:
             index = meta.producer_output_idx
-            made[meta.name], off[meta.name] = results[index], of_result[index]
+            made[meta.name], off[meta.name] = results[index], found[index]
         for name in dead.get(node.name, ()):
             del made[name], off[name]
     return made, off
 
 
-def _last_uses(ir: IR, keep: frozenset[str]) -> dict[str, list[str]]:
-    """The values of which nothing is needed any more after each node."""
+def node_bounds(
+    ir: IR,
+    node: OpNode,
+    results: Sequence[Any],
+    value_of: Callable[[str], Any],
+    error_of: Callable[[str], Array],
+    symbols: Mapping[str, Number],
+) -> list[Array | None]:
+    """Return how far each result of a node may be off; None for one that is a number.
+
+    Args:
+        ir: The program.
+        node: The node.
+        results: What it means, flattened.
+        value_of: The values of its inputs, by name.
+        error_of: How far these may be off.
+        symbols: The symbols that are known.
+    """
+    bodies: dict[str, _Body] = {}
+
+    def body(name: str) -> _Body:
+        return bodies.setdefault(name, _Body(ir.functions[name], ir.functions))
+
+    arguments = arguments_of(node, value_of, symbols, body)
+    given = arguments_of(node, error_of, symbols, body)
+    if denotation(node.op_type).draws:
+        arguments["draws"] = Draws(0, node.name)
+    if bodies:
+        found = _called(node.op_type, arguments, given)
+    else:
+        found = _of_node(node.op_type, arguments, given, results)
+    arrays = iter(found)
+    return [np.asarray(next(arrays)) if isinstance(r, np.ndarray) else None for r in results]
+
+
+def last_uses(ir: IR, keep: frozenset[str]) -> dict[str, list[str]]:
+    """Return the values of which nothing is needed any more after each node."""
     last = {m.name: n.name for n in ir.nodes for m in (*n.outputs, *n.inputs)}
     dead: dict[str, list[str]] = {}
     for name, node in last.items():
@@ -216,17 +237,17 @@ def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     if RULES.get(call.op_type) is elementwise.codes:  # of float32 alone
         middle, ends = list(call.results), [_codes(call, errors, sign) for sign in (-1, 1)]
     else:
-        moved = [{n: _moved(call[n], e, sign) for n, e in errors.items()} for sign in (-1, 1)]
+        moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in (-1, 1)]
         middle, ends = call.meant(), [call.meant(**arguments) for arguments in moved]
     return [
-        np.maximum(_apart(first, here), _apart(second, here))
+        np.maximum(apart(first, here), apart(second, here))
         for first, second, here in zip(*ends, middle, strict=True)
     ]
 
 
 def _codes(call: BoundedCall, errors: Mapping[str, Any], sign: int) -> list[Array]:
     """The codes of numbers that are off by as much as they may be."""
-    moved = {n: _moved(call[n], e, sign).astype(call[n].dtype) for n, e in errors.items()}
+    moved = {n: moved_by(call[n], e, sign).astype(call[n].dtype) for n, e in errors.items()}
     return flat(denotation(call.op_type).function(**{**call.arguments, **moved}))
 
 
@@ -236,21 +257,21 @@ def _tried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     total: list[Any] = [0.0] * len(middle)
     for _ in range(TRIES):
         moved = {
-            name: _moved(call[name], error, draws.choice([-1.0, 1.0], np.shape(error)))
+            name: moved_by(call[name], error, draws.choice([-1.0, 1.0], np.shape(error)))
             for name, error in errors.items()
         }
         found = call.meant(**moved)
         total = [
-            np.maximum(most, _apart(part, here))
+            np.maximum(most, apart(part, here))
             for most, part, here in zip(total, found, middle, strict=True)
         ]
     return [2 * most for most in total]
 
 
-def _moved(value: Any, error: Any, sign: Any) -> Any:
-    """The value at an end of its range; one without dimensions stays an array."""
+def moved_by(value: Any, error: Any, sign: Any) -> Any:
+    """Return a value at an end of its range; one without dimensions stays an array."""
     if isinstance(value, list | tuple):
-        return [_moved(v, e, sign) for v, e in zip(value, error, strict=True)]
+        return [moved_by(v, e, sign) for v, e in zip(value, error, strict=True)]
     if is_bool(value.dtype):
         return np.asarray(value ^ (error > 0))
     if is_integer(value.dtype):
@@ -260,8 +281,8 @@ def _moved(value: Any, error: Any, sign: Any) -> Any:
     return np.asarray(widened(value) + sign * error)
 
 
-def _apart(first: Array, second: Array) -> Array:
-    """|first - second|; infinite where only one of them is a number."""
+def apart(first: Array, second: Array) -> Array:
+    """Return |first - second|; infinite where only one of them is a number."""
     if first.shape != second.shape:
         return np.full(second.shape, np.inf)
     one, other = (a if is_complex(a.dtype) else a.astype("float64") for a in (first, second))

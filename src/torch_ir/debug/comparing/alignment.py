@@ -85,6 +85,9 @@ def _region(
             found = list(judging.allowed(call, other, values, results))
             slack = dict(zip([meta.name], [allowed.bound for allowed in found], strict=False))
     faults = judging.faults(body, meaning, kept, kept, results, slack=slack)
+    if isinstance(faults, str):
+        state.reasons.update(dict.fromkeys(names, faults))
+        return
     blamed = _blamed(own, theirs)
     state.compared.add(state.program.producers[meta.name].name)
     state.covered |= names

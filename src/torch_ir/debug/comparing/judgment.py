@@ -54,8 +54,8 @@ class Judging:
         *,
         call: OpNode | None = None,
         slack: Mapping[str, Array | float] | None = None,
-    ) -> list[PartFault]:
-        """Return what is wrong with the results of a part.
+    ) -> list[PartFault] | str:
+        """Return what is wrong with the results of a part, or why nobody can tell.
 
         Args:
             body: The part; its graph outputs are the results.
@@ -80,11 +80,13 @@ class Judging:
                     found.append(PartFault(meta.name, kind, error))
             return found
         node = call or OpNode("part", CALL, body.graph_inputs, body.graph_outputs)
+        loose = ""
         for allowed in self.allowed(node, meaning, given, usable):
             more = 0.0 if slack is None else slack.get(allowed.value, 0.0)
             fault = None if allowed.value in wrong else self._fault(allowed, known, more)
             found += [] if fault is None else [fault]
-        return found
+            loose = loose or allowed.error(allowed.bound).loose
+        return found or loose or []
 
     def form_faults(
         self, body: IR, known: Tensors, results: Sequence[torch.Tensor]

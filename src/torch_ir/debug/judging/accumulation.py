@@ -80,7 +80,7 @@ class Accumulation:
         pairs = zip(call.inputs, inputs, strict=True)
         got = {meta.name: as_array(tensor) for meta, tensor in pairs}
         meant = {name: self._meant.get(name, array) for name, array in got.items()}
-        off = {n: _apart(meant[n], got[n]) for n in got if n in self._meant}
+        off = {n: _off(meant[n], got[n]) for n in got if n in self._meant}
         given = [meant[meta.name] for meta in call.inputs]
         found = allowances(meaning, call, given, symbols, results, {}, errors=off)
         return {allowed.value: allowed for allowed in found}
@@ -103,8 +103,10 @@ class Accumulation:
             self._meant[name] = meant
 
 
-def _apart(meant: Array, got: Array) -> Array:
-    """How far each element is off; 0 where either is no number."""
+def _off(meant: Array, got: Array) -> Array:
+    """How far each element is off, with its sign if it has one; 0 where either is no number."""
     wide = "complex128" if is_complex(got.dtype) else "float64"
     with np.errstate(all="ignore"):
-        return np.nan_to_num(np.abs(meant.astype(wide) - got.astype(wide)), posinf=0.0)
+        off = got.astype(wide) - meant.astype(wide)
+        off = np.abs(off) if is_complex(got.dtype) else off
+        return np.nan_to_num(off, posinf=0.0, neginf=0.0)

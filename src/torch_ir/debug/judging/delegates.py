@@ -93,8 +93,8 @@ class Judge:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor] | None,
         symbols: Symbols,
-    ) -> list[Finding] | str:
-        """Return what is off in a call, or why it cannot be compared.
+    ) -> tuple[list[Finding], str]:
+        """Return what is off in a call, and why it cannot be compared; empty if it was.
 
         Args:
             node: The call, as torch's graph or that of the backend has it.
@@ -137,8 +137,8 @@ class _DelegateCall:
 
     def findings(
         self, given: Values, results: Sequence[torch.Tensor] | None
-    ) -> list[Finding] | str:
-        """Return what is off in a call, or why it cannot be compared.
+    ) -> tuple[list[Finding], str]:
+        """Return what is off in a call, and why it cannot be compared; empty if it was.
 
         Args:
             given: The inputs of the body, by name.
@@ -150,18 +150,20 @@ class _DelegateCall:
         body = self.delegate.body
         meaning = meaning_of(body.replace(signature=None))
         if isinstance(meaning, str) or meaning.open_reason:
-            return meaning if isinstance(meaning, str) else meaning.open_reason
+            return [], meaning if isinstance(meaning, str) else meaning.open_reason
         alone: list[Finding] | None = [] if results is None and len(body.nodes) > 1 else None
         torch_values = self._torch_values(given, body.output_names, alone)
         made = self._called(body, self.delegate.compiled, given) if results is None else results
         whole = list(self._compared(body, meaning, given, made, torch_values))
         if self.drift is not None:
             whole = self._accumulated(self.drift, meaning, given, made, whole)
-        if not _is_wrong(whole):
-            return [*(alone or ()), *whole]
-        if alone and _is_wrong(alone):
-            return alone
-        return [*(alone or ()), *(self._smallest(given) or whole)]
+        if _is_wrong(whole):
+            named = alone if alone and _is_wrong(alone) else None
+            return named or [*(alone or ()), *(self._smallest(given) or whole)], ""
+        found = [*(alone or ()), *whole]
+        loose = next((item.error.loose for item in whole if item.error.loose), "")
+        parts = _in_halves(self, body.nodes, given) if loose and not _is_wrong(found) else ()
+        return [*found, *parts], loose
 
     def _accumulated(
         self,
@@ -181,8 +183,7 @@ class _DelegateCall:
         explained: list[Finding] = []
         for item in found:
             allowed = total[item.value]
-            bound = with_one_unit(allowed.bound, allowed.expected)
-            error = within(allowed.expected, allowed.got, bound)
+            error = allowed.error(with_one_unit(allowed.bound, allowed.expected))
             explained.append(replace(item, error=item.error if error.reason else error))
         wrong = {item.value for item in explained if item.error.reason}
         for name, allowed in total.items():
@@ -206,10 +207,6 @@ class _DelegateCall:
         self.graph.run(inputs, sizes, table, reuse=False)
         return {**given, **table.values}
 
-    def alone(self, node: OpNode, known: Values) -> list[Finding]:
-        """Return what the backend makes of one node, on torch's values."""
-        return self._tried([node], list(node.outputs), known) or []
-
     def _smallest(self, given: Values) -> list[Finding]:
         """What is off in the shortest prefix of the body that is wrong."""
         length = len(self.delegate.body.nodes)
@@ -227,7 +224,7 @@ class _DelegateCall:
                 bad, found = middle, tried
             else:
                 good = middle
-        for part in _parts(self.delegate.body.nodes[:bad], self.symbols):
+        for part in _groups(self.delegate.body.nodes[:bad], self.symbols):
             names = {meta.name for meta in part}
             tried = self._prefix(bad, given, part) or []
             if any(item.error.reason and item.value in names for item in tried):
@@ -235,6 +232,13 @@ class _DelegateCall:
                 break
         first = next((item for item in found if item.error.reason), None)
         return [] if first is None else [item for item in found if item.node is first.node]
+
+    def part(self, nodes: Sequence[OpNode], given: Values) -> list[Finding] | None:
+        """Return what is off in some nodes of the body by themselves; None if they are refused."""
+        returned = live_out(self.delegate.body, nodes)
+        metas = [*returned, *[meta for node in nodes for meta in node.inputs]]
+        names = [meta.name for meta in metas if meta.name not in given]
+        return self.tried(nodes, returned, self._torch_values(given, names))
 
     def _prefix(
         self, length: int, given: Values, shown: Sequence[TensorMeta] = ()
@@ -250,12 +254,12 @@ class _DelegateCall:
         live = live_out(self.delegate.body, nodes)
         returned = list({meta.name: meta for meta in (*shown, *live)}.values())
         known = self._torch_values(given, [meta.name for meta in returned])
-        return self._tried(nodes, returned, known)
+        return self.tried(nodes, returned, known)
 
-    def _tried(
+    def tried(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], known: Values
     ) -> list[Finding] | None:
-        """What is off in some nodes compiled for themselves; None if the backend refuses them."""
+        """Return what is off in nodes compiled for themselves; None if the backend refuses."""
         backend = self.delegate.backend
         name = self.delegate.body.model_name
         body = function_of(self.delegate.body, nodes, returned, name, backend.name)
@@ -307,12 +311,24 @@ class _DelegateCall:
         for allowed in allowances(meaning, _call(body), inputs, self.symbols, results, {}):
             node = body.producers[allowed.value]
             bound = with_one_unit(allowed.bound, allowed.expected)
-            denoted = within(allowed.expected, allowed.got, bound)
+            denoted = allowed.error(bound)
             if "denotation" in self.against:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
             if "eager" in self.against and (denoted.reason or is_inexact(allowed.got.dtype)):
                 eager = within(as_array(known[allowed.value]), allowed.got, bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
+
+
+def _in_halves(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> Iterator[Finding]:
+    """What is off in the halves of some nodes, and in the halves of these, until they show it."""
+    middle = len(nodes) // 2
+    for half in (nodes[:middle], nodes[middle:]):
+        if len(half) < 2:
+            continue  # it was tried alone
+        tried = case.part(half, given)
+        yield from tried or ()
+        if tried is None or any(item.error.loose for item in tried):
+            yield from _in_halves(case, half, given)
 
 
 class _Each(Table):
@@ -332,11 +348,11 @@ class _Each(Table):
         """Judge the node."""
         given, self._given = self._given, {}
         given |= {m.name: tensor for m, tensor in zip(node.outputs, outputs, strict=True)}
-        self._found += self._case.alone(node, given)
+        self._found += self._case.tried([node], node.outputs, given) or []
         super().did_run(node, outputs)
 
 
-def _parts(nodes: Iterable[OpNode], symbols: Symbols) -> Iterator[list[TensorMeta]]:
+def _groups(nodes: Iterable[OpNode], symbols: Symbols) -> Iterator[list[TensorMeta]]:
     """The values of nodes in groups, none of them larger than two of the largest value."""
     made = [meta for node in nodes for meta in node.outputs]
     sizes = [

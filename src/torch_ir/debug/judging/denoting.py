@@ -53,8 +53,11 @@ class Denoting:
             self.undenoted[node.name] = meaning
             self._tally.left(node, meaning)
             return
+        loose = ""
         try:
-            yield from errors_of(meaning, node, inputs, symbols, outputs, written, drew=drew)
+            for found in errors_of(meaning, node, inputs, symbols, outputs, written, drew=drew):
+                loose = loose or found[1].loose
+                yield found
         except TorchIRError as error:
             if drew:  # such as attention with dropout
                 self._left_random(node)
@@ -66,6 +69,8 @@ class Denoting:
             self._left_random(node)
         elif meaning.has_open_values and node.op_type not in VALUES_OPEN:
             self._tally.left(node, OPEN)
+        elif loose:
+            self._tally.left(node, loose)
         else:
             self._tally.read(node, "denotation")
             self.decomposed += meaning.is_decomposed

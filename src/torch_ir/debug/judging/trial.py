@@ -80,10 +80,11 @@ def _by_meaning(
 ) -> Error:
     inputs = [given[meta.name] for meta in call.inputs]
     found = [
-        within(a.expected, a.got, with_one_unit(a.bound, a.expected))
+        a.error(with_one_unit(a.bound, a.expected))
         for a in allowances(meaning, call, inputs, symbols, results, {})
     ]
-    return _worst(found)
+    loose = next((error.loose for error in found if error.loose), "")
+    return Error(part=np.inf, reason=f"it cannot be verified: {loose}") if loose else _worst(found)
 
 
 def _by_eager(body: IR, results: Sequence[torch.Tensor], known: Values) -> Error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
+from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import spacing, states_tolerance
 
 DRAWS = "it draws random numbers"
@@ -196,7 +197,7 @@ def errors_of(
         TorchIRError: The denotation refuses the inputs.
     """
     for found in allowances(meaning, node, inputs, symbols, outputs, written, drew=drew):
-        yield found.value, within(found.expected, found.got, found.bound)
+        yield found.value, found.error(found.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +209,25 @@ class Allowance:
         expected: What it means.
         got: What it is.
         bound: How far each element may be off.
+        share: Which part of the value that is, where several operators make it.
     """
 
     value: str
     expected: Array
     got: Array
     bound: Array
+    share: float = 0.0
+
+    def error(self, bound: Array) -> Error:
+        """Measure how far the value is off, as a part of a bound.
+
+        What is within so wide a bound that anything is, is not said to agree.
+        """
+        found = within(self.expected, self.got, bound)
+        if found.is_none or found.reason or self.share <= LOOSE:
+            return found
+        text = f"what its operators may round is more than {LOOSE} of the value"
+        return replace(found, loose=text)
 
 
 def allowances(
@@ -230,7 +244,7 @@ def allowances(
     """Yield what each value of a node may be.
 
     Arguments and errors are those of `errors_of`; inputs may be arrays, and ``errors`` is how far
-    they may be off, by name.
+    they may be off, by name, with the sign where that is known.
     """
     given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
     names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
@@ -261,7 +275,8 @@ def allowances(
             slack = arguments_of(maker, bounds.__getitem__, symbols, _no_function)["self"]
             if leaves_ties_open(maker.op_type, maker.attrs) or slack.any():
                 expected = ties_resolved(arguments, expected, got, slack)
-        yield Allowance(label, expected, got, bound)
+        is_chain = len(meaning.ir.nodes) > 1
+        yield Allowance(label, expected, got, bound, share(expected, bound) if is_chain else 0.0)
 
 
 def _index_maker(meaning: Meaning, name: str) -> OpNode | None:
@@ -322,6 +337,13 @@ def _evaluated(
     makers = [ir.producers[name] for name in keep if name in ir.producers]
     keep |= {meta.name for node in makers for meta in node.inputs}
     forms = FORMS if len(ir.nodes) > 1 else 1  # of what the chain itself rounds
-    given = {name: error / forms for name, error in errors.items()}
+    given = {name: np.abs(error) / forms for name, error in errors.items()}
     made, bounds = bounded(ir, values, symbols, given, keep)
-    return made, {name: error if forms == 1 else forms * error for name, error in bounds.items()}
+    if forms == 1:
+        return made, bounds
+    bounds = {name: forms * error for name, error in bounds.items()}
+    wide = [n for n in keep if isinstance(made[n], np.ndarray) and is_wide(made[n], bounds[n])]
+    if not wide:
+        return made, bounds
+    seen = spread(ir, values, symbols, errors, keep)
+    return made, {**bounds, **{n: settled(made[n], seen[n]) for n in wide}}

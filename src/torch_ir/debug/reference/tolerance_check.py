@@ -71,6 +71,7 @@ class Error:
         relative: Greatest error relative to the expected value, where that is not 0.
         part: Greatest error as a part of what is allowed: more than 1 where it is too much.
         reason: Why the two disagree; empty if they do not.
+        loose: Why they cannot be said to agree, though nothing disagrees; empty if they do.
     """
 
     ulp: float = 0.0
@@ -78,6 +79,7 @@ class Error:
     relative: float = 0.0
     part: float = 0.0
     reason: str = ""
+    loose: str = ""
 
     @property
     def is_none(self) -> bool:
