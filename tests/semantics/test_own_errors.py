@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -78,3 +79,19 @@ def test_what_is_close_is_open_only_by_the_limit() -> None:
     second = torch.tensor([1.0, 1.25, 1.5]).half()
     _, _, (allowed,) = bounds_of(op_type, first, second, 0.2, 0.0)
     assert allowed.tolist() == [0, float("inf"), 0]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 300])
+def test_a_variance_is_bounded_as_kernels_in_one_pass_and_in_two_are_off(shift: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(400, 30, generator=generator, dtype=torch.float64) + shift
+    for values in (rows, rows.sort(0).values):  # float64 in one pass
+        assert 0.02 < parts_of("aten.var.correction", values, [0]) <= 1
+    _, _, (allowed,) = bounds_of("aten.var.correction", rows.float(), [0])
+    values = rows.float().numpy()
+    exact = values.astype("float64").var(0, ddof=1)
+    centered = values - values.mean(0, dtype="float32")
+    passes = (centered**2).sum(0, dtype="float32") / np.float32(399)
+    assert (np.abs(passes - exact) <= allowed).all()
+    if shift < 2:
+        assert (allowed < 16 * 2.0**-23 * exact).all()

@@ -9,7 +9,15 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.axes import axis, reduced_axes
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, length, moduli
+from torch_ir.semantics.bounds.call import (
+    BLOCK,
+    STREAM,
+    BoundedCall,
+    Errors,
+    depth,
+    length,
+    moduli,
+)
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded
 
 FEW = 4
@@ -104,9 +112,12 @@ def running_log_sum(call: BoundedCall) -> Errors:
 
 
 def variance(call: BoundedCall) -> Errors:
-    """Bound by centered terms: ``Σ |x - mean| · (|x| + |mean|)``, and the mean's error squared.
+    """Bound Σ (x - mean)² as kernels in two passes add it up, and as those in one (Welford) do.
 
-    Of standard deviations, the root's; means are sums.
+    In two passes each term is rounded three times and added; an error δ of the mean adds n·δ²,
+    as Σ (x - mean) is 0. In one pass terms are added one after the other, and the mean walks by
+    roundings of its own: a part of √n times ``u · |mean| · Σ |x - mean|``. torch adds float32 in
+    float64, and the rest in one pass. Of standard deviations the root's; means are sums.
     """
     values = call["self"]
     dim = call.arguments.get("dim")
@@ -116,11 +127,14 @@ def variance(call: BoundedCall) -> Errors:
     mean = np.mean(wide, axis=axes, keepdims=True) if wide.size else np.zeros(())
     sizes, center = np.abs(wide), np.abs(wide - mean)
     freedom = max(count - _correction(call), 0)
-    d = call.unit * (FEW + 2 * depth(count))  # each term moves the mean and the sum
+    is_walk = call.is_narrow or call.dtype.itemsize > 4
+    steps = depth(count, BLOCK if is_walk else STREAM)
+    d = call.unit * (FEW + steps)
     with np.errstate(all="ignore"):
         reach = np.mean(sizes, axis=axes, keepdims=True) if wide.size else np.zeros(())
-        off = np.sum(center * (sizes + np.abs(mean)), axis=axes) * d / freedom
-        off = off + (np.sum(sizes**2 * 0 + (d * reach) ** 2, axis=axes)) / freedom
+        walk = (2 + steps / 3) * np.sum(center * np.abs(mean), axis=axes)
+        off = call.unit * ((3 + steps) * np.sum(center**2, axis=axes) + walk) / freedom
+        off = off + np.sum(0 * sizes + (d * reach) ** 2, axis=axes) / freedom
         spread = np.sum(center**2, axis=axes) / freedom
         greatest = np.max(sizes, axis=axes, initial=0)
     errors: list[Any] = []
