@@ -47,9 +47,65 @@ BY_TEXT = {
     "device": lambda name: torch_ir.compile_graph(IR, WEIGHTS, device=name),
     "part": lambda name: torch_ir.cut(IR, inputs=[name], outputs=["y"]),
 }
+NESTED = torch.nested.nested_tensor(RAGGED, layout=torch.jagged)
+NODE = IR.nodes[0]
+MATMUL = torch_ir.parse(
+    """ir {
+  input %x: f32[2, 4]
+  weight @w: f32[4, 4]
+  %y: f32[2, 4] = aten.mm.default(%x, @w)
+  return %y
+}"""
+)
+BY_ANYTHING = {
+    "nodes": lambda value: IR.replace(nodes=value),
+    "graph_inputs": lambda value: IR.replace(graph_inputs=value),
+    "graph_outputs": lambda value: IR.replace(graph_outputs=value),
+    "weights": lambda value: IR.replace(weights=value),
+    "mutations": lambda value: IR.replace(mutations=value),
+    "guards": lambda value: IR.replace(guards=value),
+    "names": lambda value: IR.replace(weight_name_mapping=value),
+    "constants": lambda value: IR.replace(constants=value),
+    "functions": lambda value: IR.replace(functions=value),
+    "metadata": lambda value: IR.replace(metadata=value),
+    "model_name": lambda value: IR.replace(model_name=value),
+    "node": lambda value: NODE.replace(name=value),
+    "op_type": lambda value: NODE.replace(op_type=value),
+    "inputs": lambda value: NODE.replace(inputs=value),
+    "outputs": lambda value: NODE.replace(outputs=value),
+    "attrs": lambda value: NODE.replace(attrs=value),
+    "operands": lambda value: NODE.replace(operands=value),
+    "binds": lambda value: NODE.replace(binds=value),
+    "origins": lambda value: NODE.replace(origins=value),
+    "meta": lambda value: torch_ir.TensorMeta(value, (2,), "float32"),
+    "shape": lambda value: torch_ir.TensorMeta("x", value, "float32"),
+    "dtype": lambda value: torch_ir.TensorMeta("x", (2,), value),
+    "producer": lambda value: torch_ir.TensorMeta("x", (2,), "float32", value),
+    "expression": torch_ir.SymExpr,
+    "constant's data": lambda value: torch_ir.Constant("float32", (1,), value),
+    "constant's shape": lambda value: torch_ir.Constant("float32", value, bytes(4)),
+    "seed": lambda value: torch_ir.random_program(value, nodes=1),
+    "style": lambda value: torch_ir.shard(MATMUL, {"w": value}, ranks=2),
+    "part of a rank": lambda value: torch_ir.shard_weights(IR, {"w": value}, 0),
+    "saved weight": lambda value: serde.save(IR, "saved.tir", weights={"w": value}),
+    "weight": lambda value: torch_ir.compile_graph(IR, {"w": value}),
+    "constant": lambda value: torch_ir.validate(
+        IR, WEIGHTS, (torch.ones(2),), constants={"w": value}
+    ),
+    "reduced weight": lambda value: torch_ir.reduce(
+        IR, {"w": value}, (torch.ones(2),), lambda *_: True, seconds=0.1
+    ),
+    "reduced input": lambda value: torch_ir.reduce(
+        IR, WEIGHTS, (value,), lambda *_: True, seconds=0.1
+    ),
+    "group": lambda value: torch_ir.extract_ir(NET, (torch.ones(2),), groups={"tp": value}),
+}
 NET = torch.nn.Identity()
 BY_NUMBER = {
     "plan_memory": lambda number: torch_ir.plan_memory(IR, alignment=number),
+    "random_program": lambda number: torch_ir.random_program(1, nodes=2, sizes=[number]),
+    "shard": lambda number: torch_ir.shard(MATMUL, {"w": "column"}, ranks=number),
+    "compile_graph": lambda number: torch_ir.compile_graph(IR, WEIGHTS, grad=bool(number)),
     "verify": lambda number: torch_ir.verify(
         IR, NET, (torch.ones(2),), weights=WEIGHTS, rtol=number, atol=number
     ),
@@ -98,6 +154,32 @@ def test_texts(name):
 @pytest.mark.parametrize("name", BY_TENSORS)
 def test_tensors(name):
     require_our_errors(BY_TENSORS[name], TENSORS)
+
+
+@pytest.mark.parametrize("name", BY_ANYTHING)
+def test_anything(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tensors = [
+        NESTED,
+        torch.ones(2, device="meta"),
+        torch.ones(3),
+        torch.ones(2).numpy(),
+        [NESTED],
+    ]
+    lists = [["x"], [0], [-1], [[]], {"x": None}, {"x": "x"}, {"x": -1}, {"w": IR}, [IR], {0: 0}]
+    require_our_errors(BY_ANYTHING[name], [*TEXTS, *NO_TEXTS, *NUMBERS, *tensors, *lists])
+
+
+@pytest.mark.parametrize("values", [[], [torch.ones(2)]])
+def test_fewer_values_than_a_call_takes(values):
+    with pytest.raises(TorchIRError, match="the operands of node 'y' are of 2 inputs, "):
+        NODE.arguments(values)
+
+
+@pytest.mark.parametrize("programs", [[], ()])
+def test_no_program_of_a_rank(programs):
+    with pytest.raises(TorchIRError, match="there is no program of a rank"):
+        torch_ir.validate_ranks(IR, programs, WEIGHTS, [torch.ones(2)])
 
 
 @pytest.mark.parametrize("name", BY_NUMBER)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
+
+from torch_ir.errors import InvalidIRError
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,15 +61,48 @@ def plain_text(value: object) -> Any:
 
 
 def set_plain_text(value: object, *names: str) -> None:
-    """Replace text of a subclass in fields of a frozen value by plain text."""
+    """Replace text of a subclass in fields of a frozen value by plain text.
+
+    Raises:
+        InvalidIRError: A field is no text.
+    """
     for name in names:
         given = getattr(value, name)
-        if type(given) is not str and isinstance(given, str):
+        if given is None and "None" in type(value).__annotations__[name]:
+            continue
+        if not isinstance(given, str):
+            kind, got = type(value).__name__, type(given).__name__
+            raise InvalidIRError(f"the {name} of {kind} is text, got {got}")
+        if type(given) is not str:
             object.__setattr__(value, name, plain_text(given))
 
 
+def frozen_items(values: Iterable[V], kind: type[V], what: str) -> tuple[V, ...]:
+    """Return the items of a field as a tuple.
+
+    Raises:
+        InvalidIRError: They are no sequence, or one is of another class.
+    """
+    if type(values) is tuple and not values:
+        return values
+    try:
+        items = tuple(values)
+    except TypeError:
+        raise InvalidIRError(f"{what} are a list, got {type(values).__name__}") from None
+    for item in items:
+        if type(item) is not kind and not isinstance(item, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise InvalidIRError(f"{what} are of {kind.__name__}, got {type(item).__name__}")
+    return items
+
+
 def frozen_mapping(mapping: Mapping[str, V]) -> FrozenDict[str, V]:
-    """Freeze a mapping from text, with plain text as keys and values."""
+    """Freeze a mapping from text, with plain text as keys and values.
+
+    Raises:
+        InvalidIRError: It is no mapping.
+    """
+    if not isinstance(mapping, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise InvalidIRError(f"expected a mapping from names, got {type(mapping).__name__}")
     if not mapping:
         return FrozenDict()
     types = {*map(type, mapping), *map(type, mapping.values())} - {str}

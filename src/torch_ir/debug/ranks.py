@@ -113,6 +113,8 @@ def validate_ranks(
 
 
 def _one_group(programs: Sequence[IR]) -> dict[str, list[range]]:
+    if not programs:
+        raise InvalidIRError("there is no program of a rank", remedy="Give what shard() returns.")
     names = {name for program in programs for name in groups_of(program)}
     if len(names) > 1:
         raise InvalidIRError(f"the ranks have more than one group: {', '.join(sorted(names))}")

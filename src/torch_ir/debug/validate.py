@@ -115,7 +115,7 @@ def validate(
         judged = _judged(ir, weights, constants, graph, backend, given)
         _require_known(mode, judged, repro)
         runs, judge = _prepared(ir, weights, constants, judged, mode, readers)
-        watch = _watched(runs, *given, readers, {**(weights or {}), **(constants or {})}, judge)
+        watch = _watched(runs, *given, readers, {**(constants or {}), **(weights or {})}, judge)
         return _saved(runs.ir, watch, save_inputs, repro)
 
 

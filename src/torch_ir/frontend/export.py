@@ -92,7 +92,13 @@ def extract_ir(
 
 def _with_groups(ir: IR, groups: Mapping[str, Any] | None) -> IR:
     """Name the process groups as the caller does: torch's own names mean nothing elsewhere."""
-    names = {str(group.group_name): name for name, group in (groups or {}).items()}
+    names: dict[str, str] = {}
+    for name, group in (groups or {}).items():
+        if not hasattr(group, "group_name"):
+            raise ExportError(
+                f"groups has no process group as {name!r:.60}, but a {type(group).__name__}"
+            )
+        names[str(group.group_name)] = name
     for group, node in groups_of(ir).items():
         if group not in names:
             raise ExportError(

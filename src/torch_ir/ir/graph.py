@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
+from torch_ir.frozen import FrozenDict, frozen_items, frozen_mapping, set_plain_text
 from torch_ir.ir import queries
 from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.forms import Forms
@@ -63,6 +63,17 @@ class Mutation:
 
     def __post_init__(self) -> None:
         set_plain_text(self, "target")
+
+
+_ITEMS: Mapping[str, type] = {
+    "nodes": OpNode,
+    "graph_inputs": TensorMeta,
+    "graph_outputs": TensorMeta,
+    "weights": TensorMeta,
+    "mutations": Mutation,
+    "guards": SymExpr,
+}
+"""What the lists of an IR are of."""
 
 
 def _has_unnamed_producer(ir: IR, taken: Collection[str]) -> bool:
@@ -177,23 +188,24 @@ class IR(Forms):
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        for name in ("nodes", "graph_inputs", "graph_outputs", "weights", "mutations", "guards"):
-            if type(getattr(self, name)) is not tuple:
-                set_field(self, name, tuple(getattr(self, name)))
-        for name, values in with_producers(self).items():
-            set_field(self, name, values)
+        for name, kind in _ITEMS.items():
+            set_field(self, name, frozen_items(getattr(self, name), kind, f"the {name} of an IR"))
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             if type(getattr(self, name)) is not FrozenDict:
                 set_field(self, name, frozen_mapping(getattr(self, name)))
+        for name, values in with_producers(self).items():
+            set_field(self, name, values)
         set_plain_text(self, "model_name", "pytorch_version", "dialect")
         for op_type, text in self.operators.items():
             if parse_schema(text).op_type != op_type:
                 raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
-        if self.constants or type(self.constants) is not FrozenDict:
-            constants = {key: as_constant(value) for key, value in self.constants.items()}
+        if type(self.constants) is not FrozenDict or self.constants != {}:
+            given = frozen_mapping(self.constants)
+            constants = {key: as_constant(value) for key, value in given.items()}
             set_field(self, "constants", frozen_mapping(constants))
         if type(self.metadata) is not FrozenDict:
-            metadata = {key: as_attribute(value) for key, value in self.metadata.items()}
+            given = frozen_mapping(self.metadata)
+            metadata = {key: as_attribute(value) for key, value in given.items()}
             set_field(self, "metadata", frozen_mapping(metadata))
 
     # -- views ------------------------------------------------------------------------------------

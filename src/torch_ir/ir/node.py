@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import FrozenDict, frozen_mapping, set_plain_text
+from torch_ir.frozen import FrozenDict, frozen_items, frozen_mapping, set_plain_text
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
@@ -101,10 +101,10 @@ class OpNode(Shown):
         set_field = object.__setattr__
         if not type(self.name) is type(self.op_type) is str:
             set_plain_text(self, "name", "op_type")
-        if self.origins != ():
+        if type(self.origins) is not tuple or self.origins:
             set_field(self, "origins", _freeze_origins(self.name, self.origins))
-        set_field(self, "inputs", tuple(self.inputs))
-        set_field(self, "outputs", tuple(self.outputs))
+        set_field(self, "inputs", frozen_items(self.inputs, TensorMeta, "the inputs of a node"))
+        set_field(self, "outputs", frozen_items(self.outputs, TensorMeta, "the outputs of a node"))
         if type(self.attrs) is not FrozenDict:
             set_field(self, "attrs", _freeze_attributes(self.name, self.attrs))
         if type(self.binds) is not FrozenDict:
@@ -232,13 +232,11 @@ class OpNode(Shown):
             >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (4,), "float32", "y")
             >>> OpNode("y", "aten.cat.default", [x, x], [y], {"dim": 0}).arguments("ab")
             {'tensors': ['a', 'b'], 'dim': 0}
+
+        Raises:
+            InvalidIRError: There are fewer values than inputs, or an operand is no input.
         """
-        given = {
-            name: [None if slot is None else values[slot] for slot in slots]
-            if isinstance(slots, tuple)
-            else (None if slots is None else values[slots])
-            for name, slots in (self.operands or {}).items()
-        }
+        given = _given(self, values)
         return {**given, **{name: self.attrs[name] for name in self.attrs if name not in given}}
 
     def to_dict(self) -> dict[str, Any]:
@@ -259,12 +257,27 @@ class OpNode(Shown):
         return node_from_dict(data)
 
 
+def _given(node: OpNode, values: Sequence[Any]) -> dict[str, Any]:
+    try:
+        return {
+            name: [None if slot is None else values[slot] for slot in slots]
+            if isinstance(slots, tuple)
+            else (None if slots is None else values[slots])
+            for name, slots in node.slots.items()
+        }
+    except IndexError:
+        raise InvalidIRError(
+            f"the operands of node {node.name!r} are of {len(node.inputs)} inputs, "
+            f"{len(values)} values are given"
+        ) from None
+
+
 _NO_SLOTS: Mapping[str, Slots] = FrozenDict()
 
 
 def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str, Attribute]:
     frozen: dict[str, Attribute] = {}
-    for name, value in attrs.items():
+    for name, value in frozen_mapping(attrs).items():
         try:
             frozen[name] = as_attribute(value)
         except InvalidIRError as error:
@@ -276,7 +289,7 @@ def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str
 
 def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[str, Slots]:
     frozen: dict[str, Slots] = {}
-    for name, slots in operands.items():
+    for name, slots in frozen_mapping(operands).items():
         if isinstance(slots, list | tuple):
             items = cast(Iterable[object], slots)
             frozen[name] = tuple([_slot(node, name, item) for item in items])
@@ -286,16 +299,14 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
 
 
 def _freeze_origins(node: str, origins: Sequence[object]) -> tuple[str, ...]:
-    found = tuple(origins)
-    if isinstance(origins, str) or not all(isinstance(name, str) for name in found):
-        raise InvalidIRError(
-            f"the origins of node {node!r} are a list of names, got {origins!r:.60}"
-        )
+    if isinstance(origins, str):
+        raise InvalidIRError(f"the origins of node {node!r} are a list, got {origins!r:.60}")
+    found = frozen_items(origins, str, f"the origins of node {node!r}")
     return tuple([str(name) for name in found])
 
 
 def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int]:
-    for symbol, index in binds.items():
+    for symbol, index in frozen_mapping(binds).items():
         if type(index) is not int or index < 0:
             raise InvalidIRError(
                 f"the symbol {symbol!r} of node {node!r} is bound to a result's index, "

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
-from torch_ir.errors import InvalidIRError, counted
-from torch_ir.frozen import set_plain_text
+from torch_ir.errors import InvalidIRError, counted, raised_as
+from torch_ir.frozen import frozen_items, set_plain_text
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import (
@@ -35,9 +35,6 @@ def _is_static_shape(shape: object) -> bool:
         if type(dim) is not int or dim < 0:
             return False
     return True
-
-
-_TEXT = (str, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +69,10 @@ class TensorMeta:
             if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise InvalidIRError(f"a shape is a list of dimensions, got {self.shape!r:.80}")
             object.__setattr__(self, "shape", tuple([as_dim(d) for d in self.shape]))
-        if not (type(self.name) is type(self.dtype) is str and type(self.producer_node) in _TEXT):
-            set_plain_text(self, "name", "dtype", "producer_node")
-        if self.dtype not in DTYPES:
+        producer = self.producer_node
+        if type(self.name) is not str or not (producer is None or type(producer) is str):
+            set_plain_text(self, "name", "producer_node")
+        if type(self.dtype) is not str or self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
     def __str__(self) -> str:
@@ -265,7 +263,7 @@ class Constant(_Tensor):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "shape", frozen_items(self.shape, object, "the sizes"))
         set_plain_text(self, "sha256")
         if any(type(d) is not int or d < 0 for d in self.shape):
             raise InvalidIRError(f"a constant cannot have the shape {list(self.shape)}")
@@ -529,7 +527,8 @@ def _check_data(constant: Constant) -> None:
                 f"a constant {type_text(constant)} needs its data or the SHA-256 of it"
             )
         return
-    got, itemsize = memoryview(constant.data).nbytes, DTYPES[constant.dtype].itemsize
+    with raised_as(lambda _: InvalidIRError("the data of a constant is bytes")):
+        got, itemsize = memoryview(constant.data).nbytes, DTYPES[constant.dtype].itemsize
     if constant.is_filled:
         if got != itemsize:
             raise InvalidIRError(

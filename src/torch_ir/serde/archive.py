@@ -21,7 +21,7 @@ from msgspec import Struct
 from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.values import dtype_name
+from torch_ir.ir.values import dtype_name, kind_without_values
 from torch_ir.serde.constant_data import decode_constant, encode_constant, values_missing
 from torch_ir.serde.files import MAX_JSON_BYTES, open_for_reading, replacing, too_large
 from torch_ir.serde.json.document import decode_document, encode_document
@@ -158,6 +158,8 @@ def _weight_faults(
     got = weights[key]
     if not hasattr(got, "dtype") or not hasattr(got, "shape"):
         return [f"{key}: expected a tensor, got a {type(got).__name__}"]
+    if hasattr(got, "is_meta") and (kind := kind_without_values(got)):
+        return [f"{key}: a {kind} tensor has no plain values to store"]
     found = TensorMeta(meta.name, tuple(int(d) for d in got.shape), dtype_name(got.dtype))
     is_same = found.dtype == meta.dtype and (not meta.is_static or found.shape == meta.shape)
     if is_same:

@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.errors import WeightLoadError
 from torch_ir.ir import IR
+from torch_ir.ir.values import kind_without_values
 from torch_ir.weights.load import load_weights
 
 
@@ -42,6 +43,10 @@ def shard_weights(
         if meta.name not in given:
             raise WeightLoadError(f"the weight {meta.name!r} is missing")
         tensor, shard = given[meta.name], shards.get(meta.name)
+        is_tensor = isinstance(tensor, torch.Tensor)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        kind = kind_without_values(tensor) if is_tensor else type(tensor).__name__
+        if kind:
+            raise WeightLoadError(f"the weight {meta.name!r} is no tensor with values, but {kind}")
         if shard is None:
             found[meta.name] = tensor
             continue

@@ -38,6 +38,8 @@ CONTROL = ("higher_order.cond", "higher_order.while_loop")
 _UNARY = ("sin", "cos", "tanh", "neg", "relu", "sigmoid", "abs", "exp", "erf", "floor", "square")
 _LIMITS = {"float16": 1e3, "bfloat16": 1e4, "int8": 100, "uint8": 200}
 _TRIES = 12
+MAX_SIZE = 4096
+"""Of a dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def random_program(
         >>> len(program.ir.nodes), program.ir.check()
         (3, ())
     """
+    _require_numbers(seed, nodes, sizes)
     random = Random(f"{seed}/{nodes}")  # noqa: S311  # no secret
     found = _matching(None if operators is None else tuple(operators))
     if control_flow and operators is None:
@@ -111,6 +114,14 @@ def random_program(
     if dynamic and random.random() < 0.4:
         ir = with_dynamic_size(ir) or ir
     return RandomProgram(ir, grower.weights, inputs, seed)
+
+
+def _require_numbers(seed: object, nodes: object, sizes: Sequence[int] | None) -> None:
+    for number in (seed, nodes, *(sizes or ())):
+        if not isinstance(number, int):
+            raise InvalidIRError(f"seed, nodes and sizes are integers, got {number!r:.60}")
+    if not all(0 <= size <= MAX_SIZE for size in sizes or ()):
+        raise InvalidIRError(f"sizes are from 0 to {MAX_SIZE:,}, got {sizes!r:.60}")
 
 
 @cache

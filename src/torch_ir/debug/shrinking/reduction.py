@@ -14,12 +14,14 @@ from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
 from torch_ir.debug.shrinking.simplification import Failing, simpler
 from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
-from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.inputs import check_inputs, require_values
 from torch_ir.ir import IR
+from torch_ir.ir.values import kind_without_values
 from torch_ir.passes.cutting import cut
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
+from torch_ir.weights import check_weights
 
 T = TypeVar("T")
 
@@ -70,7 +72,11 @@ def reduce(
         }
     """
     search = _Reduction(oracle, seconds)
-    start = Failing(ir, dict(weights or {}), tuple(inputs))
+    require_values(ir, inputs)
+    given = check_weights(ir, weights or {}, strict=False)
+    if kind := next(filter(None, map(kind_without_values, given.values())), ""):
+        raise InvalidIRError(f"a weight is a {kind} tensor, which has no values to make simpler")
+    start = Failing(ir, given, tuple(inputs))
     failure = search.first(start)
     best = search.small(start, shapes=shapes)
     used = {key: best.weights[key] for key in [meta.name for meta in best.ir.weights]}

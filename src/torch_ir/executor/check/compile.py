@@ -106,6 +106,7 @@ def _compile(
     grad: bool | Collection[str],
 ) -> ExecGraph:
     ir, run_device = where.ir, where.device
+    grad = grad if isinstance(grad, Collection) else bool(grad)
     recorded = grad is not False
     compiler = _Compiler(run_device, collect, check_types, recorded)
     values = where.moved(compiler.payload(ir, tensors))

@@ -94,14 +94,35 @@ def read_tree(line: Line, depth: int = 0) -> Tree:
 
 
 def _read_list(line: Line, depth: int) -> Container:
+    """Read a list and the lists that begin in it, which may be deep and many, in one loop."""
+    tokens, at = line.tokens, line.at
+    outer: list[list[Tree]] = []
     children: list[Tree] = []
-    tokens = line.tokens
-    while tokens[line.at] != "]":
+    while True:
+        token = tokens[at]
+        if token == "]":
+            at += 1
+            done = Container("list", tuple(children))
+            if not outer:
+                line.at = at
+                return done
+            children = outer.pop()
+            children.append(done)
+            continue
         if children:
-            line.expect(",")
-        children.append(read_tree(line, depth + 1))
-    line.at += 1
-    return Container("list", tuple(children))
+            if token != ",":
+                line.at = at
+                raise line.unexpected("','")
+            at += 1
+            token = tokens[at]
+        if token == "[" and depth + len(outer) < MAX_DEPTH:
+            at += 1
+            outer.append(children)
+            children = []
+        else:
+            line.at = at
+            children.append(read_tree(line, depth + len(outer) + 1))
+            at = line.at
 
 
 def _read_tuple(line: Line, depth: int) -> Container:

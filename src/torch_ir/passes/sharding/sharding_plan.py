@@ -28,6 +28,8 @@ def split_dims(ir: IR, plan: Mapping[str, Any], ranks: int) -> dict[str, int]:
         PassError: A pattern fits nothing, there is no such style, two disagree about a weight, or
             the ranks cannot share a dimension equally.
     """
+    if ranks < 1:
+        raise PassError(f"a program is shared by 1 rank or more, not by {ranks}")
     names = {key: (name, meta) for name, (key, meta) in ir.external_values().items()}
     found: dict[str, int] = {}
     for pattern, wanted in plan.items():
@@ -38,7 +40,7 @@ def split_dims(ir: IR, plan: Mapping[str, Any], ranks: int) -> dict[str, int]:
                 f"no weight of the program is called or lies in {pattern!r}",
                 remedy=did_you_mean(pattern, [*names, *map(_module_of, names)]),
             )
-        if style not in STYLES and type(style) is not int:
+        if type(style) is not int and not (isinstance(style, str) and style in STYLES):
             raise PassError(
                 f"{style!r:.60} says not how ranks share a weight",
                 remedy=did_you_mean(str(style), STYLES)
