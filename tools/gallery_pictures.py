@@ -21,20 +21,35 @@ OPEN_LAYER = """() => {
   const pane = page.active, graph = pane.program.graphs[0];
   const repeat = [...pane.boxes.values()].find(({ box }) => box.times).box;
   page.toggle(pane, repeat.key);
-  page.toggle(pane, `g${graph.members(repeat.number)[1].group}`);
+  const layer = graph.members(repeat.number)[1];
+  page.toggle(pane, layer.group === undefined ? `n${layer.node}` : `g${layer.group}`);
+  const call = [...pane.boxes.values()].find(({ box }) => box.calls && box.graph.number === 0
+    && graph.nodes.group[box.number] === layer.group);
+  if (call) page.toggle(pane, call.box.key);
+  pane.view.k = call ? 0.55 : 0.9;
   pane.center(pane.selected);
+}"""
+GO_TO_LAYERS = """() => {
+  page.go([...page.active.boxes.values()].find(({ box }) => box.times).box.key);
 }"""
 OPEN_CALLS = """() => {
   const pane = page.active;
   for (const [key, { box }] of pane.boxes) if (box.calls) page.toggle(pane, key);
   pane.fit();
 }"""
+PLOT = {"viewport": {"width": 920, "height": 480}}
 PICTURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("layers", OPEN_LAYER, {}),
+    ("minilm", OPEN_LAYER, {}),
+    ("resnet50", OPEN_LAYER, {}),
+    ("llama", GO_TO_LAYERS, {}),
+    ("llama-outlined", OPEN_LAYER, {}),
     ("flow", OPEN_CALLS, {"color_scheme": "dark"}),
-    ("lowered", "() => page.go('n20')", {}),
-    ("memory", "", {"viewport": {"width": 920, "height": 480}}),
-    ("treemap", "", {"viewport": {"width": 920, "height": 480}}),
+    ("quantized", "", {}),
+    ("memory", "", PLOT),
+    ("treemap", "", PLOT),
+    ("flame", "", PLOT),
+    ("quantization", "", PLOT),
+    ("histogram", "", PLOT),
 )
 """The page, what to do in it first, and how the window is."""
 
@@ -46,7 +61,7 @@ def pages(folder: Path) -> None:
         raise SystemExit("examples/gallery.py cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.gallery(folder)
+    module.gallery(folder, [name for name, *_ in PICTURES])
 
 
 def main() -> None:

@@ -82,6 +82,16 @@ def _folded(line: str, width: int) -> list[str]:
     return [*parts, line]
 
 
+def shortened(text: str, width: int) -> str:
+    """Return a text that is at most so many characters long, the end cut off if it has to be.
+
+    Example:
+        >>> shortened("layers.0.attention", 10)
+        'layers.0.…'
+    """
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
     """Return rows as an HTML table for notebooks, the first as its heading; all is escaped.
 

@@ -4,8 +4,11 @@ import html
 from collections import Counter
 
 import pytest
+import torch
 
 import torch_ir
+from torch_ir.debug.attribution import Attribution, PairNoise
+from torch_ir.debug.capture import Captured
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.passes import run_passes
 from torch_ir.passes.memory_plan import plan_memory
@@ -23,6 +26,12 @@ VALUES = {
     "finding": lambda: Diagnostic("code", HOSTILE, HOSTILE),
     "plan": lambda: plan_memory(layers(2)),
     "passes": lambda: run_passes(layers(2), []),
+    "captured": lambda: Captured(
+        HOSTILE, (), {HOSTILE: torch.ones(3), "b": torch.zeros(0)}, {HOSTILE: HOSTILE}
+    ),
+    "attribution": lambda: Attribution(
+        HOSTILE, (PairNoise(HOSTILE, HOSTILE, HOSTILE, 30.0, 20.0, False),), 19.0
+    ),
     "plot": lambda: plot(plan_memory(layers(2))),
     "page": lambda: view(hostile()),
 }

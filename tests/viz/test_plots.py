@@ -1,10 +1,13 @@
 import json
+import math
 import re
 from contextlib import suppress
 from xml.etree import ElementTree as ET
 
 import pytest
+import torch
 
+from torch_ir.debug.capture import histograms
 from torch_ir.errors import InvalidIRError
 from torch_ir.passes.memory_plan import plan_memory
 from torch_ir.viz import plot
@@ -39,6 +42,21 @@ DRAWN = {
     "treemap": PROFILE,
     "flame": PROFILE,
     "errors": CHECKED,
+    "quantization": {
+        "model_name": HOSTILE,
+        "output_sqnr": 20.0,
+        "rows": [
+            {
+                "quantize": HOSTILE,
+                "node": HOSTILE,
+                "location": HOSTILE,
+                "sqnr": 30.0 + at if at != 2 else None,
+                "output_sqnr": 21.0 + at if at != 3 else None,
+                "is_measured": at < 2,
+            }
+            for at in range(30)
+        ],
+    },
     "histogram": {"values": {"a": [0.0, 1.0, 1.0, float("nan")], HOSTILE: [2.5, -1.0]}},
 }
 
@@ -68,12 +86,61 @@ def test_every_piece_of_a_plan_is_drawn_where_it_lies():
         assert any(text.startswith(f"%{piece.name}: ") for text in titles)
 
 
-def test_boxes_of_a_treemap_have_the_areas_of_their_values():
-    root = ET.fromstring(plot(PROFILE, "treemap").svg)
-    boxes = [e for e in root.iter() if e.tag.endswith("rect")]
-    areas = [(float(e.get("width")) + 1) * (float(e.get("height")) + 1) for e in boxes]
-    assert areas == sorted(areas, reverse=True)
-    assert areas[0] / areas[-1] == pytest.approx(12, rel=0.02)
+def test_boxes_of_a_treemap_have_the_areas_of_their_values_inside_their_modules():
+    modules = ["a.x", "a.y", "b", "a", "c.d"]
+    rows = [{"node": m, "module": m, "seconds": 2.0**at} for at, m in enumerate(modules)]
+    root = ET.fromstring(plot({"nodes": rows}, "treemap").svg)
+    places = {}
+    for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+        x, y, w, h = (float(box.get(name)) for name in ("x", "y", "width", "height"))
+        places[box[0].text.partition(":")[0]] = (x, y, x + w, y + h, (w + 1) * (h + 1))
+    assert list(places) == ["c.d", "a", "b", "a.(itself)", "a.y", "a.x"]
+    assert places["c.d"][4] / places["b"][4] == pytest.approx(4, rel=0.01)
+    assert places["a.y"][4] / places["a.x"][4] == pytest.approx(2, rel=0.1)
+    for path, (left, top, right, bottom, _) in places.items():
+        outer = places.get(path.rpartition(".")[0])
+        if outer:
+            assert outer[0] < left < right < outer[2]
+            assert outer[1] < top < bottom < outer[3]
+
+
+@pytest.mark.parametrize("kind", ["treemap", "flame"])
+def test_modules_differ_in_color_inside_the_last_that_is_most_of_all(kind):
+    modules = [*(f"m.layers.{at}.{part}" for at in range(3) for part in "ab"), "m.head"]
+    rows = [{"node": m, "operator": "op", "module": m, "seconds": 1.0} for m in modules]
+    root = ET.fromstring(plot({"nodes": rows}, kind).svg)
+    boxes = list(root.iter("{http://www.w3.org/2000/svg}rect"))
+    fills = {box[0].text.partition(":")[0]: box.get("fill") for box in boxes}
+    layers = [fills[f"m.layers.{at}"] for at in range(3)]
+    assert len({*layers, fills["m.layers"]}) == 4
+    assert fills["m.layers.0.a"] == fills["m.layers.0"]
+
+
+def test_the_worst_quantized_values_are_named_and_the_others_are_in_the_data():
+    found = plot(DRAWN["quantization"])
+    assert found.kind == "quantization"
+    assert len(found.data["rows"]) == 29, "one costs nothing"
+    assert found.svg.count("<circle") == 2 * 20 - 1 + 3, "values, outputs, legend"
+    with pytest.raises(InvalidIRError, match="no pair of quantize and dequantize costs"):
+        plot({"rows": [{"output_sqnr": None}]})
+
+
+def test_tensors_are_counted_alike_from_lists_and_from_torch():
+    values = [0.0, 1.0, 1.0, 4.0, math.nan, -math.inf]
+    listed = plot({"values": {"a": values}}).data["values"]
+    assert listed == histograms({"a": torch.tensor(values)})
+    assert listed["a"]["counts"] == [1, 0, 2, 0, 0, 0, 0, 1]
+    assert listed["a"]["not_finite"] == 2
+    assert sum(histograms({"c": torch.ones(3, 5)})["c"]["counts"]) == 15
+    with pytest.raises(InvalidIRError, match="no value matches 'rel'") as error:
+        histograms({"relu": torch.ones(2)}, ["rel"])
+    assert "relu" in error.value.remedy
+
+
+def test_of_many_tensors_each_has_a_small_histogram():
+    svg = plot({"values": {f"t{at}": [0.0, at + 1.0] for at in range(60)}}).svg
+    assert svg.count("<polygon") == 48
+    assert "values of 60 tensors, the first 48" in svg
 
 
 def test_what_cannot_be_drawn_is_an_error():

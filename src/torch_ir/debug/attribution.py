@@ -19,7 +19,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.semantics.operators.quantization import QUANTIZING
-from torch_ir.tables import html_table, table
+from torch_ir.tables import Rows, Shown, table
 
 QUANTIZES = QUANTIZING | {"torchao.quantize_affine.default"}
 DEQUANTIZES = frozenset(name.replace(".quantize", ".dequantize") for name in QUANTIZES)
@@ -51,7 +51,7 @@ class PairNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(Shown):
     """What each pair costs.
 
     Attributes:
@@ -91,8 +91,13 @@ class Attribution:
         lines += self.table(20).splitlines()
         return "\n".join([line[:100] for line in lines])
 
-    def _repr_html_(self) -> str:
-        return html_table(str(self).split("\n", 1)[0], self._cells(50))
+    def _picture(self) -> str:
+        from torch_ir.viz.plots import plot
+
+        return plot(self).svg if any(math.isfinite(row.output_sqnr) for row in self.rows) else ""
+
+    def _grid(self) -> Rows:
+        return self._cells(50)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; a ratio without noise becomes None."""

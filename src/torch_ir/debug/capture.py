@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
+from typing import Any
 
 import torch
 
-from torch_ir.errors import InvalidIRError, SerializationError, did_you_mean
+from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import require_values
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
+from torch_ir.tables import Shown, table
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Shown):
     """The values of one run.
 
     Attributes:
@@ -33,6 +37,21 @@ class Captured:
     outputs: tuple[torch.Tensor, ...] = field(repr=False)
     values: Mapping[str, torch.Tensor] = field(repr=False)
     operators: Mapping[str, str] = field(repr=False)
+
+    def __str__(self) -> str:
+        rows = [(f"%{name}", type_text(value)) for name, value in self.values.items()]
+        head = f"{counted(len(rows), 'value')} of {self.model_name or 'a program'}"
+        return "\n".join([head, *table(rows, indent="  ").splitlines()])
+
+    def _picture(self) -> str:
+        from torch_ir.viz.plots import plot
+
+        found = self.to_dict()
+        return plot(found).svg if any(sum(r["counts"]) for r in found["values"].values()) else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the values to plain data: a histogram of each."""
+        return {"model_name": self.model_name, "values": histograms(self.values)}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the values to a safetensors file.
@@ -89,6 +108,48 @@ def capture(
     outputs = graph.eval(inputs, listener=keeper)
     values = {**given, **keeper.values}
     return Captured(graph.ir.model_name, outputs, values, keeper.operators)
+
+
+def histograms(
+    values: Mapping[str, torch.Tensor], patterns: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Count the elements of tensors in at most 64 columns of equal width, by their names.
+
+    Args:
+        values: The tensors; of complex numbers, the absolute values are counted.
+        patterns: Which of them, by name, with ``*``, ``?`` and ``[...]``. None takes all.
+
+    Raises:
+        InvalidIRError: A pattern matches nothing.
+
+    Example:
+        >>> histograms({"x": torch.tensor([0.0, 4.0, 4.0])})["x"]["counts"]
+        [1, 0, 0, 0, 0, 0, 0, 2]
+    """
+    wanted = tuple(patterns)
+    for pattern in wanted:
+        if not any(fnmatchcase(name, pattern) for name in values):
+            remedy = did_you_mean(pattern, sorted(values)) or None
+            raise InvalidIRError(f"no value matches {pattern!r}", remedy=remedy)
+    return {
+        name: _histogram(tensor)
+        for name, tensor in values.items()
+        if not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)
+    }
+
+
+def _histogram(tensor: torch.Tensor) -> dict[str, Any]:
+    flat = (tensor.abs() if tensor.is_complex() else tensor).detach().double().flatten()
+    known = flat[flat.isfinite()]
+    low, high = (known.min().item(), known.max().item()) if known.numel() else (0.0, 0.0)
+    bins = max(8, min(64, round(math.sqrt(known.numel()))))
+    counts = torch.histc(known, bins, low, high if high > low else low + 1.0)
+    return {
+        "low": low,
+        "width": ((high - low) or 1.0) / bins,
+        "counts": counts.long().tolist(),
+        "not_finite": flat.numel() - known.numel(),
+    }
 
 
 def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:

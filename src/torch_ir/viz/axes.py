@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch_ir.errors import printable
+from torch_ir.tables import shortened
 
 WIDTH, HEIGHT = 860, 420
 LEFT, RIGHT, TOP, BOTTOM = 84, 16, 40, 46
@@ -108,6 +109,7 @@ class Axes:
     y: Scale
     names: tuple[str, str]
     spell: tuple[Spell, Spell]
+    marked: tuple[bool, bool] = (True, True)
     marks: list[str] = field(default_factory=list[str])
 
     @classmethod
@@ -121,11 +123,13 @@ class Axes:
         spell: tuple[Spell, Spell] = (lambda v: f"{v:g}", lambda v: f"{v:g}"),
         logs: tuple[bool, bool] = (False, False),
         bases: tuple[int, int] = (10, 10),
+        left: int = LEFT,
+        marked: tuple[bool, bool] = (True, True),
     ) -> Axes:
-        """Make a frame for values in these ranges."""
-        x = Scale(*across, LEFT, WIDTH - RIGHT, logs[0], bases[0])
+        """Make a frame for values in these ranges; an axis that is not marked has no numbers."""
+        x = Scale(*across, left, WIDTH - RIGHT, logs[0], bases[0])
         y = Scale(*up, HEIGHT - BOTTOM, TOP, logs[1], bases[1])
-        return cls(title, x, y, names, spell)
+        return cls(title, x, y, names, spell, marked)
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, title: str, fill: str) -> None:
         """Mark the area between two corners."""
@@ -153,20 +157,35 @@ class Axes:
         """Write a text at a place of the axes."""
         self.marks.append(label(text, self.x(x), self.y(y), **attributes))
 
+    def name_row(self, name: str, y: float) -> None:
+        """Write the name of a row to the left of the axes."""
+        short = shortened(name, int(self.x.start / 6.2) - 2)
+        self.marks.append(label(short, self.x.start - 8, self.y(y) + 4, text_anchor="end"))
+
+    def legend(self, *entries: tuple[str, str]) -> None:
+        """Say what colors mean, from the right end of the title's line."""
+        end = WIDTH - RIGHT
+        for color, meaning in reversed(entries):
+            start = end - 6.2 * len(meaning)
+            self.marks.append(label(meaning, start, 22))
+            self.marks.append(tag("circle", cx=start - 9, cy=18, r=4, fill=color))
+            end = start - 26
+
     def svg(self) -> str:
         """Return the picture."""
-        parts = [label(self.title, LEFT, 22, font_size=14, font_weight=600)]
+        left, across = self.x.start, self.x.ticks() if self.marked[0] else ()
+        parts = [label(self.title, 8, 22, font_size=14, font_weight=600)]
         faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.15}
-        for tick in self.x.ticks():
+        for tick in across:
             at = self.x(tick)
             parts.append(tag("line", x1=at, x2=at, y1=TOP, y2=HEIGHT - BOTTOM, **faint))
             below = HEIGHT - BOTTOM + 16
             parts.append(label(self.spell[0](tick), at, below, text_anchor="middle"))
-        for tick in self.y.ticks():
+        for tick in self.y.ticks() if self.marked[1] else ():
             at = self.y(tick)
-            parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, **faint))
-            parts.append(label(self.spell[1](tick), LEFT - 8, at + 4, text_anchor="end"))
-        middle = (LEFT + WIDTH - RIGHT) / 2
+            parts.append(tag("line", x1=left, x2=WIDTH - RIGHT, y1=at, y2=at, **faint))
+            parts.append(label(self.spell[1](tick), left - 8, at + 4, text_anchor="end"))
+        middle = (left + WIDTH - RIGHT) / 2
         parts.append(label(self.names[0], middle, HEIGHT - 8, text_anchor="middle"))
         turned: dict[str, Any] = {
             "text_anchor": "middle",
@@ -176,13 +195,13 @@ class Axes:
         return picture([*parts, *self.marks], self.title)
 
 
-def picture(parts: Sequence[str], title: str) -> str:
+def picture(parts: Sequence[str], title: str, height: int = HEIGHT) -> str:
     """Return a picture of these elements."""
     return tag(
         "svg",
         "\n".join(parts),
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        viewBox=f"0 0 {WIDTH} {height}",
         width="100%",
         style=f"max-width:{WIDTH}px",
         role="img",

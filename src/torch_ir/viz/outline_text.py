@@ -10,7 +10,7 @@ from itertools import groupby
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.queries import graphs
-from torch_ir.tables import bytes_text, number_text, table
+from torch_ir.tables import bytes_text, number_text, shortened, table
 from torch_ir.viz.fold import count_operators, short_operator
 from torch_ir.viz.hierarchy import ModuleGroup, hierarchy
 
@@ -27,7 +27,11 @@ class _Row:
 
     def cells(self, width: int) -> tuple[str, str, str]:
         label = printable("  " * self.depth + self.label)
-        return _short(label, width), _short(printable(self.kind), width // 2), f"{self.nodes:,}"
+        return (
+            shortened(label, width),
+            shortened(printable(self.kind), width // 2),
+            f"{self.nodes:,}",
+        )
 
 
 def outline_text(ir: IR, *, depth: int | None = None, lines: int = 24, width: int = 80) -> str:
@@ -67,7 +71,7 @@ def outline_text(ir: IR, *, depth: int | None = None, lines: int = 24, width: in
     if not any(row.kind for row in chosen):
         cells = [(label, nodes) for label, _, nodes in cells]
     body = table(cells, align=("left", "left", "right")[-len(cells[0]) :])
-    return "\n".join([*(_short(line, width) for line in head), "", *body.splitlines()])
+    return "\n".join([*(shortened(line, width) for line in head), "", *body.splitlines()])
 
 
 def _head(ir: IR) -> list[str]:
@@ -126,7 +130,3 @@ def _loose(nodes: list[OpNode], group: ModuleGroup) -> str:
     module = nodes[0].location.module if len(nodes) == 1 and nodes[0].location else ""
     own = module[len(group.path) :].lstrip(".") if module.startswith(group.path) else ""
     return f"{own} {listed}" if own else listed
-
-
-def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -5,20 +5,30 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
-from torch_ir.errors import InvalidIRError, did_you_mean, printable, raised_as
-from torch_ir.tables import bytes_text, module_paths, number_text, time_text
+from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable, raised_as
+from torch_ir.tables import bytes_text, module_paths, number_text, shortened, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
+from torch_ir.viz.fold import short_operator
 from torch_ir.viz.overlays import malformed
 from torch_ir.viz.page import Page
 
 MOST_MARKS = 1500
 """The largest are drawn; the data beside the picture has all."""
+MOST_ROWS, NAMES_WIDTH = 20, 200
+"""Rows of a plot that names them, and the place for the names."""
+MOST_SMALL, ACROSS, SMALL = 48, 4, 104
+"""Small histograms in one picture, how many stand side by side, and how high each is."""
+RED, LEGEND = "#d62728", 4
+"""What is too much, and how many operators have colors of their own."""
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Area: TypeAlias = tuple[float, float, float, float]
+"""Left, upper end, width and height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +36,7 @@ class Plot:
     """A picture and the data that it shows.
 
     Attributes:
-        kind: What kind it is: ``memory``, ``roofline``, ``treemap``, ``errors`` or ``histogram``.
+        kind: What kind it is, such as ``memory``.
         title: What a reader sees above it.
         data: The data, as plain values.
         svg: The picture.
@@ -67,7 +77,8 @@ def plot(report: object, kind: str | None = None) -> Plot:
         report: A report with ``to_dict``, or its JSON: a memory plan (``memory``: the arena over
             time), a profile or cost (``roofline``: operations per second over operations per byte;
             ``treemap`` and ``flame``: what each module takes, by size or in program order), a
-            validation (``errors``: each value's part of what is allowed), or
+            validation (``errors``: each value's part of what is allowed), an attribution
+            (``quantization``: what each quantized value costs), captured values or
             ``{"values": {name: [number, ...]}}`` (``histogram``).
         kind: Which plot, where a report has several.
 
@@ -132,7 +143,7 @@ def _memory(data: Mapping[str, Any]) -> Plot:
     if live:
         frame.line(live, "currentColor", "live bytes")
         peak, most = max(live, key=lambda point: point[1])
-        frame.line([(peak, 0), (peak, size)], "#d62728", "the peak")
+        frame.line([(peak, 0), (peak, size)], RED, "the peak")
         name = data["nodes"][int(peak)]["node"]
         side = "end" if peak > steps * 0.6 else "start"
         frame.note(f"peak {bytes_text(int(most))} at %{name}", peak, size, dy=-6, text_anchor=side)
@@ -153,7 +164,8 @@ def _roofline(data: Mapping[str, Any]) -> Plot:
     roof, slope = data.get("peak_flops"), data.get("bandwidth")
     across = (min(p[0] for p in points) / 2, max(p[0] for p in points) * 2)
     tops = [p[1] for p in points] + ([roof] if roof else [])
-    title = f"{data.get('model_name') or 'program'}: {len(points)} nodes under the roofline"
+    kind = "under the roof" if roof and slope else "by operations and bytes"
+    title = f"{data.get('model_name') or 'program'}: {counted(len(points), 'node')} {kind}"
     frame = Axes.of(
         title,
         across,
@@ -170,13 +182,19 @@ def _roofline(data: Mapping[str, Any]) -> Plot:
             (across[1], roof),
         ]
         frame.line(path, "currentColor", "the roof")
-    longest = max(row["seconds"] for row in rows)
-    operators = list(dict.fromkeys(row["operator"] for row in rows))
+    longest, taken = max(row["seconds"] for row in rows), dict[str, float]()
+    for row in rows:
+        taken[row["operator"]] = taken.get(row["operator"], 0.0) + row["seconds"]
+    operators = sorted(taken, key=lambda name: -taken[name])
+    colors = dict(zip(operators, PALETTE[:LEGEND], strict=False))
     for x, y, row in sorted(points, key=lambda p: -p[2]["seconds"])[:MOST_MARKS]:
-        color = PALETTE[min(operators.index(row["operator"]), len(PALETTE) - 1)]
         about = f"%{row['node']} {row['operator']}\n{time_text(row['seconds'])}, "
         about += f"{number_text(int(y))}FLOP/s"
+        color = colors.get(row["operator"], PALETTE[-1])
         frame.dot(x, y, 3 + 11 * math.sqrt(row["seconds"] / longest), about, color)
+    others = [(PALETTE[-1], "others")] if len(operators) > LEGEND else []
+    shown = [(color, shortened(short_operator(name), 20)) for name, color in colors.items()]
+    frame.legend(*shown, *others)
     kept = [
         {key: row[key] for key in ("node", "operator", "seconds", "flops")}
         | {"bytes": _bytes(row)}
@@ -195,49 +213,107 @@ def _bytes(row: Mapping[str, Any]) -> int:
 
 
 def _treemap(data: Mapping[str, Any]) -> Plot:
-    """What each module takes: seconds where they are known, or else bytes."""
-    rows = cast(Rows, data["nodes"])
-    timed = any(row.get("seconds") for row in rows)
+    """What each module takes, its parts inside it: seconds where they are known, or else bytes."""
+    rows, spell, unit = _measured(data)
     totals: dict[str, float] = {}
-    for row in rows:
-        value = row.get("seconds") if timed else _bytes(row)
+    for row, value in rows:
         path = str(row.get("module") or row.get("operator") or "")
-        totals[path] = totals.get(path, 0.0) + float(value or 0)
-    spell: Callable[[float], str] = time_text if timed else (lambda v: bytes_text(int(v)))
-    title = f"{data.get('model_name') or 'program'}: {spell(sum(totals.values()))} by module"
+        totals[path] = totals.get(path, 0.0) + value
     ranked = sorted(((value, path) for path, value in totals.items() if value > 0), reverse=True)
+    title = f"{data.get('model_name') or 'program'}: {spell(sum(totals.values()))} by module"
+    modules = _Modules(totals)
     boxes: list[str] = [label(title, 8, 22, font_size=14, font_weight=600)]
-    tops = list(dict.fromkeys(_top(path) for _, path in ranked))
-    for (value, path), (x, y, w, h) in zip(
-        ranked[:MOST_MARKS], _squares([v for v, _ in ranked[:MOST_MARKS]]), strict=True
-    ):
-        color = PALETTE[tops.index(_top(path)) % len(PALETTE)]
-        place: dict[str, Any] = {
-            "x": x,
-            "y": y,
-            "width": max(w - 1, 0.3),
-            "height": max(h - 1, 0.3),
-        }
+    left: list[tuple[str, float, Area]] = []
+    whole: Area = (8.0, float(TOP - 6), WIDTH - 16.0, float(HEIGHT - TOP))
+    left += _divided(modules.parts(""), whole)
+    while left and len(boxes) < 2 * MOST_MARKS:
+        path, value, (x, y, w, h) = left.pop(0)
+        start = path.rfind(".") + 1
+        inner = modules.parts(path)
+        while len(inner) == 1:
+            path = inner[0][0]
+            inner = modules.parts(path)
+        name = path[start:]
+        is_named = w > 6.2 * len(name) + 8 and h > 15
+        size: dict[str, Any] = {"width": max(w - 1, 0.3), "height": max(h - 1, 0.3)}
+        fill, opacity = modules.color(path), 0.25 if inner else 0.75
         about = f"{path}: {spell(value)}"
-        boxes.append(tag("rect", title=about, fill=color, fill_opacity=0.75, **place))
-        tails = (".".join(path.split(".")[-count:]) for count in (4, 3, 2, 1))
-        name = next((tail for tail in tails if w > 6.2 * len(tail) + 10), "")
-        if name and h > 16:
-            boxes.append(label(name, x + 5, y + 13, pointer_events="none"))
+        boxes.append(tag("rect", title=about, fill=fill, fill_opacity=opacity, x=x, y=y, **size))
+        if is_named:
+            boxes.append(label(name, x + 4, y + 12, pointer_events="none"))
+        head = 18.0 if is_named else 2.0
+        if w > 8 and h > head + 8:
+            left += _divided(inner, (x + 2, y + head, w - 5, h - head - 3))
     kept = [{"module": path, "value": value} for value, path in ranked]
-    unit = "seconds" if timed else "bytes"
     return Plot("treemap", title, {"unit": unit, "modules": kept}, picture(boxes, title))
+
+
+def _divided(parts: Sequence[tuple[str, float]], area: Area) -> Iterator[tuple[str, float, Area]]:
+    """The parts of a module, each with its place."""
+    for (path, value), place in zip(parts, _squares([v for _, v in parts], area), strict=True):
+        yield path, value, place
+
+
+def _measured(
+    data: Mapping[str, Any],
+) -> tuple[list[tuple[Mapping[str, Any], float]], Callable[[float], str], str]:
+    """What each row takes, how to spell that, and its unit: seconds if known, or else bytes."""
+    rows = cast(Rows, data["nodes"])
+    if any(row.get("seconds") for row in rows):
+        return [(row, float(row.get("seconds") or 0)) for row in rows], _duration, "seconds"
+    return [(row, float(_bytes(row))) for row in rows], lambda v: bytes_text(int(v)), "bytes"
+
+
+def _duration(seconds: float) -> str:
+    """A time with three digits, in the unit that fits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} \N{MICRO SIGN}s"
+
+
+class _Modules:
+    """What each module takes with all that is inside it, and the colors of modules."""
+
+    def __init__(self, totals: Mapping[str, float]):
+        self.own, self.sums = totals, dict[str, float]()
+        self.inside: dict[str, list[str]] = {}
+        for path, value in totals.items():
+            around = module_paths(path)
+            for outer, inner in pairwise(around):
+                if inner not in self.sums:
+                    self.inside.setdefault(outer, []).append(inner)
+                self.sums[inner] = self.sums.get(inner, 0.0) + value
+        at, most = "", sum(totals.values()) * 0.6
+        while large := [name for name in self.inside.get(at, ()) if self.sums[name] > most]:
+            at = large[0]
+        self._most, self._depth = at, at.count(".") + 2 if at else 1
+        self._colors: dict[str, str] = {}
+
+    def parts(self, path: str) -> list[tuple[str, float]]:
+        """Return what is in a module, the largest first, and what it takes itself beside that."""
+        found = [(name, self.sums[name]) for name in self.inside.get(path, ())]
+        found += [(f"{path}.(itself)".lstrip("."), self.own.get(path, 0.0))] if found else []
+        return sorted([part for part in found if part[1] > 0], key=lambda part: -part[1])
+
+    def color(self, path: str) -> str:
+        """Return the color of a module: those inside the last that is most of all differ."""
+        key = ".".join(path.split(".")[: self._depth])
+        if f"{self._most}.".startswith(f"{key}."):
+            return PALETTE[-1]
+        return self._colors.setdefault(key, PALETTE[len(self._colors) % (len(PALETTE) - 1)])
 
 
 def _flame(data: Mapping[str, Any]) -> Plot:
     """What each module takes, in program order, its parts above it: seconds, or else bytes."""
-    rows = cast(Rows, data["nodes"])
-    timed = any(row.get("seconds") for row in rows)
+    rows, spell, unit = _measured(data)
     spans: list[tuple[int, str, float, float]] = []  # depth, path, start and end
     open_spans: list[tuple[str, float]] = []
+    totals: dict[str, float] = {}
     at = 0.0
-    for row in (*rows, {}):
+    for row, value in (*rows, ({}, 0.0)):
         module = str(row.get("module") or "")
+        totals[module] = totals.get(module, 0.0) + value
         paths = [*module_paths(module)[1:], f"{module} {row['operator']}"] if row else []
         kept = 0
         while kept < min(len(paths), len(open_spans)) and paths[kept] == open_spans[kept][0]:
@@ -245,40 +321,32 @@ def _flame(data: Mapping[str, Any]) -> Plot:
         for depth in range(len(open_spans) - 1, kept - 1, -1):
             spans.append((depth, open_spans[depth][0], open_spans[depth][1], at))
         open_spans = [*open_spans[:kept], *((path, at) for path in paths[kept:])]
-        at += float((row.get("seconds") if timed else _bytes(row)) or 0) if row else 0.0
-    spell: Callable[[float], str] = time_text if timed else (lambda v: bytes_text(int(v)))
+        at += value
     title = f"{data.get('model_name') or 'program'}: {spell(at)} in program order"
+    levels, modules = 1 + max((depth for depth, *_ in spans), default=0), _Modules(totals)
+    high = min(24.0, (HEIGHT - TOP) / levels)
+    height = int(TOP + levels * high + 8)
     boxes: list[str] = [label(title, 8, 22, font_size=14, font_weight=600)]
-    levels = 1 + max((depth for depth, *_ in spans), default=0)
-    high, scale = min(24.0, (HEIGHT - TOP) / levels), (WIDTH - 16.0) / (at or 1.0)
-    tops = list(dict.fromkeys(_top(path.split(" ")[0]) for _, path, *_ in spans))
     widest = sorted(spans, key=lambda span: span[2] - span[3])[:MOST_MARKS]
+    scale = (WIDTH - 16.0) / (at or 1.0)
     for depth, path, start, end in widest:
-        x, y, w = 8 + start * scale, HEIGHT - 8 - (depth + 1) * high, (end - start) * scale
+        x, y, w = 8 + start * scale, height - 8 - (depth + 1) * high, (end - start) * scale
         place: dict[str, Any] = {"x": x, "y": y, "width": max(w - 0.5, 0.2), "height": high - 1}
-        color = PALETTE[tops.index(_top(path.split(" ")[0])) % len(PALETTE)]
         about = f"{path.strip()}: {spell(end - start)}"
-        boxes.append(tag("rect", title=about, fill=color, fill_opacity=0.75, **place))
+        fill = modules.color(path.split(" ")[0])
+        boxes.append(tag("rect", title=about, fill=fill, fill_opacity=0.75, **place))
         name = path.rpartition(" ")[2] if " " in path else path.rpartition(".")[2]
+        name = short_operator(name)
         if w > 6.2 * len(name) + 8 and high > 12:
             boxes.append(label(name, x + 4, y + high - 8, pointer_events="none"))
     held = [{"depth": d, "path": path, "start": a, "end": b} for d, path, a, b in widest]
-    facts = {
-        "unit": "seconds" if timed else "bytes",
-        "spans": held,
-        "left": len(spans) - len(held),
-    }
-    return Plot("flame", title, facts, picture(boxes, title))
+    facts = {"unit": unit, "spans": held, "left": len(spans) - len(held)}
+    return Plot("flame", title, facts, picture(boxes, title, height))
 
 
-def _top(path: str) -> str:
-    """The part of a path that tells layers of a kind together."""
-    return ".".join(part for part in path.split(".")[:4] if not part.isdecimal())
-
-
-def _squares(values: Sequence[float]) -> Iterable[tuple[float, float, float, float]]:
-    """Divide the picture among values, largest first, into boxes that are nearly squares."""
-    x, y, w, h = 8.0, float(TOP - 6), WIDTH - 16.0, float(HEIGHT - TOP)
+def _squares(values: Sequence[float], area: Area) -> Iterator[Area]:
+    """Divide an area among values, largest first, into boxes that are nearly squares."""
+    x, y, w, h = area
     left = sum(values) or 1.0
     at = 0
     while at < len(values):
@@ -330,48 +398,122 @@ def _errors(data: Mapping[str, Any]) -> Plot:
     for at, (row, part) in enumerate(zip(rows, parts, strict=True)):
         about = f"%{row['value']} {row['operator']}\n{part:.3g} of what is allowed against "
         about += str(row["reader"])
-        frame.rect(at, frame.y.low, at + 0.9, part, about, "#d62728" if part > 1 else PALETTE[0])
-    frame.line([(0, 1.0), (max(1, len(rows)), 1.0)], "#d62728", "what is allowed")
+        frame.rect(at, frame.y.low, at + 0.9, part, about, RED if part > 1 else PALETTE[0])
+    frame.line([(0, 1.0), (max(1, len(rows)), 1.0)], RED, "what is allowed")
     return Plot("errors", title, {"errors": rows}, frame.svg())
 
 
+def _quantization(data: Mapping[str, Any]) -> Plot:
+    """Signal to noise of each quantized value, and of the outputs where only that one is."""
+    rows = [row for row in data["rows"] if _finite(row.get("output_sqnr"))]
+    if not rows:
+        raise InvalidIRError("no pair of quantize and dequantize costs the outputs anything")
+    given = data.get("output_sqnr")
+    shown, whole = rows[:MOST_ROWS], float(cast(float, given)) if _finite(given) else None
+    known = [row[key] for row in shown for key in ("sqnr", "output_sqnr") if _finite(row.get(key))]
+    known += [] if whole is None else [whole]
+    low, high = min(known), max(known)
+    space = max(3.0, (high - low) * 0.06)
+    name = data.get("model_name") or "program"
+    worst = f", the worst {len(shown)}" if len(shown) < len(rows) else ""
+    title = f"{name}: what {counted(len(rows), 'quantized value')} cost{worst}"
+    frame = Axes.of(
+        title,
+        (low - space, high + space),
+        (0, len(shown)),
+        names=("signal to noise in decibels: more to the left costs more", ""),
+        left=NAMES_WIDTH,
+        marked=(True, False),
+    )
+    if whole is not None:
+        frame.line([(whole, 0), (whole, len(shown))], RED, "outputs, everything quantized")
+        frame.note(f"all: {whole:.1f} dB", whole, len(shown), dx=4, dy=10, fill=RED)
+    for at, row in enumerate(shown):
+        middle, cost = len(shown) - at - 0.5, row["output_sqnr"]
+        told = "measured" if row.get("is_measured") else "estimated"
+        about = f"{row['quantize']} of {row['node']}: {row['location']}\n"
+        about += f"outputs at {cost:.1f} dB where only this is quantized, {told}"
+        color = PALETTE[0] if row.get("is_measured") else PALETTE[4]
+        if _finite(row.get("sqnr")):
+            about += f"; itself at {row['sqnr']:.1f} dB"
+            frame.line([(cost, middle), (row["sqnr"], middle)], PALETTE[-1], about)
+            frame.dot(row["sqnr"], middle, 3, about, PALETTE[-1])
+        frame.dot(cost, middle, 5, about, color)
+        frame.name_row(str(row["node"]), middle)
+    estimated = not all(row.get("is_measured") for row in shown)
+    frame.legend(
+        (PALETTE[-1], "the value itself"),
+        (PALETTE[0], "the outputs, if only it is quantized"),
+        *([(PALETTE[4], "the same, estimated")] if estimated else []),
+    )
+    return Plot("quantization", title, {"rows": rows, "output_sqnr": whole}, frame.svg())
+
+
 def _histogram(data: Mapping[str, Any]) -> Plot:
-    """How often values of each size occur, a line for each tensor."""
-    series: dict[str, list[float]] = {}
-    for name, values in cast(Mapping[str, Iterable[Any]], data["values"]).items():
-        series[str(name)] = [float(value) for value in values if _finite(value)]
-    known = [value for values in series.values() for value in values]
+    """How often values of each size occur: one large picture, or a small one for each tensor."""
+    found = {
+        str(name): row if isinstance(row, Mapping) else counted_values(row)
+        for name, row in cast(Mapping[str, Any], data["values"]).items()
+    }
+    known = {name: row for name, row in found.items() if sum(row["counts"])}
     if not known:
         raise InvalidIRError("there is no finite value to count")
-    low, high = min(known), max(known)
-    high = high if high > low else low + 1.0
+    shown = list(known.items())[:MOST_SMALL]
+    title = next(iter(known)) if len(known) == 1 else f"values of {len(known)} tensors"
+    title += f", the first {len(shown)}" if len(shown) < len(known) else ""
+    if len(shown) == 1:
+        ((_, row),) = shown
+        low, width = row["low"], row["width"]
+        across = (low, low + width * len(row["counts"]))
+        frame = Axes.of(title, across, (0, max(row["counts"])), names=("value", "how many"))
+        for at, count in enumerate(row["counts"]):
+            start = low + at * width
+            about = f"{start:.4g} to {start + width:.4g}: {count}"
+            frame.rect(start, 0, start + width * 0.95, count, about, PALETTE[0])
+        return Plot("histogram", title, {"values": found}, frame.svg())
+    height = TOP + SMALL * -(-len(shown) // ACROSS)
+    parts = [label(title, 8, 22, font_size=14, font_weight=600)]
+    for number, (name, row) in enumerate(shown):
+        down, along = divmod(number, ACROSS)
+        parts += _small(name, row, 8 + along * (WIDTH - 8) / ACROSS, TOP + down * SMALL)
+    return Plot("histogram", title, {"values": found}, picture(parts, title, height))
+
+
+def _small(name: str, row: Mapping[str, Any], x: float, y: float) -> Iterator[str]:
+    """A histogram among others, as high as its largest column, its least and greatest named."""
+    counts, low, high = row["counts"], row["low"], row["low"] + row["width"] * len(row["counts"])
+    wide, tall, base = (WIDTH - 8) / ACROSS - 14, SMALL - 44.0, y + SMALL - 26.0
+    lost = f", {row['not_finite']} not finite" if row.get("not_finite") else ""
+    about = f"{name}: {sum(counts):,} from {low:.4g} to {high:.4g}{lost}"
+    step, most = wide / len(counts), max(counts)
+    points = [f"{x:.6g},{base:.6g}"]
+    for at, count in enumerate(counts):
+        top = base - tall * count / most
+        points += [f"{x + at * step:.6g},{top:.6g}", f"{x + (at + 1) * step:.6g},{top:.6g}"]
+    points.append(f"{x + wide:.6g},{base:.6g}")
+    yield label(shortened(name, int(wide / 6)), x, y + 10, font_weight=600)
+    yield tag("polygon", title=about, points=" ".join(points), fill=PALETTE[0], fill_opacity=0.7)
+    faint: dict[str, Any] = {"font_size": 10, "fill_opacity": 0.7}
+    yield label(f"{low:.3g}", x, base + 12, **faint)
+    yield label(f"{high:.3g}{lost}", x + wide, base + 12, text_anchor="end", **faint)
+
+
+def counted_values(values: Iterable[Any]) -> dict[str, Any]:
+    """Count numbers in columns of equal width.
+
+    Example:
+        >>> counted_values([0.0, 4.0, 4.0])["counts"]
+        [1, 0, 0, 0, 0, 0, 0, 2]
+    """
+    given = list(values)
+    known = [float(value) for value in given if _finite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
     bins = max(8, min(64, round(math.sqrt(len(known)))))
-    width = (high - low) / bins
-    counts = {name: _counts(values, low, width, bins) for name, values in series.items()}
-    title = next(iter(series)) if len(series) == 1 else f"values of {len(series)} tensors"
-    most = max(max(row) for row in counts.values())
-    frame = Axes.of(title, (low, high), (0, most), names=("value", "how many"))
-    for number, (name, row) in enumerate(counts.items()):
-        color = PALETTE[number % len(PALETTE)]
-        if len(counts) == 1:
-            for at, count in enumerate(row):
-                start = low + at * width
-                about = f"{start:.4g} to {start + width:.4g}: {count}"
-                frame.rect(start, 0, start + width * 0.95, count, about, color)
-        else:
-            middles = [(low + (at + 0.5) * width, float(count)) for at, count in enumerate(row)]
-            frame.line(middles, color, name)
-            frame.marks.append(
-                label(name, WIDTH - 20, TOP + 14 * (number + 1), text_anchor="end", fill=color)
-            )
-    return Plot("histogram", title, {"low": low, "width": width, "counts": counts}, frame.svg())
-
-
-def _counts(values: Sequence[float], low: float, width: float, bins: int) -> list[int]:
+    width = ((high - low) or 1.0) / bins
     counts = [0] * bins
-    for value in values:
+    for value in known:
         counts[min(bins - 1, int((value - low) / width))] += 1
-    return counts
+    return {"low": low, "width": width, "counts": counts, "not_finite": len(given) - len(known)}
 
 
 def _finite(value: object) -> bool:
@@ -384,6 +526,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Plot]]] =
     "treemap": (("nodes.module",), _treemap),
     "flame": (("nodes.module",), _flame),
     "errors": (("errors",), _errors),
+    "quantization": (("rows.output_sqnr",), _quantization),
     "histogram": (("values",), _histogram),
 }
 """What each plot needs of a report, and what draws it; the first that fits is drawn."""

@@ -192,6 +192,8 @@ function splitKey(key) {
   return { prefix: key.slice(0, cut), kind: key[cut], number: Number(key.slice(cut + 1)) };
 }
 
+/** An operator without what most have, and without the library where that leaves no place for the name. */
 function shortOperator(operator) {
-  return operator.replace(/^aten\./, "").replace(/^higher_order\./, "").replace(/\.default$/, "");
+  const short = operator.replace(/^aten\./, "").replace(/^higher_order\./, "").replace(/\.default$/, "");
+  return short.length > 28 ? short.replace(/^\w+\.(?=.)/, "…") : short;
 }

@@ -97,7 +97,8 @@ class Pane {
   header(group, box) {
     group.append(svg("rect", { class: "head", width: box.w, height: HEADER, rx: 6 }));
     group.append(text("fold", 6, 18, "−"), text("title", 24, 18, box.title));
-    if (box.note) group.append(text("note", 34 + widthOf(box.title, "title"), 18, box.times ? `${box.note} × ${box.times}` : box.note));
+    const note = [box.note, box.times ? `× ${box.times}` : ""].filter(Boolean).join(" ");
+    if (note) group.append(text("note", 34 + widthOf(box.title, "title"), 18, note));
   }
 
   labels(group, box) {
@@ -131,10 +132,11 @@ class Pane {
   }
 
   fit() {
-    const [w, h] = this.size();
+    const [w, whole] = this.size(), h = whole - this.on.covered();
     const across = (w - 24) / this.shown.w, all = Math.min(across, (h - 24) / this.shown.h);
     const k = Math.min(1, all > 0.35 ? all : Math.max(Math.min(across, 1), 0.35));
-    this.view = { x: (w - this.shown.w * k) / 2, y: all >= k ? (h - this.shown.h * k) / 2 : 12, k };
+    const top = this.shown.children[0], middle = across >= k || !top ? this.shown.w / 2 : top.x + top.box.w / 2;
+    this.view = { x: w / 2 - middle * k, y: all >= k ? (h - this.shown.h * k) / 2 : 12, k };
     this.apply();
     this.moved = false; // it is fitted again when the window changes
   }

@@ -11,7 +11,7 @@ class Page {
   constructor(data) {
     this.data = data;
     this.programs = data.programs.map((record, at) => new Program(data, record, at));
-    this.on = { go: (key, pane) => this.go(key, pane), select: (pane, key) => this.select(pane, key), toggle: (pane, key) => this.toggle(pane, key), drawn: (pane) => this.repaint(pane) };
+    this.on = { go: (key, pane) => this.go(key, pane), select: (pane, key) => this.select(pane, key), toggle: (pane, key) => this.toggle(pane, key), drawn: (pane) => this.repaint(pane), covered: () => this.find("legend").offsetHeight + 12 };
     this.find = (id) => document.getElementById(id);
     this.panes = this.programs.map((program) => this.pane(program));
     this.active = this.panes[0];
@@ -42,7 +42,7 @@ class Page {
   /** Open what is alone on its level, so that the first picture says something. */
   openFirst(pane) {
     const graph = pane.program.graphs[0];
-    let members = graph.members(0), budget = 24;
+    let members = graph.members(0), budget = 64;
     while (members.length && members.length <= 6) {
       const groups = members.filter((m) => m.group !== undefined);
       const largest = groups.sort((a, b) => graph.groups.count[b.group] - graph.groups.count[a.group])[0];

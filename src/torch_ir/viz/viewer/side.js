@@ -3,9 +3,14 @@
 
 function line(kind, content, title) {
   const element = html("span", { class: kind });
-  element.textContent = content;
+  if (kind === "mono" || kind === "key") element.append(...dotted(content)); else element.textContent = content;
   if (title) element.title = title;
   return element;
+}
+
+/** A path, which a line may break after its dots. */
+function dotted(path) {
+  return String(path).split(/(?<=\.)/).flatMap((part) => [part, html("wbr")]).slice(0, -1);
 }
 
 /** The module tree of a program; rows are made when they are opened. */
