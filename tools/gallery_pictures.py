@@ -26,8 +26,9 @@ OPEN_LAYER = """() => {
   const call = [...pane.boxes.values()].find(({ box }) => box.calls && box.graph.number === 0
     && graph.nodes.group[box.number] === layer.group);
   if (call) page.toggle(pane, call.box.key);
-  pane.view.k = call ? 0.55 : 0.9;
-  pane.center(pane.selected);
+  const body = new RegExp(`^${pane.selected}[.]0/g[1-9]`);
+  pane.view.k = call ? 0.6 : 0.9;
+  pane.center([...pane.boxes.keys()].find((key) => body.test(key)) ?? pane.selected);
 }"""
 GO_TO_LAYERS = """() => {
   page.go([...page.active.boxes.values()].find(({ box }) => box.times).box.key);
@@ -81,7 +82,8 @@ def main() -> None:
             if script:
                 page.wait_for_function("document.documentElement.dataset.ready")
                 page.evaluate(script)
-            page.screenshot(path=target / f"{picture}.png")
+            shown = page.locator("svg") if options is PLOT else page
+            shown.screenshot(path=target / f"{picture}.png")
             print(target / f"{picture}.png")
             page.close()
         browser.close()
