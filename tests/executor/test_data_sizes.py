@@ -168,6 +168,56 @@ def test_a_symbol_is_the_size_of_one_result_only():
     )
 
 
+def every_call(x, counts):
+    """Every call on the same data, in turn: torch gives equal counts one symbol."""
+    mask = x > 0
+    rows = mask.any(1)
+    counted = [
+        torch.argwhere(mask),
+        *torch.where(mask),
+        mask.nonzero(),
+        x[mask],
+        x.flip(0)[mask],
+        x.masked_select(mask),
+        x[rows],
+        x[rows] + x.neg()[rows],
+        x.t()[:, rows],
+        rows.nonzero(),
+        torch.unique(x),
+        *torch._unique2(x, True, True, True),
+        torch.unique(x, dim=0),
+        torch.unique_consecutive(x),
+        torch.unique_consecutive(x, dim=1),
+        torch.repeat_interleave(counts),
+        torch.bincount(counts),
+    ]
+    mask = mask.clone()
+    before = x[mask]
+    mask.logical_not_()
+    return (*counted, before, x[mask])
+
+
+def test_what_is_counted_twice_in_the_same_data_is_one_size():
+    def twice(x, counts):
+        return (*every_call(x, counts), *every_call(x, counts))
+
+    ir = torch_ir.extract_ir(Calls(twice).eval(), (X, COUNTS))
+    graph = compile_graph(ir)
+    for scale in (1, -1, 0):
+        expected = twice(X * scale, COUNTS)
+        for made, right in zip(graph.eval((X * scale, COUNTS)), expected, strict=True):
+            assert torch.equal(made, right)
+
+
+def test_what_is_counted_in_data_that_changed_is_another_size():
+    write = "  %w: f32[4] = aten.neg_.default(%x)\n  %b"
+    same = TWICE.replace("(%y)", "(%x)")
+    changed = same.replace("  %b", write, 1).replace("  return", "  mutate %x = %x\n  return")
+    compile_graph(parse(same))
+    with pytest.raises(CompileError, match="data decides dimension 0 of %b"):
+        compile_graph(parse(changed.replace("  mutate %x = %x\n", "")))
+
+
 def equal_sizes(x, y):
     """Two sizes that data decides, and one that it must be."""
     found = x.nonzero()

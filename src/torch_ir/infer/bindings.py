@@ -104,9 +104,13 @@ class DataSizes:
             node.name: frozenset([b.symbol for b in bindings.of(node) if b.axis is not None])
             for node in ir.nodes
         }
+        self._ir = ir
+        self._counting: dict[tuple[str, str], list[OpNode]] = {}
         self._read: dict[tuple[str, object], set[str]] = {}
         self._asserted: set[SymExpr] = set()
         for node in ir.nodes:
+            for counted in _counted(node) if self._bound[node.name] else ():
+                self._counting.setdefault(counted, []).append(node)
             condition = node.attrs.get("self")
             if node.op_type == "aten.sym_size.int" and len(node.inputs) == 1:
                 place = (node.inputs[0].name, node.attrs.get("dim"))
@@ -118,9 +122,45 @@ class DataSizes:
         """Return the symbols that a node binds to sizes of its results."""
         return self._bound.get(node.name, frozenset())
 
+    def is_counted(self, node: OpNode, symbol: str) -> bool:
+        """Return whether a symbol is what an earlier node counted in the same unchanged data."""
+        return any(
+            symbol in self._bound[other.name]
+            and not self._ir.aliases.is_written_after(counted[1], other)
+            for counted in _counted(node)
+            for other in self._counting.get(counted, ())
+        )
+
     def is_asserted(self, meta: TensorMeta, axis: int) -> bool:
         """Return whether a program reads a size, and asserts that it is as recorded."""
         return any(
             SymExpr(f"({symbol}) == ({meta.shape[axis]})") in self._asserted
             for symbol in self._read.get((meta.name, axis), ())
         )
+
+
+def _counted(node: OpNode) -> list[tuple[str, str]]:
+    """What a node counts to give the size of its result, and the value that it counts it in.
+
+    torch gives two nodes that count the same the same symbol.
+    """
+    what, argument = _COUNTS.get(node.op_type, ("", ""))
+    if not what or node.argument("dim") is not None:
+        return []
+    masks = [m for m in node.tensors(argument) if argument != "indices" or m.dtype in _MASKS]
+    return [(what, meta.name) for meta in masks]
+
+
+_MASKS = ("bool", "uint8")
+
+_COUNTS = {
+    "aten.argwhere.default": ("nonzero", "self"),
+    "aten.index.Tensor": ("nonzero", "indices"),
+    "aten.nonzero.default": ("nonzero", "self"),
+    "aten.nonzero_numpy.default": ("nonzero", "self"),
+    "aten.where.default": ("nonzero", "condition"),
+    "aten._unique.default": ("unique", "self"),
+    "aten._unique2.default": ("unique", "self"),
+    "aten.unique_consecutive.default": ("unique_consecutive", "self"),
+}
+"""What each operator counts, and the argument that it counts it in."""

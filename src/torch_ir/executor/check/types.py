@@ -224,7 +224,7 @@ def _is_found(
     """Whether a size that data decides is recorded as a symbol which the node binds to it."""
     sizes = ir.view("data_sizes", lambda: DataSizes(ir))
     text = str(meta.shape[axis])
-    if text in sizes.bound(node):
+    if text in sizes.bound(node) or sizes.is_counted(node, text):
         return own.setdefault(text, size) == size
     return sizes.is_asserted(meta, axis)
 
