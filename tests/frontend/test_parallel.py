@@ -62,8 +62,7 @@ def model():
 def meant(programs, weights):
     ranks = len(programs)
     payloads = [shard_weights(ir, weights, rank) for rank, ir in enumerate(programs)]
-    with torch_ir.allow_operators("_c10d_functional.*"):
-        lowered = [torch_ir.decompose(torch_ir.functionalize(ir)) for ir in programs]
+    lowered = [torch_ir.decompose(torch_ir.functionalize(ir)) for ir in programs]
     groups = {"tp": [list(range(ranks))]}
     return denote_ranks(lowered, payloads, [[TOKENS]] * ranks, groups=groups)
 

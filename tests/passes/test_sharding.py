@@ -1,11 +1,15 @@
 """Programs shared by ranks: plans, rules, and what they mean together."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import torch_ir
 from torch_ir import PassError, decompose, extract_ir, shard, validate_ranks
+from torch_ir.backends.reference import ReferenceParts
 
 
 class Block(nn.Module):
@@ -211,6 +215,32 @@ CALLS = {
     "ordered": lambda w, x: (*w.sort(1), *w.topk(2, 0), w.cumsum(2), w.flip(1)),
     "repeated": lambda w, x: w.repeat(1, 2, 1),
     "convolved": lambda w, x: F.conv1d(x, w, padding=1),
+    "convolved back": lambda w, x: (
+        F.conv_transpose1d(x, w, padding=1),
+        F.conv_transpose1d(x, w[:, :1], groups=4),
+        F.conv_transpose1d(w, x, x[0, 0]),
+    ),
+    "pooled": lambda w, x: (
+        F.max_pool1d(w, 2),
+        F.avg_pool2d(w, 2),
+        F.adaptive_avg_pool1d(w, 2),
+        F.adaptive_avg_pool2d(w[None], 2),
+        F.max_pool2d(w[None], 2),
+        F.max_pool3d(w[None, None], 2),
+    ),
+    "normed by channels": lambda w, x: (
+        F.batch_norm(w, x[0, 0], x[0, 1]),
+        F.batch_norm(w, x[0, 0], x[0, 1], x[1, 0], x[1, 1]),
+        F.batch_norm(x, *w.detach()[0, :2], w[1, 0], w[1, 1]),
+    ),
+    "added products": lambda w, x: (
+        torch.baddbmm(w, x, x),
+        torch.baddbmm(x, w, x),
+        torch.baddbmm(x, x, w),
+        torch.baddbmm(x[0, :1], w, w),
+        torch.baddbmm(x, w, x, alpha=2),
+        torch.addmm(w[0], x[0], w[1]),
+    ),
     "convolved input": lambda w, x: (F.conv1d(w, x, x[0, 0]), F.conv1d(w, x[:, :1], groups=4)),
     "looked up": lambda w, x: F.embedding(PICKED, w[0]) @ x,
     "owned": lambda w, x: (w[PICKED].relu() + 1, w[PICKED].chunk(2, -1)[0] * w[PICKED][..., 2:]),
@@ -226,6 +256,133 @@ def test_every_rule_means_what_the_whole_call_does(name):
     whole = extract_ir(model, (x,))
     for dim in range(3):
         agreed(whole, model.state_dict(), (x,), {"weight": dim})
+
+
+class Grouped(nn.Module):
+    """Rows in the order of their experts, each group with the weights of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter(torch.rand(4, 8, 16).bfloat16())
+        self.down = nn.Parameter(torch.rand(4, 16, 8).bfloat16())
+
+    def forward(self, x, ends):
+        hidden = F.silu(torch._grouped_mm(x, self.up, offs=ends))
+        made = torch._grouped_mm(hidden, self.down, offs=ends)
+        return (made * x[:, :1]).float().view(-1, 2, 8).sum(1)
+
+
+INFINITE = {
+    "product": lambda w, x: w[PICKED] * x[:2],
+    "batch": lambda w, x: torch.bmm(w[PICKED], x[:2]),
+    "batch of rows": lambda w, x: torch.bmm(x[:2], w[PICKED]),
+    "matrix": lambda w, x: w[PICKED][:, 0] @ x[0],
+    "division": lambda w, x: w[PICKED].relu() / (x[:2] - x[:2]),
+    "quotient": lambda w, x: w[PICKED] / w[PICKED],
+    "number": lambda w, x: w[PICKED] * float("inf"),
+    "laid out": lambda w, x: (w[PICKED].view(2, 2, 2, 4) * x[0, 0]).transpose(1, 2).sum(1),
+    "again": lambda w, x: w[PICKED][torch.tensor([1, 0, 0])] * x[:3],
+    "many": lambda w, x: w[PICKED.view(2, 1)] * x[:2, None],
+    "zero": lambda w, x: w[PICKED] / 0,
+}
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_what_a_rank_does_not_own_is_no_nan(name):
+    torch.manual_seed(0)
+    model, x = Call(INFINITE[name]).eval(), torch.rand(4, 4, 4) + 1
+    x[:, 1:3, 1:3] = float("inf")
+    whole = decompose(extract_ir(model, (x,)))
+    (wanted,) = torch_ir.denote(whole, model.state_dict(), [x])
+    for ranks in (2, 4):
+        programs = shard(whole, {"weight": "expert"}, ranks=ranks)
+        shards = [
+            torch_ir.shard_weights(program, model.state_dict(), rank)
+            for rank, program in enumerate(programs)
+        ]
+        groups = {"tp": [[*range(ranks)]]}
+        found = torch_ir.denote_ranks(programs, shards, [[x]] * ranks, groups=groups)
+        for (result,) in found:
+            np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def test_groups_of_experts_are_shared():
+    torch.manual_seed(0)
+    model, x = Grouped().eval(), torch.rand(8, 8).bfloat16()
+    x[1] = float("inf")
+    ends = torch.tensor([2, 3, 8, 8], dtype=torch.int32)
+    whole = extract_ir(model, (x, ends))
+    programs = shard(whole, {"up": "expert", "down": "expert"}, ranks=2)
+    assert collectives(programs[0]) == ["all_reduce", "wait_tensor"]
+    parts: list[torch.Tensor] = []
+    for rank, program in enumerate(programs):  # their sum is taken here: no denotation has it
+        own = program.replace(nodes=[n for n in program.nodes if "_c10d" not in n.op_type])
+        part = next(n for n in program.nodes if "all_reduce" in n.op_type).inputs[0]
+        own = own.replace(graph_outputs=[part], signature=None)
+        shards = torch_ir.shard_weights(program, model.state_dict(), rank)
+        parts += torch_ir.compile_graph(own, shards).eval((x, ends))
+    with torch.no_grad():
+        torch.testing.assert_close(sum(parts), model(x, ends))
+
+
+STEPS = {
+    "linear": lambda w, x: F.linear(x, w[0]),
+    "product": lambda w, x: torch.bmm(x, w),
+    "product of": lambda w, x: torch.bmm(w, x),
+    "sum": lambda w, x: x + w,
+    "gated": lambda w, x: F.silu(x) * w,
+    "normed": lambda w, x: F.layer_norm(x, (4,), w[0, 0]),
+    "softmax": lambda w, x: x.softmax(1),
+    "turned": lambda w, x: x.transpose(0, 2),
+    "again": lambda w, x: x.reshape(2, 8, 4).transpose(1, 2).reshape(4, 4, 4),
+    "picked": lambda w, x: w[torch.tensor([1, 3, 0, 0])] * x,
+    "convolved": lambda w, x: F.conv1d(x, w, padding=1)[..., :4].mean(2, keepdim=True) + x,
+    "parts": lambda w, x: torch.cat([p.tanh() for p in x.chunk(2, 1)], 1),
+    "summed": lambda w, x: x.sum(0, keepdim=True) * w,
+}
+
+
+class Chain(nn.Module):
+    """Steps in a row, each with a weight of its own."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+        self.weights = nn.ParameterList([torch.rand(4, 4, 4) for _ in names])
+
+    def forward(self, x):
+        for name, weight in zip(self.names, self.weights, strict=True):
+            x = STEPS[name](weight, x)
+        return x
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_mean_what_they_did_under_random_plans(seed):
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    names = [draw.choice(list(STEPS)) for _ in range(5)]
+    model, x = Chain(names).eval(), torch.rand(4, 4, 4)
+    whole = extract_ir(model, (x,))
+    whole = decompose(whole) if seed % 3 == 2 else whole
+    keys = [meta.name for meta in whole.weights]
+    for ranks in (2, 4):
+        plan = {key: draw.choice([0, 1, 2, "whole"]) for key in keys}
+        agreed(whole, model.state_dict(), (x,), plan, ranks)
+
+
+def test_programs_of_ranks_are_lowered_and_partitioned(net, ir):
+    programs = shard(ir, {**PLAN, "embed": "vocabulary"}, ranks=2)
+    shards = [
+        torch_ir.shard_weights(program, net.state_dict(), rank)
+        for rank, program in enumerate(programs)
+    ]
+    (wanted,) = torch_ir.denote(decompose(ir), net.state_dict(), [TOKENS])
+    made = [decompose(program) for program in programs]
+    for (result,) in torch_ir.denote_ranks(made, shards, [[TOKENS]] * 2, groups={"tp": [[0, 1]]}):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+    assert collectives(torch_ir.to_edge(programs[0]).ir()) == collectives(programs[0])
+    parts = torch_ir.Partitioner(ReferenceParts())(made[0])
+    assert parts.ir != programs[0]
 
 
 def test_what_is_wrong_is_found(net, ir):

@@ -128,6 +128,19 @@ class TestMeaning:
             [1010, 2020],
         ]
 
+    def test_a_sum_in_place_is_that_of_a_program_made_functional(self):
+        ir = parse("""ir {
+          input %x: f32[2]
+          %h: f32[2] = aten.neg.default(%x)
+          %s: f32[2] = _c10d_functional.all_reduce_.default(%h, reduce_op="sum", group_name="tp")
+          %w: f32[2] = _c10d_functional.wait_tensor.default(%s)
+          %y: f32[2] = aten.neg.default(%h)
+          return %y
+        }""")
+        given = [[rows(1, 2)], [rows(10, 20)]]
+        found = denote_ranks(torch_ir.functionalize(ir), [{}, {}], given, groups={"tp": [[0, 1]]})
+        assert [result[0].tolist() for result in found] == [[11, 22], [11, 22]]
+
     def test_uneven_rows_to_all(self):
         ir = [
             parse(

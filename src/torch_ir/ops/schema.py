@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ops.collectives import COLLECTIVE_SCHEMAS
 
 Slots: TypeAlias = int | tuple[int | None, ...] | None
 """Which inputs an argument takes: an index into ``OpNode.inputs``, for a list argument a tuple."""
@@ -116,7 +117,7 @@ KNOWN_NAMESPACES = ("aten", "prims", "quantized_decomposed")
 @lru_cache(maxsize=4096)
 def lookup(op_type: str) -> Schema | None:
     """Look up the schema of an exact overload such as ``aten.add.Tensor``; None if unknown."""
-    text = _table().get(op_type)
+    text = _table().get(op_type) or COLLECTIVE_SCHEMAS.get(op_type)
     return None if text is None else parse_schema(text)
 
 

@@ -8,6 +8,7 @@ from torch_ir.ops.effects import effects
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.sharding.layout_rules import LAYOUT_RULES, shifted
+from torch_ir.passes.sharding.lookups import moved_dims
 from torch_ir.passes.sharding.placements import (
     Owned,
     PlacedCall,
@@ -17,7 +18,6 @@ from torch_ir.passes.sharding.placements import (
     Split,
     aligned,
     dims_of,
-    positive,
 )
 
 _KEEPING = frozenset(
@@ -89,23 +89,26 @@ def _of_owned(call: PlacedCall, name: str) -> ShardStep | None:
     keep = ShardStep(call.placements, call.given(owned))
     count = len(node.inputs)
     everywhere = all(isinstance(placement, Owned) for placement in call.placements)
+    cleared = ShardStep(call.placements, call.given(owned), clear=owned.owner)
+    safe = cleared if owned.owner in call.masked else None  # for what is not 0 of 0
     if name in _OF_ZERO and count == 1:
         return keep
     if name == "mul" and _same_sizes(call):
-        return keep
+        return keep if everywhere and count == 2 else safe
     if name in ("add", "sub") and everywhere and count == 2 and _same_sizes(call):
         return keep
-    if name == "div" and count == 2 and isinstance(call.placements[0], Owned):
-        return keep if _same_sizes(call) and "rounding_mode" not in node.attrs else None
-    otherwise = ShardStep(call.placements, call.given(Owned(node.name, rows=False)))
-    if name in _BESIDE_ROWS:
-        return keep if owned.rows and 0 not in _touched(call) else otherwise
-    if name in ("view", "reshape", "_unsafe_view", "permute", "expand"):
-        return otherwise
+    if name == "div" and isinstance(call.placements[0], Owned):
+        by_number = count == 1 and node.argument("other") not in (0, None)
+        whole = "rounding_mode" in node.attrs or not _same_sizes(call)
+        return None if whole else keep if by_number else safe
+    if name in _BESIDE_ROWS and owned.rows and 0 not in moved_dims(node):
+        return keep
+    if name in (*_BESIDE_ROWS, "view", "reshape", "_unsafe_view", "permute", "expand"):
+        return ShardStep(call.placements, call.given(Owned(node.name, rows=False)))
     if name in ("bmm", "matmul", "linear", "mm"):
         return _owned_product(call, owned)
     if name == "index" and isinstance(call.placements[0], Owned) and len(owners) == 1:
-        return otherwise
+        return ShardStep(call.placements, call.given(Owned(node.name, rows=False)))
     if name == "sum":
         return ShardStep(call.placements, call.given(None), reduce="sum")
     is_into = name in ("index_add", "scatter_add") and node.inputs[0].name in call.zeros
@@ -122,26 +125,22 @@ def _same_sizes(call: PlacedCall) -> bool:
     )
 
 
-def _touched(call: PlacedCall) -> tuple[int, ...]:
-    node = call.node
-    rank = len(node.inputs[0].shape)
-    if node.op_type.split(".")[1] == "unsqueeze":
-        return (positive(node.argument("dim", 0), rank + 1),)
-    named = [node.attrs[key] for key in ("dim", "dim0", "dim1") if key in node.attrs]
-    return tuple([d for value in named or [0] for d in dims_of(value, rank)])
-
-
 def _owned_product(call: PlacedCall, owned: Owned) -> ShardStep | None:
-    """Rule for batches of products: a rank that does not own a factor gets 0."""
-    node = call.node
+    """Rule for products: a rank that does not own the rows of a factor gives 0 for them."""
+    node, masked = call.node, call.masked.get(owned.owner)
     ranks = {len(meta.shape) for meta in node.inputs}
     is_batch = node.op_type.startswith(("aten.bmm", "aten.matmul")) and ranks == {3}
-    if owned.rows and is_batch:
-        return ShardStep(call.placements, call.given(owned))
-    factors = [p for p in call.placements if isinstance(p, Owned)]
-    if len(factors) > 1 or len(node.inputs) > 2:
+    everywhere = all(isinstance(placement, Owned) for placement in call.placements)
+    if owned.rows and is_batch and (everywhere or masked == 1):
+        clear = None if everywhere else owned.owner
+        return ShardStep(call.placements, call.given(owned), clear=clear)
+    rows = len(node.inputs[0].shape) - 1
+    is_first = isinstance(call.placements[0], Owned) and not any(call.placements[1:])
+    if not is_first or masked is None or masked > rows or len(node.inputs) > 2:
         return None
-    return ShardStep(call.placements, call.given(None), reduce="sum")
+    if len(node.inputs[1].shape) != 2:  # its batches would repeat the rows
+        return None
+    return ShardStep(call.placements, call.given(None), reduce="sum", clear=owned.owner)
 
 
 # -- products -------------------------------------------------------------------------------------
@@ -217,19 +216,21 @@ def _attention(call: PlacedCall) -> ShardStep | None:
 
 
 def _convolution(call: PlacedCall) -> ShardStep | None:
-    weight, groups = call.split("weight"), call.node.argument("groups", 1)
+    groups = call.node.argument("groups", 1)
+    name = call.node.op_type.split(".")[1]
+    is_turned = call.node.argument("transposed", False) or "transpose" in name
+    out, into = (1, 0) if is_turned else (0, 1)  # the dimensions of the weight
+    weight = call.split("weight")
     has_bias = call.meta("bias") is not None
     inputs, weights = call.meta("input"), call.meta("weight")
     if inputs is None or weights is None or len(inputs.shape) != len(weights.shape):
         return None  # one image alone: its dimension 0 is that of channels
     if call.split("input") == 0:
         return ShardStep(call.taken(input=Split(0)), call.given(Split(0)))
-    if call.node.argument("transposed", False):
-        return None
-    if groups == 1 and weight == 0:
-        return ShardStep(call.taken(weight=Split(0), bias=Split(0)), call.given(Split(1)))
-    if groups == 1 and (weight == 1 or call.split("input") == 1):
-        taken = call.taken(input=Split(1), weight=Split(1))
+    if groups == 1 and weight == out:
+        return ShardStep(call.taken(weight=Split(out), bias=Split(0)), call.given(Split(1)))
+    if groups == 1 and (weight == into or call.split("input") == 1):
+        taken = call.taken(input=Split(1), weight=Split(into))
         if has_bias:  # it would have to be given its spatial dimensions first
             return None
         return ShardStep(taken, call.given(None), reduce="sum")
@@ -295,7 +296,8 @@ def _normalization(call: PlacedCall) -> ShardStep | None:
 
 def _pooling(call: PlacedCall) -> ShardStep | None:
     split = call.split("self")
-    if split is None or split >= len(call.node.inputs[0].shape) - 2:
+    spatial = int(call.node.op_type.split(".")[1].partition("_pool")[2][0])
+    if split is None or split >= len(call.node.inputs[0].shape) - spatial:
         return None
     return ShardStep(call.placements, call.given(Split(split)))
 
@@ -318,6 +320,7 @@ RULES: Mapping[str, ShardingRule] = {
     "baddbmm": _product_of("batch1", "batch2", "self"),
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv3d"), _convolution),
+    **dict.fromkeys([f"conv_transpose{count}d" for count in (1, 2, 3)], _convolution),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _channels),
     **dict.fromkeys((*_ALONG, "topk", "flip", "glu"), _along),
     **dict.fromkeys(
@@ -325,6 +328,11 @@ RULES: Mapping[str, ShardingRule] = {
     ),
     **dict.fromkeys(("var", "std", "logsumexp", "var_mean"), _reduction),
     **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), _normalization),
-    **dict.fromkeys(("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"), _pooling),
+    **{
+        f"{kind}_pool{count}d": _pooling
+        for count in (1, 2, 3)
+        for kind in ("max", "avg", "adaptive_avg", "_adaptive_avg", "adaptive_max")
+    },
+    **dict.fromkeys(("max_pool2d_with_indices", "max_pool3d_with_indices"), _pooling),
 }
 """The rule of each operator, by its name without namespace and overload."""

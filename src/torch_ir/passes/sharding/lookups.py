@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch_ir.ir import DType, TensorMeta
+from collections.abc import Sequence
+
+from torch_ir.ir import DType, OpNode, TensorMeta
+from torch_ir.ir.symbols import Dim
 from torch_ir.ir.values import Device
-from torch_ir.passes.sharding.placements import Owned, PlacedCall, Split
+from torch_ir.passes.sharding.placements import Owned, PlacedCall, Split, dims_of, positive
 from torch_ir.passes.sharding.rank_builder import RankBuilder
 
 _GROUPED = frozenset({"grouped_mm_fallback", "_grouped_mm"})
@@ -73,8 +76,9 @@ def _index(program: RankBuilder, call: PlacedCall, indices: TensorMeta) -> None:
     index, elsewhere = _own_index(program, call, table, given)
     arguments = {"self": program.form(table, Split(0), node), "indices": [index]}
     found = program.emit(node, node.op_type, arguments, meta, meta.shape, "found")
-    _masked(program, call, found, elsewhere, own=True)
     owner = f"{indices.name} of {table.shape[0]}"
+    program.elsewhere[owner] = elsewhere
+    clear(program, node, found, owner)
     program.hold(meta, Owned(owner, rows=len(indices.shape) == 1))
 
 
@@ -93,28 +97,86 @@ def _own_index(
 
 
 def _masked(
-    program: RankBuilder,
-    call: PlacedCall,
-    found: TensorMeta,
-    elsewhere: TensorMeta,
-    *,
-    own: bool = False,
+    program: RankBuilder, call: PlacedCall, found: TensorMeta, elsewhere: TensorMeta
 ) -> TensorMeta:
     """Append 0 in place of what lies elsewhere."""
+    mask = widened(program, call.node, elsewhere, len(found.shape))
+    arguments = {"self": found, "mask": mask, "value": 0}
     node, (meta,) = call.node, call.node.outputs
-    wide = (*elsewhere.shape, *(1 for _ in range(len(found.shape) - len(elsewhere.shape))))
-    if wide != elsewhere.shape:
-        for position in range(len(elsewhere.shape), len(wide)):
-            arguments = {"self": elsewhere, "dim": position}
-            shape = wide[: position + 1]
-            elsewhere = program.emit(
-                node, "aten.unsqueeze.default", arguments, elsewhere, shape, "wide"
-            )
-    arguments = {"self": found, "mask": elsewhere, "value": 0}
-    if own:
-        program.append(node, "aten.masked_fill.Scalar", arguments, meta)
-        return meta
     return program.emit(node, "aten.masked_fill.Scalar", arguments, meta, found.shape, "part")
+
+
+def widened(program: RankBuilder, node: OpNode, mask: TensorMeta, rank: int) -> TensorMeta:
+    """Append a mask of leading dimensions with as many dimensions as the value that it is for."""
+    for position in range(len(mask.shape), rank):
+        shape, arguments = (*mask.shape, 1), {"self": mask, "dim": position}
+        mask = program.emit(node, "aten.unsqueeze.default", arguments, mask, shape, "wide")
+    return mask
+
+
+def clear(program: RankBuilder, node: OpNode, found: TensorMeta, owner: str) -> None:
+    """Append the result of a node, with 0 for what other ranks own."""
+    (meta,) = node.outputs
+    mask = widened(program, node, program.elsewhere[owner], len(meta.shape))
+    arguments = {"self": found, "mask": mask, "value": 0}
+    program.append(node, "aten.masked_fill.Scalar", arguments, meta)
+
+
+def mask_of_layout(program: RankBuilder, node: OpNode, owner: str) -> TensorMeta | None:
+    """Append the mask of what a node lays out otherwise; None if it has none.
+
+    Args:
+        program: The program of the rank.
+        node: The node, whose first input is owned.
+        owner: The owner of that.
+    """
+    mask, name = program.elsewhere.get(owner), node.op_type.split(".")[1]
+    if mask is None or len(node.outputs) != 1:
+        return None
+    given, shape = node.inputs[0].shape, node.outputs[0].shape
+    leading = len(mask.shape)
+    if name in ("view", "reshape", "_unsafe_view"):
+        sizes = [_product(shape[:end]) for end in range(len(shape) + 1)]
+        wanted = _product(mask.shape)
+        if wanted is None or wanted not in sizes[1:]:
+            return None
+        size = shape[: sizes.index(wanted, 1)]
+        arguments = {"self": mask, "shape": size}
+        return program.emit(node, "aten.reshape.default", arguments, mask, size, "elsewhere")
+    if name == "index" and leading == 1:
+        slots = node.slots.get("indices")
+        index = node.tensors("indices")
+        if isinstance(slots, tuple) and len(slots) == len(index) == 1 and index[0].dtype != "bool":
+            picked = program.form(index[0], None, node)
+            arguments = {"self": mask, "indices": [picked]}
+            size = index[0].shape
+            return program.emit(node, "aten.index.Tensor", arguments, mask, size, "elsewhere")
+    keeps = name in _BESIDE or (name == "expand" and len(shape) == len(given))
+    keeps = keeps and shape[:leading] == given[:leading]
+    return mask if keeps and not any(dim < leading for dim in moved_dims(node)) else None
+
+
+def _product(sizes: Sequence[Dim]) -> int | None:
+    found = 1
+    for size in sizes:
+        if not isinstance(size, int):
+            return None
+        found *= size
+    return found
+
+
+_BESIDE = frozenset({"slice", "transpose", "unsqueeze", "squeeze"})
+
+
+def moved_dims(node: OpNode) -> tuple[int, ...]:
+    """Return the dimensions that a node which lays out its input touches, as far as it says."""
+    rank = len(node.inputs[0].shape)
+    if node.op_type.split(".")[1] == "expand":
+        return ()
+    if node.op_type.split(".")[1] == "unsqueeze":
+        return (positive(node.argument("dim", 0), rank + 1),)
+    named = [node.attrs[key] for key in ("dim", "dim0", "dim1") if key in node.attrs]
+    return tuple([d for value in named or [0] for d in dims_of(value, rank)])
 
 
 def _grouped(program: RankBuilder, call: PlacedCall) -> None:
@@ -145,7 +207,8 @@ def _grouped(program: RankBuilder, call: PlacedCall) -> None:
         after = program.emit(
             node, "aten.logical_or.default", either, meta, (rows,), "elsewhere", "bool"
         )
-    _masked(program, call, found, after, own=True)
+    program.elsewhere[owned.owner] = after
+    clear(program, node, found, owned.owner)
     program.hold(meta, owned)
 
 

@@ -43,6 +43,8 @@ class ShardStep:
         attrs: The attributes that differ on a rank.
         reduce: How the outputs are put together over the ranks; None if they are what is given.
         late: The argument that is added after that, and not by each rank.
+        clear: The owner of what is set to 0 again where another rank owns it: 0 times infinity
+            is none, and neither is 0 by 0.
     """
 
     taken: tuple[Placement, ...]
@@ -50,6 +52,7 @@ class ShardStep:
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     reduce: str | None = None
     late: str | None = None
+    clear: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,14 @@ class PlacedCall:
         placements: The placement of each input.
         parts: How many ranks there are.
         zeros: The values that are known to be 0 everywhere.
+        masked: For each owner that a rank has a mask of: how many leading dimensions that has.
     """
 
     node: OpNode
     placements: tuple[Placement, ...]
     parts: int
     zeros: frozenset[str] = frozenset()
+    masked: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def meta(self, argument: str) -> TensorMeta | None:
         """Return the tensor of an argument, as the whole program has it."""

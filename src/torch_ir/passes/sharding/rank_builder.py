@@ -27,6 +27,7 @@ class RankBuilder:
         gathered: The values that were gathered.
         placed: How each value lies.
         zeros: The values that are known to be 0 everywhere.
+        elsewhere: For each owner, a mask over leading dimensions: True where other ranks own it.
     """
 
     def __init__(self, ir: IR, dims: Mapping[str, int], rank: int, ranks: int, group: str):
@@ -38,6 +39,7 @@ class RankBuilder:
         self.placed: dict[str, Placement] = {}
         self._forms: dict[tuple[str, Placement], TensorMeta] = {}
         self.zeros: set[str] = set()
+        self.elsewhere: dict[str, TensorMeta] = {}
         for name, (key, meta) in ir.external_values().items():
             placement = Split(dims[key]) if key in dims else None
             shape = self.local(meta.shape, placement)

@@ -9,8 +9,8 @@ from typing import Any
 from torch_ir.ir import IR, Constant, Mutation, OpNode, TensorMeta
 from torch_ir.ir.builder import with_leaves
 from torch_ir.passes.sharding.call_rules import step_of
-from torch_ir.passes.sharding.lookups import looked_up
-from torch_ir.passes.sharding.placements import PlacedCall, ShardStep, Split
+from torch_ir.passes.sharding.lookups import clear, looked_up, mask_of_layout, widened
+from torch_ir.passes.sharding.placements import Owned, PlacedCall, ShardStep, Split
 from torch_ir.passes.sharding.rank_builder import RankBuilder
 
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
@@ -65,7 +65,8 @@ class RankProgram(RankBuilder):
         if node.op_type.split(".")[1] in _ZEROS:
             self.zeros.update(meta.name for meta in node.outputs)
         whole = ShardStep((None,) * len(placements), (None,) * len(node.outputs))
-        call = PlacedCall(node, placements, self.ranks, frozenset(self.zeros))
+        masked = {owner: len(mask.shape) for owner, mask in self.elsewhere.items()}
+        call = PlacedCall(node, placements, self.ranks, frozenset(self.zeros), masked)
         if not any(placements):
             self._keep(node, whole)
         elif not looked_up(self, call):
@@ -78,12 +79,30 @@ class RankProgram(RankBuilder):
         if step.reduce is not None:
             self._reduced(node, step, inputs)
             return
+        if step.clear is not None:
+            (meta,) = node.outputs
+            found = self.emit(
+                node, node.op_type, node.arguments(inputs), meta, meta.shape, "found"
+            )
+            clear(self, node, found, step.clear)
+            self.hold(meta, *step.given)
+            return
         outputs: list[TensorMeta] = []
         for meta, placement in zip(node.outputs, step.given, strict=True):
             outputs.append(meta.replace(shape=self.local(meta.shape, placement)))
             self.hold(outputs[-1], placement)
+        self._follow(node, step)
         changed = node.replace(inputs=inputs, outputs=outputs, attrs={**node.attrs, **step.attrs})
         self.builder.nodes.append(node if changed == node else changed)
+
+    def _follow(self, node: OpNode, step: ShardStep) -> None:
+        """Keep the mask of what is owned where its layout changes."""
+        has = self.placed[node.inputs[0].name] if node.inputs else None
+        given = step.given[0] if step.given else None
+        if isinstance(has, Owned) and isinstance(given, Owned) and has.owner != given.owner:
+            mask = mask_of_layout(self, node, has.owner)
+            if mask is not None:
+                self.elsewhere[given.owner] = mask
 
     def _reduced(self, node: OpNode, step: ShardStep, inputs: Sequence[TensorMeta]) -> None:
         """Append a node whose result the ranks put together."""
@@ -94,6 +113,10 @@ class RankProgram(RankBuilder):
             late = arguments.pop(step.late)
             operator, arguments = _without_addend(operator, arguments)
         part = self.emit(node, operator, arguments, meta, meta.shape, "part")
+        if step.clear is not None:
+            mask = widened(self, node, self.elsewhere[step.clear], len(meta.shape))
+            arguments = {"self": part, "mask": mask, "value": 0}
+            part = self.emit(node, "aten.masked_fill.Scalar", arguments, meta, meta.shape, "owned")
         how = step.reduce or "sum"
         if late is None:
             self.reduce(node, part, how, own=True)
