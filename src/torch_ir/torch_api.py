@@ -240,6 +240,12 @@ def overload(namespace: str, packet: str, name: str) -> OpOverload | None:
         return None
 
 
+def runs_below_autograd(operator: OpOverload) -> bool:
+    """Return whether an operator has a kernel of a device, and not at autograd's level alone."""
+    has: Any = torch._C._dispatch_has_computed_kernel_for_dispatch_key  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]  # torch has no public name
+    return any(has(operator.name(), key) for key in ("CPU", "CUDA"))
+
+
 def higher_order_operator(name: str) -> HigherOrderOperator | None:
     """Look up the higher-order operator of that name, or None."""
     found: Any = getattr(torch.ops.higher_order, name, None) if name.isidentifier() else None
@@ -557,12 +563,29 @@ def has_fake_kernel(operator: OpOverload) -> bool:
 
 
 @lru_cache(maxsize=1)
-def onnx_operators() -> frozenset[str]:
-    """Return the operators that torch's ONNX exporter translates; it needs onnxscript."""
+def _onnx_registry() -> Any:
+    """What torch's ONNX exporter translates, and how; torch.onnx.export makes it in each call."""
+    from torch.onnx._constants import ONNX_DEFAULT_OPSET  # pyright: ignore[reportPrivateUsage]
     from torch.onnx._internal.exporter import _registration  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    registry: Any = _registration.ONNXRegistry.from_torchlib()
-    return frozenset(map(overload_name, map(str, registry.functions)))
+    return _registration.ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET)
+
+
+@lru_cache(maxsize=1)
+def onnx_operators() -> frozenset[str]:
+    """Return the operators that torch's ONNX exporter translates; it needs onnxscript."""
+    return frozenset(map(overload_name, map(str, _onnx_registry().functions)))
+
+
+def onnx_model(exported: ExportedProgram) -> Any:
+    """Convert a program as torch.onnx.export does, which takes 0.6 s to begin each time."""
+    from torch.onnx._internal.exporter import _core  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+
+    registry = _onnx_registry()
+    program: Any = _core.export(
+        exported, registry=registry, verbose=False, opset_version=registry.opset_version
+    )
+    return program.model_proto
 
 
 def fake_store() -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torch_ir
-from torch_ir import IR, ExecGraph, OpNode, TensorMeta, compile_graph, serde
+from torch_ir import IR, ExecGraph, OpNode, TensorMeta, compile_graph, parse, serde
 from torch_ir.errors import CompileError, ExecutionError, InvalidIRError
 from torch_ir.executor import register_executor, unregister_executor
 from torch_ir.infer.dispatch import twin_of
@@ -405,3 +405,18 @@ def test_results_are_plain_tensors_that_gradients_may_use():
     weight = torch.ones(4, requires_grad=True)
     (made * weight).sum().backward()
     assert torch.equal(weight.grad, made.sum(0))
+
+
+def test_an_operator_whose_one_kernel_is_autograds_runs():
+    op_type = "quantized_decomposed.fake_quant_per_channel.default"
+    ir = parse(f"""ir {{
+      input %x: f32[2, 3]
+      input %scales: f32[2]
+      input %zeros: i32[2]
+      %y: f32[2, 3] = {op_type}(%x, %scales, %zeros, axis=0, quant_min=-8, quant_max=7)
+      return %y
+    }}""")
+    x, scales = torch.linspace(-2, 2, 6).reshape(2, 3), torch.tensor([0.5, 0.25])
+    zeros = torch.tensor([0, 1], dtype=torch.int32)
+    expected = torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -8, 7)
+    assert torch.equal(compile_graph(ir).eval((x, scales, zeros))[0], expected)

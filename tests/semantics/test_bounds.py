@@ -168,3 +168,19 @@ def test_what_overflows_in_half_precision_on_the_way_is_open(name: str) -> None:
     assert np.isinf(allowed).all()
     _, _, (allowed,) = bounds_of(f"aten.{name}.default", *(arguments[0].float(), *arguments[1:]))
     assert np.isfinite(allowed).all()
+
+
+_PLACES = torch.tensor([[1.0, 0.0], [2.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "args"),
+    [
+        ("special_i1e", (torch.tensor([0.0, 1e-300, -1e-9, 0.5], dtype=torch.float64),)),
+        ("special_i1", (torch.tensor([0, 1]),)),
+        ("_cdist_backward", (_PLACES, _PLACES / 3 + 0.1, _PLACES.T / 7, 0.5, _PLACES)),
+        ("special_zeta", (torch.tensor([2.0, 3.5]), torch.tensor([True, True]))),
+    ],
+)
+def test_kernels_are_within_bounds_at_zero_and_of_integers(op_type: str, args: Any) -> None:
+    assert parts_of(f"aten.{op_type}.default", *args) <= 1

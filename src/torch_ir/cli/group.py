@@ -60,6 +60,15 @@ class CommandFailedError(click.ClickException):
         console.message(f"error: {self.message}", file)
 
 
+class QuietCommand(click.Command):
+    """A command during which torch's C++ code does not warn: of calls that no user wrote."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, which may import torch; it reads the level when it is imported."""
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        return super().parse_args(ctx, args)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and imports the module of the one called."""
 

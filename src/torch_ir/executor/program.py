@@ -20,7 +20,13 @@ from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.torch_api import BelowAutograd, BelowViewTracking, is_any_autocast_enabled
+from torch_ir.torch_api import (
+    BelowAutograd,
+    BelowViewTracking,
+    is_any_autocast_enabled,
+    overload,
+    runs_below_autograd,
+)
 from torch_ir.weights.tensor_registry import DirectKernel
 
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
@@ -225,7 +231,8 @@ def _cause(error: Exception) -> BaseException | None:
 def _at_node(node: OpNode, error: Exception) -> ExecutionError:
     """An error that shows the node and where it came from."""
     remedy = None
-    message = f"{node.op_type} failed: {error}"
+    told = str(error).strip().partition("\n\n")[0]  # behind it torch lists its 50 keys
+    message = f"{node.op_type} failed: {told}"
     if isinstance(error, TorchIRError):
         message, remedy = error.message, error.remedy
         if isinstance(error, NoTensorError):
@@ -247,13 +254,13 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     """The context in which a run calls kernels: below autograd, which costs less; None for none.
 
     Conjugation is a mark on complex tensors that some kernels take into account. Composite
-    operators have to come apart before torch sees to the mark, and do so at autograd's level.
+    operators have to come apart before torch sees to the mark, and do so at autograd's level; an
+    operator of a library may have its one kernel there.
     """
     ir = plan.ir
     is_direct = all(isinstance(step.call.target, DirectKernel) for step in plan.steps)
-    if (is_direct and plan.steps and not plan.writes) or ir.view(
-        "has_complex", lambda: _has_complex(ir)
-    ):
+    needs_autograd = ir.view("needs_autograd", lambda: _has_complex(ir) or _has_only_autograd(ir))
+    if needs_autograd or (is_direct and plan.steps and not plan.writes):
         return None
     makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
     is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))
@@ -265,6 +272,14 @@ def _has_complex(ir: IR) -> bool:
     values += [meta for node in ir.nodes for meta in node.outputs]
     return any(value.dtype.startswith("complex") for value in values) or any(
         _has_complex(function) for function in ir.functions.values()
+    )
+
+
+def _has_only_autograd(ir: IR) -> bool:
+    names = {node.op_type for node in ir.nodes if not node.op_type.startswith("aten.")}
+    operators = [overload(*name.split(".")) for name in names if name.count(".") == 2]
+    return any(o is not None and not runs_below_autograd(o) for o in operators) or any(
+        map(_has_only_autograd, ir.functions.values())
     )
 
 

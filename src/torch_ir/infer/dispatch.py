@@ -6,7 +6,9 @@ overload, once, with exactly the arguments may stand for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -168,3 +170,11 @@ def twin_of(operator: OpOverload) -> OpOverload | None:
     wanted = [(a.name, str(a.type)) for a in operator._schema.arguments]  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
     found = [(a.name, str(a.type)) for a in twin._schema.arguments]  # pyright: ignore[reportPrivateUsage]  # as above
     return twin if wanted == found else None
+
+
+@contextmanager
+def unwarned() -> Generator[None]:
+    """Ignore what torch warns of where its operators are called as nobody would write it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"torch([._-]|$)")
+        yield

@@ -10,11 +10,11 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-import torch
 from torch.export import ExportedProgram
 
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.lazy import optional_module
+from torch_ir.torch_api import onnx_model
 
 
 def onnx_bytes(exported: ExportedProgram) -> bytes:
@@ -30,8 +30,7 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
         lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
     )
     with refused, quietly():
-        found: Any = torch.onnx.export(exported, dynamo=True, optimize=True, verbose=False)
-        return found.model_proto.SerializeToString()
+        return onnx_model(exported).SerializeToString()
 
 
 def _why(error: Exception) -> str:

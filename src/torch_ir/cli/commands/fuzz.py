@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from torch_ir.cli import console
+from torch_ir.cli.group import QuietCommand
 from torch_ir.cli.options import BACKEND, FOLDER, READER, names_of_list, require_torch
 from torch_ir.cli.progress import progress
 
 
-@click.command
+@click.command(cls=QuietCommand)
 @click.option(
     "--backend", type=BACKEND, required=True, metavar="NAME", help="A backend, or FILE.py:NAME."
 )

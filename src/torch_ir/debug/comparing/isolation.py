@@ -181,7 +181,6 @@ class Unit:
     def found(self) -> list[Found]:
         """Return what is wrong, each fault with its nodes."""
         state = self.state
-        whole = self._run(self.nodes, self.returned, self.given)
         alone: list[Found] = []
         seen: set[str] = set()
         wanted = {meta.name for meta in self.returned}
@@ -191,18 +190,19 @@ class Unit:
                 results = self._run([node], node.outputs, state.values)
                 if not isinstance(results, Exception):
                     alone += self._judged(node, known, results, seen)
-            elif isinstance(whole, Exception):
-                return [self._raised([node], whole)]
             else:
+                whole = self._run(self.nodes, self.returned, self.given)
+                if isinstance(whole, Exception):
+                    return [self._raised([node], whole)]
                 alone += self._judged(node, known, whole, seen)
             state.keep(node, known)
             keys = known.keys() if self.is_small else known.keys() & wanted
             self.known |= {name: known[name] for name in keys}
             state.done(node)
         state.values |= {name: self.known[name] for name in wanted}
-        if len(self.nodes) == 1:
+        if len(self.nodes) == 1 or alone or not self.is_small:
             return alone
-        return self._together(whole, alone, seen)
+        return self._together(seen)
 
     def _judged(
         self, node: OpNode, known: Values, results: Sequence[torch.Tensor], seen: set[str]
@@ -218,12 +218,9 @@ class Unit:
         seen.add(node.name)
         return [Found((node,), fault) for fault in faults]
 
-    def _together(
-        self, whole: Sequence[torch.Tensor] | Exception, alone: list[Found], seen: set[str]
-    ) -> list[Found]:
+    def _together(self, seen: set[str]) -> list[Found]:
         """What only several nodes at once do wrong."""
-        if alone or not self.is_small:
-            return alone
+        whole = self._run(self.nodes, self.returned, self.given)
         values = {**self.given, **self.known}
         if isinstance(whole, Exception):
             nodes = self._smallest(values) or self.nodes

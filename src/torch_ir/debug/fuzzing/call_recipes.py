@@ -74,6 +74,7 @@ _QUANT: dict[str, Any] = {
     "axis": [0],
 }
 _CODES = {name: _QUANT[name] for name in ("quant_min", "quant_max")}
+_CHANNELS = {**_CODES, "axis": [0]}
 _GRID: dict[str, Any] = {"interpolation_mode": [0, 1, 2], "padding_mode": [0, 1, 2]}
 _DEQUANT: dict[str, Any] = {**_QUANT, "out_dtype": [None], "output_dtype": ["float32"]}
 _STRIDED: dict[str, Any] = {
@@ -327,6 +328,18 @@ _RECIPES: dict[str, Recipe] = {
     "_adaptive_avg_pool2d_backward": _recipe("grad_output=n,c,2,2 self=n,c,h,w"),
     "_fake_quantize_learnable_per_tensor_affine": _recipe(
         "self=*S scale=1:P zero_point=1:P", **_CODES
+    ),
+    "_fake_quantize_learnable_per_channel_affine": _recipe(
+        "self=a,*S:float32 scale=a:P zero_point=a:P", **_CHANNELS
+    ),
+    "fake_quantize_per_channel_affine": _recipe(
+        "self=a,*S scale=a:P zero_point=a:int32", **_CHANNELS
+    ),
+    "fake_quantize_per_channel_affine_cachemask": _recipe(
+        "self=a,*S scale=a:P zero_point=a:int32", **_CHANNELS
+    ),
+    "fake_quant_per_channel": _recipe(
+        "input=a,*S:float32 scales=a:P zero_points=a:int32", **_CHANNELS
     ),
     "fake_quantize_per_tensor_affine.tensor_qparams": _recipe(
         "self=*S scale=1:P zero_point=1:n", **_CODES

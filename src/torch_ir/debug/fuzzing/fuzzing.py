@@ -25,6 +25,7 @@ from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence
 from torch_ir.errors import TorchIRError, first_line
+from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
 
 _MODES = ("accumulated", "both")
@@ -71,8 +72,9 @@ def fuzz(
         is_over = seconds is not None and time.monotonic() - start > seconds
         if is_over or tried == limit:
             break
-        program = random_program(seed + tried, nodes=nodes, operators=operators, dtypes=dtypes)
-        found = trial.look(program)
+        with unwarned():
+            program = random_program(seed + tried, nodes=nodes, operators=operators, dtypes=dtypes)
+            found = trial.look(program)
         if found is not None and out is not None:
             found.reduced.save(Path(out) / found.name)
     return trial.report(source.name, time.monotonic() - start)

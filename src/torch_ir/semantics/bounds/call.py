@@ -82,9 +82,11 @@ class BoundedCall:
         return moduli(self.arguments[name])
 
     def wide(self, name: str) -> Array:
-        """Return an argument in float64 or complex128."""
+        """Return an argument in float64 or complex128, integers and truth values too."""
         if name not in self._wide:
-            self._wide[name] = widened(self.arguments[name])
+            wide = widened(self.arguments[name])
+            is_exact = isinstance(wide, np.ndarray) and not is_inexact(wide.dtype)
+            self._wide[name] = wide.astype("float64") if is_exact else wide
         return self._wide[name]
 
     def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:

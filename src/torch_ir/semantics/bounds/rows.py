@@ -234,7 +234,7 @@ def distance_backward(call: BoundedCall) -> Errors:
         slopes, powers = (moved != 0).astype("float64"), 1.0
     else:
         quotient = np.where(far == 0, 0, np.abs(moved) / np.where(far == 0, 1, far))
-        slopes = np.where(moved == 0, 0, quotient ** (order - 1))
+        slopes = np.where((moved == 0) | (far == 0), 0, quotient ** (order - 1))
         powers = 8 + 4 * abs(order - 1) + 8 * abs(order - 2)
     terms = gradient * slopes
     if axis == 0:

@@ -126,8 +126,11 @@ def _y_series(order: int, x: Array) -> Array:
 
 
 def scaled_bessel_i(order: int, x: Array) -> Array:
-    """``e^(−|x|) · 1/π · ∫₀^π e^(x cos θ) cos nθ dθ``."""
+    """``e^(−|x|) · 1/π · ∫₀^π e^(x cos θ) cos nθ dθ``; below 1 by its power series."""
     size = np.abs(x)
+    half, small = np.minimum(size, 1) / 2, np.zeros(x.shape)
+    for k in range(12):
+        small += half ** (2 * k + order) / (math.factorial(k) * math.factorial(k + order))
 
     def wave(v: Array, a: Array) -> Array:
         return np.exp(v * (np.cos(a) - 1)) * np.cos(order * a)
@@ -135,7 +138,9 @@ def scaled_bessel_i(order: int, x: Array) -> Array:
     even, odd = _hankel(order, np.clip(size, FAR, 1e300), 1)
     far = (even - odd) / np.sqrt(2 * math.pi * np.maximum(size, FAR))
     near = _periods(wave, np.minimum(size, FAR))
-    return np.where(size <= FAR, near, far) * np.where(x < 0, (-1) ** order, 1)
+    found = np.where(size <= FAR, near, far)
+    found = np.where(size < 1, small * np.exp(-2 * half), found)
+    return found * np.where(x < 0, (-1) ** order, 1)
 
 
 def scaled_bessel_k(order: float, x: Array) -> Array:
