@@ -108,12 +108,7 @@ linalg_householder_product.default linalg_ldl_factor_ex.default linalg_lstsq.def
 linalg_qr.default ormqr.default
 """,
     "solves equations, how exactly only their condition says: no bound is written yet": """
-_linalg_check_errors.default _linalg_det.default _linalg_slogdet.default
-_linalg_solve_ex.default cholesky.default cholesky_inverse.default cholesky_solve.default
-linalg_cholesky_ex.default linalg_inv_ex.default linalg_ldl_solve.default linalg_lu.default
-linalg_lu_factor_ex.default linalg_lu_solve.default linalg_matrix_exp.default
-linalg_pinv.atol_rtol_tensor linalg_solve_triangular.default lu_unpack.default
-triangular_solve.default
+linalg_ldl_solve.default linalg_pinv.atol_rtol_tensor
 """,
     "not written yet": """
 _batch_norm_with_update.default _ctc_loss.default _ctc_loss_backward.default

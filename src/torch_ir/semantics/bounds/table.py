@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
+    linear_equations,
     normalization,
     resampling,
     rows,
@@ -28,7 +29,7 @@ _ATEN: dict[Rule, str] = {
         __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
         __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
         _assert_async.default _assert_async.msg _assert_scalar.default
-        _assert_tensor_metadata.default _conj.default _conj_physical.default
+        _assert_tensor_metadata.default lu_unpack.default _conj.default _conj_physical.default
         _local_scalar_dense.default _pad_circular.default _reshape_alias.default
         _reshape_copy.default _to_copy.default _unique2.default _unsafe_index.Tensor
         _unsafe_view.default _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec
@@ -286,6 +287,30 @@ _ATEN: dict[Rule, str] = {
     """,
     rows.running_log_sum: """
         logcumsumexp.default
+    """,
+    linear_equations.solution: """
+        _linalg_solve_ex.default linalg_inv_ex.default
+    """,
+    linear_equations.determinant: """
+        _linalg_det.default _linalg_slogdet.default
+    """,
+    linear_equations.factors: """
+        linalg_lu.default linalg_lu_factor_ex.default
+    """,
+    linear_equations.by_factors: """
+        linalg_lu_solve.default
+    """,
+    linear_equations.triangular: """
+        linalg_solve_triangular.default triangular_solve.default
+    """,
+    linear_equations.cholesky: """
+        cholesky.default linalg_cholesky_ex.default
+    """,
+    linear_equations.exponential: """
+        linalg_matrix_exp.default
+    """,
+    linear_equations.by_cholesky: """
+        cholesky_inverse.default cholesky_solve.default
     """,
     rows.variance: """
         std.correction std.default std.dim std_mean.correction std_mean.default std_mean.dim

@@ -1,0 +1,225 @@
+"""Bounds of what solves linear equations: the backward error, weighed by the inverse.
+
+Elimination gives the exact factors, and solutions, of a matrix that is off by no more than
+``E = u · c(n) · |L| |U|``, element by element (Higham, "Accuracy and stability of numerical
+algorithms", theorems 8.5, 9.4 and 10.4), c being a walk of √n roundings. What that moves results
+by is of the first order in ``|A⁻¹| E``; where this is not below one half, the result is open.
+Kernels may factor the transpose of a matrix instead, so the larger of both is taken, and factors
+that come with a solution are open.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torch_ir.semantics.bounds.call import BLOCK, BoundedCall, Errors, depth, moduli
+from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.operators.linear_equations import (
+    adjoint,
+    factored,
+    lower_of,
+    order_of,
+    upper_of,
+)
+
+FEW = 4
+_MOST = 0.5
+"""Where the first order says how far a result moves."""
+
+
+def _count(call: BoundedCall, size: int) -> float:
+    scale = 4 if any(is_complex(r.dtype) for r in call.results) else 1
+    return call.unit * scale * (FEW + depth(size, BLOCK))
+
+
+def _finite(matrix: Array) -> Array:
+    return np.where(np.isfinite(matrix), matrix, 0)
+
+
+def _inverse(matrix: Array) -> Array:
+    """|A⁻¹|; infinite of what has none."""
+    left, sizes, right = np.linalg.svd(_finite(matrix))
+    scaled = adjoint(right) / np.where(sizes == 0, np.nan, sizes)[..., None, :]
+    return np.nan_to_num(np.abs(scaled @ adjoint(left)), nan=np.inf, posinf=np.inf)
+
+
+def _grown(matrix: Array) -> Array:
+    """|L| |U| in the order of the matrix's rows, the larger of those of it and its transpose."""
+
+    def of(turned: Array) -> Array:
+        factors, rows, _ = factored(turned)
+        grown = np.abs(lower_of(factors)) @ np.abs(upper_of(factors))
+        return np.take_along_axis(grown, _places(rows)[..., None], -2)
+
+    return np.maximum(of(matrix), np.swapaxes(of(np.swapaxes(matrix, -1, -2)), -1, -2))
+
+
+def _places(rows: Array) -> Array:
+    """Where each row of a square matrix came to stand."""
+    orders = [order_of(rows[place], rows.shape[-1]) for place in np.ndindex(*rows.shape[:-1])]
+    return np.argsort(np.array(orders, int).reshape(rows.shape), -1)
+
+
+def _solved(inverse: Array, error: Array, solution: Array) -> tuple[Array, Array]:
+    """How far a solution moves, and which matrices of the batch are open."""
+    reach = inverse @ error
+    moved = reach @ np.abs(solution)
+    is_open = ~(np.max(np.sum(reach, -1), -1, initial=0) < _MOST)
+    return np.where(is_open[..., None, None], np.inf, moved), is_open
+
+
+def _opened(is_open: Array, result: Array) -> Array:
+    """Infinite where a matrix of the batch is open."""
+    axes = tuple(range(is_open.ndim, result.ndim))
+    return np.broadcast_to(np.expand_dims(np.where(is_open, np.inf, 0.0), axes), result.shape)
+
+
+def solution(call: BoundedCall) -> Errors:
+    """Bound ``|A⁻¹| E |x|``, of an inverse too; its factors are those of A or of its transpose."""
+    matrix, result = call.wide("A"), call.results[0]
+    if call["left"] is False:
+        matrix = np.swapaxes(matrix, -1, -2)
+    found = np.asarray(result)
+    is_vector = found.ndim == matrix.ndim - 1
+    found = found[..., None] if is_vector else found
+    found = np.swapaxes(found, -1, -2) if call["left"] is False else found
+    error = _count(call, matrix.shape[-1]) * _grown(matrix)
+    moved, is_open = _solved(_inverse(matrix), error, moduli(found))
+    moved = np.swapaxes(moved, -1, -2) if call["left"] is False else moved
+    moved = moved[..., 0] if is_vector else moved
+    factors = [np.full(r.shape, np.inf) for r in call.results[1:-1]]
+    batch = is_open if is_open.ndim == call.results[-1].ndim else np.any(is_open)
+    return [moved, *factors, _opened(np.asarray(batch), call.results[-1])]
+
+
+def determinant(call: BoundedCall) -> Errors:
+    """Bound ``Σ |adj A| E``, for the logarithm as a part of the determinant; factors are open."""
+    matrix = _finite(call.wide("A"))
+    left, sizes, right = np.linalg.svd(matrix)
+    count = matrix.shape[-1]
+    others = [np.prod(np.delete(sizes, k, -1), -1) for k in range(count)]
+    minors = np.stack(others, -1) if count else sizes
+    adjugate = (np.abs(adjoint(right)) * minors[..., None, :]) @ np.abs(adjoint(left))
+    unit = _count(call, count)
+    value = np.prod(sizes, -1)
+    error = np.sum(np.swapaxes(adjugate, -1, -2) * unit * _grown(matrix), (-2, -1)) + unit * value
+    factors = [np.full(r.shape, np.inf) for r in call.results[-2:]]
+    if len(call.results) == 3:
+        return [error, *factors]
+    part = error / value
+    is_sure = part < _MOST
+    sign = np.where(is_sure, unit if is_complex(call.results[0].dtype) else 0.0, np.inf)
+    sign = sign + (part if is_complex(call.results[0].dtype) else 0)
+    terms = np.sum(np.abs(np.log(sizes)), -1)
+    return [sign, np.where(is_sure, 2 * part + unit * terms, np.inf), *factors]
+
+
+def factors(call: BoundedCall) -> Errors:
+    """Bound L and U by ``|L| tril(|L⁻¹| E |U⁻¹|)`` and the like; open where pivots nearly tie."""
+    whole = factored(_finite(call.wide("A")), pivot=call["pivot"] is not False)[0]
+    lower, upper = lower_of(whole), upper_of(whole)
+    count = lower.shape[-1]
+    first, second = _inverse(lower[..., :count, :]), _inverse(upper[..., :count])
+    sizes, tops = np.abs(lower), np.abs(upper)
+    error = _count(call, count) * (sizes @ tops)
+    inner = first @ error[..., :count, :count] @ second
+    square = np.triu(inner) @ tops[..., :count]
+    beyond = first @ (error[..., :count, count:] + np.tril(inner) @ tops[..., count:])
+    off_upper = np.concatenate([square, beyond], -1)
+    off_lower = (error[..., :count] + sizes @ square) @ second
+    off_lower[..., :count, :] = sizes[..., :count, :] @ np.tril(inner, -1)
+    pivots = np.diagonal(upper, axis1=-2, axis2=-1)[..., None, :]
+    rivals = np.tril(_added(lower * pivots) / _added(pivots), -1)
+    is_near = call["pivot"] is not False and (rivals + 2 * off_lower >= 1) & (rivals > 0)
+    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST) | np.any(is_near, (-2, -1))
+    place = is_open[..., None, None]
+    off_lower, off_upper = (np.where(place, np.inf, off) for off in (off_lower, off_upper))
+    if len(call.results) == 3 and call.results[-1].ndim > is_open.ndim:  # P, L, U
+        return [_opened(is_open, call.results[0]), off_lower, off_upper]
+    both = np.concatenate([off_lower, np.zeros((*whole.shape[:-1], 0))], -1)
+    both = np.pad(both, [(0, 0)] * (whole.ndim - 1) + [(0, whole.shape[-1] - count)])
+    high = np.pad(off_upper, [*[(0, 0)] * (whole.ndim - 2), (0, whole.shape[-2] - count), (0, 0)])
+    kept = np.tril(np.ones(whole.shape[-2:]), -1) > 0
+    return [np.where(kept, both, high), *[_opened(is_open, r) for r in call.results[1:]]]
+
+
+def _added(values: Array) -> Array:
+    """|re| + |im|, by which LAPACK compares pivots."""
+    return np.abs(values.real) + np.abs(values.imag)
+
+
+def by_factors(call: BoundedCall) -> Errors:
+    """Bound ``|A⁻¹| E |x|`` of a solution by given factors, which are exact."""
+    whole, (result,) = call.wide("LU"), call.results
+    lower, upper = lower_of(whole), upper_of(whole)
+    inverse = _inverse(lower), _inverse(upper)
+    error = _count(call, whole.shape[-1]) * (np.abs(lower) @ np.abs(upper))
+    back = _places(call["pivots"])
+    reach = inverse[1] @ inverse[0]
+    reach = np.take_along_axis(reach, back[..., None, :], -1)
+    error = np.take_along_axis(error, back[..., None], -2)
+    is_left = call["left"] is not False
+    if (call["adjoint"] is True) == is_left:
+        reach, error = (np.swapaxes(part, -1, -2) for part in (reach, error))
+    values = moduli(result) if is_left else np.swapaxes(moduli(result), -1, -2)
+    moved, _ = _solved(reach, error, values)
+    return [moved if is_left else np.swapaxes(moved, -1, -2)]
+
+
+def triangular(call: BoundedCall) -> Errors:
+    """Bound ``|T⁻¹| |T| |x|`` of a substitution; a copy of the matrix is exact."""
+    name = "A" if "A" in call.arguments else "self"
+    matrix = _finite(call.wide(name))
+    if call["transpose"]:
+        matrix = np.swapaxes(matrix, -1, -2)
+    is_upper = bool(call.arguments.get("upper", True)) != bool(call["transpose"])
+    kept = np.triu(matrix) if is_upper else np.tril(matrix)
+    if call["unitriangular"]:
+        kept = kept + np.eye(kept.shape[-1]) - kept * np.eye(kept.shape[-1])
+    is_left = call["left"] is not False
+    kept = kept if is_left else np.swapaxes(kept, -1, -2)
+    values = moduli(call.results[0]) if is_left else np.swapaxes(moduli(call.results[0]), -1, -2)
+    error = _count(call, kept.shape[-1]) * np.abs(kept)
+    moved, _ = _solved(_inverse(kept), error, values)
+    return [moved if is_left else np.swapaxes(moved, -1, -2), *[None] * (len(call.results) - 1)]
+
+
+def cholesky(call: BoundedCall) -> Errors:
+    """Bound L by ``|L| Φ(|L⁻¹| E |L⁻ᴴ|)``, Φ the lower half; open where there is none by far."""
+    matrix = _finite(call.wide("self"))
+    matrix = adjoint(matrix) if call["upper"] else matrix
+    lower = np.tril(matrix)
+    matrix = lower + adjoint(np.tril(matrix, -1))
+    factor = _finite(call.meant()[0])
+    factor = np.tril(adjoint(factor) if call["upper"] else factor)
+    inverse, sizes = _inverse(factor), np.abs(factor)
+    error = _count(call, matrix.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
+    inner = inverse @ error @ np.swapaxes(inverse, -1, -2)
+    half = np.tril(inner) - np.where(np.eye(matrix.shape[-1]) > 0, inner / 2, 0)
+    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST)
+    moved = np.where(is_open[..., None, None], np.inf, sizes @ half)
+    moved = np.swapaxes(moved, -1, -2) if call["upper"] else moved
+    return [moved, *[_opened(is_open, r) for r in call.results[1:]]]
+
+
+def by_cholesky(call: BoundedCall) -> Errors:
+    """Bound ``|A⁻¹| E |x|`` of a solution, or an inverse, by a given factor."""
+    (result,) = call.results
+    factor = call.wide("input2" if "input2" in call.arguments else "self")
+    lower = np.tril(adjoint(factor) if call["upper"] else factor)
+    first, sizes = _inverse(lower), np.abs(lower)
+    inverse = np.swapaxes(first, -1, -2) @ first
+    error = _count(call, lower.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
+    moved, _ = _solved(inverse, error, moduli(result))
+    return [moved]
+
+
+def exponential(call: BoundedCall) -> Errors:
+    """Bound by ``exp |A|``, of which each squaring adds the roundings of a product.
+
+    As many as the modulus of A has binary places: their sum grows with its norm.
+    """
+    sizes = np.abs(_finite(call.wide("self")))
+    norm = np.max(np.sum(sizes, -2), initial=0)
+    grown = call.meant(self=sizes)[0]
+    return [_count(call, sizes.shape[-1]) * 2 * (1 + norm) * grown]

@@ -1,0 +1,120 @@
+"""Linear equations: torch's factors and solutions within bounds that planted errors exceed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semantics.test_tolerance import bounds_of
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics import denotation
+
+DTYPES = (torch.float32, torch.float64, torch.complex64)
+SIZES = [(1,), (3,), (20,), (2, 5), (0,)]
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def _factorizations(matrix: torch.Tensor, given: torch.Tensor) -> Iterator[Call]:
+    for turned in (matrix, matrix.mT.contiguous().mT):
+        yield "_linalg_det.default", (turned,), {}
+        yield "_linalg_slogdet.default", (turned,), {}
+        yield "linalg_lu_factor_ex.default", (turned,), {}
+        yield "linalg_lu.default", (turned,), {}
+        yield "linalg_matrix_exp.default", (turned,), {}
+        if given.numel():
+            yield "linalg_inv_ex.default", (turned,), {}
+            yield "_linalg_solve_ex.default", (turned, given), {}
+            yield "_linalg_solve_ex.default", (turned, given.mT.contiguous()), {"left": False}
+
+
+def _solutions(matrix: torch.Tensor, given: torch.Tensor) -> Iterator[Call]:
+    size = matrix.shape[-1]
+    yield "_linalg_solve_ex.default", (matrix, given[..., 0]), {}
+    tall = torch.cat([matrix, matrix[..., :1, :] + 1], -2)
+    for oblong in (tall, tall.mT.contiguous()):
+        yield "linalg_lu_factor_ex.default", (oblong,), {}
+        yield "linalg_lu.default", (oblong,), {}
+    factors, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(matrix)
+    for asked in ((True, True), (True, False), (False, True)):
+        yield "lu_unpack.default", (factors, pivots, *asked), {}
+    positive = matrix @ matrix.mH + torch.eye(size, dtype=matrix.dtype)
+    lower = torch.linalg.cholesky(positive)
+    for flag in (False, True):
+        turned = given.mT.contiguous()
+        yield "linalg_lu_solve.default", (factors, pivots, given), {"adjoint": flag}
+        how = {"adjoint": flag, "left": False}
+        yield "linalg_lu_solve.default", (factors, pivots, turned), how
+        yield "linalg_cholesky_ex.default", (positive,), {"upper": flag}
+        yield "cholesky.default", (positive, flag), {}
+        factor = lower.mH if flag else lower
+        yield "cholesky_solve.default", (given, factor, flag), {}
+        yield "cholesky_inverse.default", (factor, flag), {}
+        triangle = matrix + 4 * torch.eye(size, dtype=matrix.dtype)
+        for unit in (False, True):
+            how = {"upper": flag, "unitriangular": unit}
+            yield "linalg_solve_triangular.default", (triangle, given), how
+            yield "linalg_solve_triangular.default", (triangle, turned), {**how, "left": False}
+            yield "triangular_solve.default", (given, triangle, flag, unit, unit), {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_own_errors_are_within_bounds_that_planted_ones_exceed(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts: dict[str, float] = {}
+    missed: dict[str, float] = {}
+    for sizes in SIZES:
+        matrix = torch.randn(*sizes, sizes[-1], dtype=dtype, generator=generator)
+        given = torch.randn(*sizes, 2, dtype=dtype, generator=generator)
+        calls = list(_factorizations(matrix, given))
+        calls += _solutions(matrix, given) if given.numel() else ()
+        for name, args, kwargs in calls:
+            meant, got, allowed = bounds_of(f"aten.{name}", *args, **kwargs)
+            for want, have, most in zip(meant, got, allowed, strict=True):
+                off = np.abs(want - have)
+                assert want.shape == have.shape
+                assert (off <= most).all(), (name, sizes, kwargs)
+                judged = np.isfinite(most) & (most > 0) & (np.abs(want) > 0.1)
+                if not judged.any():
+                    continue
+                parts[name] = max(parts.get(name, 0), float((off / most)[judged].max()))
+                if sizes[-1] <= 5:
+                    planted = np.maximum(1e-3 * np.abs(want), 1e-3)
+                    share = float(np.mean((most > planted)[judged]))
+                    missed[name] = max(missed.get(name, 0), share)
+    assert {name for name, part in parts.items() if part > 1} == set()
+    assert {name: share for name, share in missed.items() if share > 0.05} == {}
+    if dtype == torch.float32:
+        tight = [part for part in parts.values() if part > 0.01]
+        assert len(tight) >= len(parts) - 2, parts
+
+
+def test_what_has_no_solution_is_open() -> None:
+    singular = torch.ones(3, 3)
+    for name in ("linalg_inv_ex", "_linalg_slogdet"):
+        _, _, allowed = bounds_of(f"aten.{name}.default", singular)
+        assert np.isinf(allowed[0]).all()
+    meant, got, (most, *_) = bounds_of("aten._linalg_det.default", singular)
+    assert meant[0] == 0
+    assert abs(got[0]) <= most < 1e-5
+    negative = torch.eye(3) * torch.tensor([1.0, -2.0, 1.0])
+    (_, info), (_, told), _ = bounds_of("aten.linalg_cholesky_ex.default", negative)
+    assert info == told == 2
+    with pytest.raises(InvalidIRError, match="order 2 is not positive"):
+        denotation("aten.cholesky.default").function(negative.numpy())
+    with pytest.raises(InvalidIRError, match="solve: info is 2"):
+        denotation("aten._linalg_check_errors.default").function(info, "solve", is_matrix=True)
+
+
+def test_pivots_that_nearly_tie_are_open() -> None:
+    near = torch.tensor([[1.0, 2.0], [1.0 - 2**-24, 5.0]])
+    _, _, allowed = bounds_of("aten.linalg_lu_factor_ex.default", near)
+    assert all(np.isinf(most).all() for most in allowed)
+    apart = torch.tensor([[1.0, 2.0], [0.9, 5.0]])
+    _, _, (factors, pivots, _) = bounds_of("aten.linalg_lu_factor_ex.default", apart)
+    assert np.isfinite(factors).all()
+    assert not pivots.any()
