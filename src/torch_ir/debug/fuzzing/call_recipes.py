@@ -115,6 +115,7 @@ def _images(rank: int) -> dict[str, Recipe]:
         f"adaptive_max_pool{rank}d": _recipe(image, output_size=[ones, twos, (3,) * rank]),
         f"reflection_pad{rank}d": _recipe(image, padding=[(1, 2) * rank, (0, 1) * rank]),
         f"replication_pad{rank}d": _recipe(image, padding=[(1, 2) * rank, (0, 1) * rank]),
+        **_backward(rank),
         **{
             f"{name}{rank}d{overload}": _recipe(
                 image.replace("self", "input") if overload == ".vec" else image,
@@ -128,6 +129,35 @@ def _images(rank: int) -> dict[str, Recipe]:
             )
             for overload in ("", ".vec")
         },
+    }
+
+
+def _backward(rank: int) -> dict[str, Recipe]:
+    """The recipes of their gradients, of images of four places to a side."""
+    ones, zeros, twos = ((size,) * rank for size in (1, 0, 2))
+    half, whole, wide = (",".join([size] * rank) for size in "247")
+    window = {**_POOL, "kernel_size": [twos], "stride": [twos], "padding": [zeros]}
+    operands = f"grad_output=n,c,{half} self=n,c,{whole}"
+    chosen = f"{operands} indices=n,c,{half}:i<4"
+    padded = _recipe(f"grad_output=n,c,{wide} self=n,c,{whole}", padding=[(1, 2) * rank])
+    resized = _recipe(
+        f"grad_output=n,c,{wide}",
+        output_size=[(7,) * rank],
+        input_size=[("n", "c", *(4,) * rank)],
+        align_corners=[False, True],
+        **{key: [None] for key in ("scales", "scales_d", "scales_h", "scales_w")},
+    )
+    kinds = ("nearest", "bicubic", ("linear", "bilinear", "trilinear")[rank - 1])
+    return {
+        f"avg_pool{rank}d_backward": _recipe(operands, **window, divisor_override=[None, 3]),
+        f"max_pool{rank}d_with_indices_backward": _recipe(chosen, **window, dilation=[ones]),
+        f"adaptive_max_pool{rank}d_backward": _recipe(chosen),
+        f"_adaptive_avg_pool{rank}d_backward": _recipe(operands),
+        f"reflection_pad{rank}d_backward": padded,
+        f"replication_pad{rank}d_backward": padded,
+        **{f"upsample_{kind}{rank}d_backward": resized for kind in kinds},
+        f"_upsample_nearest_exact{rank}d_backward": resized,
+        **{f"_upsample_{kind}2d_aa_backward": resized for kind in kinds if rank == 2},
     }
 
 
@@ -320,12 +350,18 @@ _RECIPES: dict[str, Recipe] = {
     "as_strided": _recipe("self=a,b:c", **_STRIDED),
     "as_strided_copy": _recipe("self=a,b:c", **_STRIDED),
     "as_strided_scatter": _recipe("self=a,b:c src=b,a:c", **_STRIDED),
-    "avg_pool2d_backward": _recipe(
-        "grad_output=n,c,2,2 self=n,c,4,4",
-        **{**_POOL, "kernel_size": [(2, 2)], "stride": [(2, 2)], "padding": [(0, 0)]},
-        divisor_override=[None],
+    "_pdist_backward": _recipe("grad=3 self=3,e pdist=3:p", p=[1.0, 2.0, 3.0]),
+    "grid_sampler_2d_backward": _recipe(
+        "grad_output=n,c,a,b input=n,c,h,w grid=n,a,b,2", **_GRID, output_mask=[(True, True)]
     ),
-    "_adaptive_avg_pool2d_backward": _recipe("grad_output=n,c,2,2 self=n,c,h,w"),
+    "grid_sampler_3d_backward": _recipe(
+        "grad_output=n,c,a,b,k input=n,c,h,w,l grid=n,a,b,k,3",
+        **{**_GRID, "interpolation_mode": [0, 1]},
+        output_mask=[(True, True)],
+    ),
+    "fake_quantize_per_tensor_affine_cachemask_backward": _recipe("grad=*S mask=*S:b"),
+    "fake_quantize_per_channel_affine_cachemask_backward": _recipe("grad=*S mask=*S:b"),
+    "special_zeta": _recipe("self=*S:p other=*S:p"),
     "_fake_quantize_learnable_per_tensor_affine": _recipe(
         "self=*S scale=1:P zero_point=1:P", **_CODES
     ),

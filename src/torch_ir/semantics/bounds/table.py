@@ -29,7 +29,8 @@ _ATEN: dict[Rule, str] = {
         __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
         __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
         _assert_async.default _assert_async.msg _assert_scalar.default
-        _assert_tensor_metadata.default lu_unpack.default _conj.default _conj_physical.default
+        _assert_tensor_metadata.default lu_unpack.default
+        _linalg_check_errors.default _conj.default _conj_physical.default
         _local_scalar_dense.default _pad_circular.default _reshape_alias.default
         _reshape_copy.default _to_copy.default _unique2.default _unsafe_index.Tensor
         _unsafe_view.default _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec
