@@ -1,5 +1,7 @@
 """Tensor parallel programs, against the whole one: over a list of ranks, in one process."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -54,15 +56,23 @@ PLAN = {
 TOKENS = torch.tensor([[1, 5, 11, 0], [3, 6, 7, 2]])
 
 
+@cache
 def model():
     torch.manual_seed(0)
     return Model().eval()
 
 
+@cache
+def extracted(ranks):
+    return extract_parallel(model(), (TOKENS,), PLAN, ranks=ranks)
+
+
 def meant(programs, weights):
     ranks = len(programs)
     payloads = [shard_weights(ir, weights, rank) for rank, ir in enumerate(programs)]
-    lowered = [torch_ir.decompose(torch_ir.functionalize(ir)) for ir in programs]
+    distinct = {id(ir): ir for ir in programs}
+    cores = {key: torch_ir.decompose(ir) for key, ir in distinct.items()}
+    lowered = [cores[id(ir)] for ir in programs]
     groups = {"tp": [list(range(ranks))]}
     return denote_ranks(lowered, payloads, [[TOKENS]] * ranks, groups=groups)
 
@@ -70,7 +80,7 @@ def meant(programs, weights):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_shards_mean_what_the_whole_does(ranks):
     net = model()
-    ir = extract_parallel(net, (TOKENS,), PLAN, ranks=ranks)
+    ir = extracted(ranks)
     assert torch_ir.parse(str(ir)) == ir
     assert {n.attrs["group_name"] for n in ir.nodes if "group_name" in n.attrs} == {"tp"}
     assert [n.op_type.split(".")[1] for n in ir.nodes if "_c10d" in n.op_type].count(
@@ -104,6 +114,6 @@ def test_the_model_is_left_alone_and_uneven_parts_are_refused():
     )
     assert {name: id(tensor) for name, tensor in net.named_parameters()} == before
     assert not torch.distributed.is_initialized()
-    ir = extract_parallel(net, (TOKENS,), PLAN, ranks=2)
+    ir = extracted(2)
     with pytest.raises(WeightLoadError, match=r"rank 2 has no part of 'layers\.0\.query\.weight'"):
         shard_weights(ir, net.state_dict(), 2)

@@ -113,3 +113,18 @@ def test_a_weight_of_another_dtype_is_refused():
 }""")
     with pytest.raises(PassError, match="the weight 'w' is of float64"):
         fold_weights(ir, {"w": torch.ones(2, dtype=torch.float64)})
+
+
+@pytest.mark.parametrize("name", ["table.weight", "head.weight"])
+def test_a_weight_is_found_under_each_of_its_names(name):
+    ir = parse("""ir {
+  weight @table.weight: f32[2] as %w
+  input %x: f32[2]
+  %half: f32[2] = aten.mul.Tensor(%w, 0.5)
+  %y: f32[2] = aten.add.Tensor(%x, %half)
+  return %y
+}""").replace(weight_aliases={"head.weight": "table.weight"})
+    folded = fold_weights(ir, {name: torch.full((2,), 4.0)})
+    assert [*folded.weights] == ["half.folded"]
+    run = IRExecutor(folded.ir, folded.weights)
+    assert run(torch.ones(2))[0].tolist() == [3.0, 3.0]

@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import pytest
@@ -53,6 +54,7 @@ def process_group(backend, rank=0, size=2, port=None):
         dist.destroy_process_group()
 
 
+@cache
 def exchange_program():
     with process_group("fake") as group:
         return extract_ir(Exchange(group), (torch.ones(4, 4),), groups={"tp": group})

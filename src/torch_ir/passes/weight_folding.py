@@ -105,6 +105,9 @@ class WeightEditor:
         self._external = ir.external_values()
         self._metas = {meta.name: meta for meta in ir.weights}
         self._mapping = dict(ir.weight_name_mapping)
+        for alias, key in ir.weight_aliases.items():  # a checkpoint may name a tied weight once
+            if alias in weights:
+                self.weights.setdefault(key, weights[alias])
 
     def key(self, meta: TensorMeta) -> str:
         """Return the key of the weight that a value is; an empty text for another value."""
@@ -152,6 +155,7 @@ class WeightEditor:
         kept |= {name for m in ir.mutations for name in (m.target, m.value.name)}
         keys = {self._mapping.get(name, name) for name in kept}
         gone = {self._mapping.get(name, name) for name in before - kept} - keys
+        gone |= {alias for alias, key in self.ir.weight_aliases.items() if key in gone}
         weights = {key: value for key, value in self.weights.items() if key not in gone}
         ir = ir.replace(
             weights=[meta for key, meta in self._metas.items() if key not in gone],
