@@ -11,6 +11,7 @@ import torch
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.tree import leaves
+from torch_ir.ops.aliases import KEEP_ORDER
 
 ASSERTION = "aten._assert_scalar.default"
 
@@ -109,7 +110,7 @@ class DataSizes:
         self._read: dict[tuple[str, object], set[str]] = {}
         self._asserted: set[SymExpr] = set()
         for node in ir.nodes:
-            for counted in _counted(node) if self._bound[node.name] else ():
+            for counted in self._counted(node) if self._bound[node.name] else ():
                 self._counting.setdefault(counted, []).append(node)
             condition = node.attrs.get("self")
             if node.op_type == "aten.sym_size.int" and len(node.inputs) == 1:
@@ -127,9 +128,30 @@ class DataSizes:
         return any(
             symbol in self._bound[other.name]
             and not self._ir.aliases.is_written_after(counted[1], other)
-            for counted in _counted(node)
+            for counted in self._counted(node)
             for other in self._counting.get(counted, ())
         )
+
+    def _counted(self, node: OpNode) -> list[tuple[str, str]]:
+        """What a node counts to give the size of its result, and the value that it counts it in.
+
+        torch gives two nodes that count the same the same symbol.
+        """
+        what, argument = _COUNTS.get(node.op_type, ("", ""))
+        if not what or node.argument("dim") is not None:
+            return []
+        masks = [m for m in node.tensors(argument) if argument != "indices" or m.dtype in _MASKS]
+        return [(what, self._same_elements(meta.name)) for meta in masks]
+
+    def _same_elements(self, name: str) -> str:
+        """The first value that has the elements of one, both never written, as ``to`` may give."""
+        while (node := self._ir.producers.get(name)) is not None and node.op_type in KEEP_ORDER:
+            given, is_written = node.inputs[0], self._ir.aliases.is_written
+            kept = given.dtype == node.outputs[0].dtype
+            if not kept or is_written(name) or is_written(given.name):
+                break
+            name = given.name
+        return name
 
     def is_asserted(self, meta: TensorMeta, axis: int) -> bool:
         """Return whether a program reads a size, and asserts that it is as recorded."""
@@ -137,18 +159,6 @@ class DataSizes:
             SymExpr(f"({symbol}) == ({meta.shape[axis]})") in self._asserted
             for symbol in self._read.get((meta.name, axis), ())
         )
-
-
-def _counted(node: OpNode) -> list[tuple[str, str]]:
-    """What a node counts to give the size of its result, and the value that it counts it in.
-
-    torch gives two nodes that count the same the same symbol.
-    """
-    what, argument = _COUNTS.get(node.op_type, ("", ""))
-    if not what or node.argument("dim") is not None:
-        return []
-    masks = [m for m in node.tensors(argument) if argument != "indices" or m.dtype in _MASKS]
-    return [(what, meta.name) for meta in masks]
 
 
 _MASKS = ("bool", "uint8")
