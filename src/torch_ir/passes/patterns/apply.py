@@ -149,6 +149,27 @@ class _Misses:
             self.found[id(node)] = depth, node, reason
 
 
+_LAYOUT_READERS = frozenset(
+    f"aten.{name}.default"
+    for name in ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter")
+)
+
+
+def _layout_reader(ir: IR, names: list[str]) -> str:
+    """Return the name of a node that some values reach and whose result their strides decide."""
+    if not any(node.op_type in _LAYOUT_READERS for node in ir.nodes):
+        return ""
+    seen: set[str] = set()
+    while names:
+        for user in ir.users.get(names.pop(), ()):
+            if user.op_type in _LAYOUT_READERS:
+                return user.name
+            if user.name not in seen:
+                seen.add(user.name)
+                names += [meta.name for meta in user.outputs]
+    return ""
+
+
 class _Rewriter:
     def __init__(self, ir: IR, rewrite: Form, dialect: str, missed: _Misses | None = None):
         self.ir = ir
@@ -203,6 +224,9 @@ class _Rewriter:
             return error.message
         if not self._may_alias(match, made):
             return "a result would be an input as it is, which a caller would see"
+        results = [match.values[meta.name].name for meta in self.wanted.graph_outputs]
+        if read := _layout_reader(self.ir, results):
+            return f"{read!r} reads how a result lies in memory"
         self._replace(match, position, made)
         self.builder.operators.update(made.operators)
         return ""

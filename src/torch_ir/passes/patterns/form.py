@@ -16,7 +16,7 @@ from torch_ir.ir import IR, Attribute, OpNode
 from torch_ir.ir.values import as_attribute
 from torch_ir.passes.patterns.elements import Match
 from torch_ir.passes.patterns.trace import Template, level_of, merged, traced
-from torch_ir.passes.patterns.trial import other_values, require_same, resized, tries
+from torch_ir.passes.patterns.trial import in_types, other_values, require_same, scaled, tries
 
 Function: TypeAlias = Callable[..., Any]
 Condition: TypeAlias = Callable[[Match], bool]
@@ -38,6 +38,7 @@ class Form:
         where: Which matches to rewrite.
         tolerance: How far the results may be apart.
         fixed: The positions of the arguments that have to be weights or constants.
+        positive: Those of the arguments that are positive everywhere.
     """
 
     pattern: Function
@@ -48,6 +49,7 @@ class Form:
     where: Condition | None
     tolerance: float
     fixed: tuple[int, ...]
+    positive: frozenset[int]
     _valuations: list[Valuation] = field(default_factory=list[Valuation], init=False, repr=False)
     _traces: dict[tuple[str, ...], Any] = field(
         default_factory=dict[tuple[str, ...], Any], init=False, repr=False
@@ -60,9 +62,12 @@ class Form:
             PassError: They differ, or one is no pattern or replacement.
         """
         self._valuations.extend(self._legal_valuations())
-        for inputs in tries(self.example, special=not self.tolerance):
-            for attributes in self._valuations:
-                self._require_same(inputs, attributes)
+        first, *others = tries(self.example, special=not self.tolerance, positive=self.positive)
+        for attributes in self._valuations:
+            self._require_same(first, attributes)
+            for inputs in others:
+                if self.takes(inputs, attributes):  # an index is not negative
+                    self._require_same(inputs, attributes)
         pattern = self.template("export")
         producers = pattern.ir.producers
         if not producers or any(m.name not in producers for m in pattern.ir.graph_outputs):
@@ -156,9 +161,9 @@ class Form:
         """Require that both give the same with these attributes, and in these shapes if small."""
         if self.takes(self.example, attributes):
             self._require_same(self.example, attributes)
-        inputs = resized(self.example, types)
-        if inputs is not None and self.takes(inputs, attributes):
-            self._require_same(inputs, attributes)
+        for inputs in in_types(self.example, types, positive=self.positive):
+            if self.takes(inputs, attributes):
+                self._require_same(inputs, attributes)
 
     def _traced(
         self,
@@ -201,7 +206,8 @@ class Form:
         return not isinstance(made, Raised)
 
     def _require_same(self, inputs: Sequence[torch.Tensor], attributes: Valuation) -> None:
-        require_same(self.pattern, self.replacement, inputs, attributes, self.tolerance)
+        tolerance = scaled(self.tolerance, self.example, inputs)
+        require_same(self.pattern, self.replacement, inputs, attributes, tolerance)
 
 
 def _lists(node: OpNode) -> list[int]:

@@ -46,6 +46,8 @@ class Rewrite:
             are looked for in the order of their combinations.
         fixed: The arguments that have to be weights or constants which nothing writes, so that
             :func:`torch_ir.passes.fold_weights` computes ahead what depends on them alone.
+        positive: The arguments that are positive wherever the pattern stands, such as variances;
+            both are tried with numbers of both signs in others.
 
     Raises:
         PassError: One cannot be traced, or they do not give the same.
@@ -73,6 +75,7 @@ class Rewrite:
         default_factory=dict[str, Sequence[Any]], kw_only=True
     )
     fixed: Sequence[str] = field(default=(), kw_only=True)
+    positive: Sequence[str] = field(default=(), kw_only=True)
     _forms: dict[tuple[int, ...], Form | None] = field(
         default_factory=dict[tuple[int, ...], "Form | None"], init=False, repr=False
     )
@@ -115,15 +118,14 @@ class Rewrite:
         return [dict(zip(self.choices, chosen, strict=True)) for chosen in options]
 
     def _require_arguments(self) -> None:
-        if not self.fixed:
-            return
-        names = self._names
-        unknown = next((name for name in self.fixed if name not in names), None)
-        if unknown is not None:
-            raise PassError(
-                f"fixed= has {unknown!r}, which is no tensor of the pattern",
-                remedy=did_you_mean(unknown, names) or "Name parameters of the pattern.",
-            )
+        for option, given in (("fixed", self.fixed), ("positive", self.positive)):
+            names = self._names if given else []
+            unknown = next((name for name in given if name not in names), None)
+            if unknown is not None:
+                raise PassError(
+                    f"{option}= has {unknown!r}, which is no tensor of the pattern",
+                    remedy=did_you_mean(unknown, names) or "Name parameters of the pattern.",
+                )
 
     def _form(self, number: int, lengths: tuple[int, ...]) -> Form | None:
         """The rewrite of single tensors; None where the pattern takes no such lists."""
@@ -138,11 +140,6 @@ class Rewrite:
             ]
         )
         leaves, spec = pytree.tree_flatten(inputs)
-        marks = [
-            bool(self.fixed) and self._names[index] in self.fixed
-            for index, value in enumerate(inputs)
-            for _ in pytree.tree_leaves(value)
-        ]
         form = Form(
             partial(_called, self.pattern, spec, self._combinations[number]),
             partial(_called, self.replacement, spec, self._combinations[number]),
@@ -151,7 +148,8 @@ class Rewrite:
             self.examples,
             self.where,
             self.tolerance,
-            tuple([index for index, is_fixed in enumerate(marks) if is_fixed]),
+            self._positions(self.fixed, inputs),
+            frozenset(self._positions(self.positive, inputs)),
         )
         if lengths == self._lengths or form.takes(leaves, self.attributes):
             form.prove()
@@ -159,6 +157,15 @@ class Rewrite:
         else:
             self._forms[key] = None
         return self._forms[key]
+
+    def _positions(self, names: Sequence[str], inputs: Sequence[Any]) -> tuple[int, ...]:
+        """Where the tensors of some arguments stand among all."""
+        marks = [
+            bool(names) and self._names[index] in names
+            for index, value in enumerate(inputs)
+            for _ in pytree.tree_leaves(value)
+        ]
+        return tuple([index for index, is_named in enumerate(marks) if is_named])
 
 
 def _of_length(example: Sequence[torch.Tensor], length: int) -> list[torch.Tensor]:
