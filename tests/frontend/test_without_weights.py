@@ -194,3 +194,12 @@ def test_what_is_no_configuration(tmp_path, change, message):
     with pytest.raises(ExportError) as caught:
         transformers_model(tmp_path)
     assert message in caught.value.message
+
+
+def test_a_parameter_for_which_there_is_no_room_is_made_all_the_same():
+    with torch_ir.without_weights():
+        layer = nn.Linear(1 << 24, 1 << 23)  # 512 TiB, which no address space has
+    assert layer.weight.is_meta
+    assert layer.weight.shape == (1 << 23, 1 << 24)
+    with torch_ir.without_weights(), pytest.raises(RuntimeError, match="allocate"):
+        torch.zeros(1 << 24, 1 << 23)

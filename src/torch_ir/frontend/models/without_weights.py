@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
 _Known = dict[int, tuple[weakref.ref[torch.Tensor], nn.Parameter]]
 _KNOWN: ContextVar[_Known | None] = ContextVar("parameters that have lost their values")
@@ -25,8 +26,8 @@ def without_weights() -> Generator[None]:
     attributes are computed as ever: a program that is extracted from such a model has them as
     constants, and runs with the checkpoint alone. Tied parameters stay tied, and each keeps its
     class and ``requires_grad``. No memory is touched for a parameter that is made empty, as those
-    of torch's layers are. Initializers do nothing. Other threads build modules as ever. A lazy
-    parameter stays lazy.
+    of torch's layers are, and one for which there is no room is on meta at once. Initializers do
+    nothing. Other threads build modules as ever. A lazy parameter stays lazy.
 
     Example:
         >>> with without_weights():
@@ -37,10 +38,31 @@ def without_weights() -> Generator[None]:
     token = _KNOWN.set({})
     hook = register_module_parameter_registration_hook(cast(Any, _without_values))
     try:
-        yield
+        with _EmptyWhereThereIsNoRoom():
+            yield
     finally:
         hook.remove()
         _KNOWN.reset(token)
+
+
+class _EmptyWhereThereIsNoRoom(TorchFunctionMode):
+    """Makes empty tensors that are larger than what may be allocated on the meta device."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call torch."""
+        given = dict(kwargs or {})
+        try:
+            return func(*args, **given)
+        except RuntimeError as error:
+            if func is not torch.empty or "allocate memory" not in str(error):
+                raise
+            return func(*args, **{**given, "device": "meta"})
 
 
 def _without_values(
