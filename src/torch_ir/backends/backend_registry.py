@@ -24,6 +24,7 @@ from torch_ir.ops.extensions import (
     note_extension,
     points_of,
 )
+from torch_ir.steps import require_seconds
 from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Options:
     cache: str | PathLike[str] | None = None
     seconds: float = 60.0
     placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        require_seconds(self.seconds)
 
 
 Runner: TypeAlias = Callable[..., Any]

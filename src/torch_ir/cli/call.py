@@ -11,7 +11,7 @@ import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
 from torch_ir.cli.memory import require_memory
-from torch_ir.cli.options import BACKEND, INPUT, allow_option
+from torch_ir.cli.options import BACKEND, INPUT, SEED, allow_option
 from torch_ir.errors import ExecutionError, MissingWeightsError
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ _OPTIONS = (
         metavar="NAME=VALUE",
         help="Size of a symbolic dimension, for --random [2]; may be repeated.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers."),
+    click.option(
+        "--seed", type=SEED, default=0, show_default=True, help="Seed of random numbers."
+    ),
     click.option(
         "--weights",
         metavar="PATH",
@@ -122,8 +124,18 @@ class Invocation:
             raise click.UsageError("--inputs and --random exclude each other")
         if self.weights and self.random_weights:
             raise click.UsageError("--weights and --random-weights exclude each other")
-        for path in filter(None, (self.inputs, self.weights, self.constants)):
-            INPUT.check(path)
+        for path in (self.inputs, self.weights, self.constants):
+            if path is not None:
+                INPUT.check(path)
+
+    def refuse_constants(self, option: str) -> None:
+        """Refuse constants beside an option that has no way to take them.
+
+        Raises:
+            UsageError: They are given.
+        """
+        if self.constants is not None:
+            raise click.UsageError(f"{option} and --constants exclude each other")
 
     def read(self, file: str) -> IR:
         """Read the program.
@@ -182,8 +194,7 @@ class Invocation:
         """
         from torch_ir.backends import compile as compile_program
 
-        if self.constants:
-            raise click.UsageError("--backend and --constants exclude each other")
+        self.refuse_constants("--backend")
         weights = self.weight_tensors(ir, file)
         return compile_program(ir, weights, backend=backend, allow=self.allow)
 

@@ -120,7 +120,9 @@ class LazyGroup(click.Group):
         except TorchIRError as error:
             _fail(ctx, error, str(error))
         except OSError as error:
-            if error.filename is not None or error.errno not in _FULL:
+            if error.filename is not None:
+                _fail(ctx, error, f"{error.filename}: {error.strerror}")
+            if error.errno not in _FULL:
                 _fault(ctx, error)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to flush is lost anyhow
             _fail(ctx, error, f"cannot write to standard output: {error.strerror}")

@@ -77,6 +77,12 @@ def require_code(spec: str) -> None:
 
 def _require_writable(path: str) -> None:
     folder = Path(path).parent
+    try:
+        known = errno.EISDIR if Path(path).is_dir() else 0
+    except (OSError, ValueError) as error:  # the name is too long
+        known = getattr(error, "errno", errno.EINVAL)
+    if known:
+        raise SerializationError(f"{path}: cannot be written: {os.strerror(known)}")
     if path != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
         known = errno.EACCES if folder.is_dir() else errno.ENOTDIR
         code = known if folder.exists() else errno.ENOENT
@@ -92,7 +98,7 @@ def _require_folder(path: str) -> None:
 
 
 def _require_file(path: str) -> None:
-    if not Path(path).exists():
+    if not path or not Path(path).exists():
         raise unreadable(Path(path), FileNotFoundError(), "")
 
 
@@ -126,6 +132,8 @@ def pass_list(names: str) -> list[str]:
 
 OUTPUT = CheckedText(_require_writable)
 """The name of a file that will be written."""
+SEED = click.IntRange(0, 2**63 - 1)
+"""A seed of random numbers, which generators of PyTorch and of Python take."""
 FOLDER = CheckedText(_require_folder)
 """The name of a folder that will be made or filled."""
 INPUT = CheckedText(_require_file)

@@ -39,6 +39,7 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
     """  # noqa: D301  # \b is a character that click reads
     call = Invocation(**options)
     call.check_usage()
+    call.refuse_constants("--backends")
     require_torch()
     ir = call.read(file)
 

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import FOLDER, require_torch
+from torch_ir.cli.options import FOLDER, SEED, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
 
@@ -21,7 +21,7 @@ from torch_ir.errors import counted
 @click.option("--no-strides", is_flag=True, help="Leave strides out; then no torch is needed.")
 @click.option("--no-vectors", is_flag=True, help="Write no vectors.")
 @click.option("--no-pytest", is_flag=True, help="Write no files for pytest.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the vectors.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the vectors.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only N rows.")
 @click.option("--by", type=click.Choice(["count", "flops"]), default="count", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the cases as JSON.")

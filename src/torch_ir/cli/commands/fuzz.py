@@ -6,7 +6,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.group import QuietCommand
-from torch_ir.cli.options import BACKEND, FOLDER, READER, names_of_list, require_torch
+from torch_ir.cli.options import BACKEND, FOLDER, READER, SEED, names_of_list, require_torch
 from torch_ir.cli.progress import progress
 
 
@@ -16,7 +16,7 @@ from torch_ir.cli.progress import progress
 )
 @click.option("--programs", type=click.IntRange(min=1), metavar="N", help="How many [100].")
 @click.option("--seconds", type=float, metavar="S", help="When to stop.")
-@click.option("--seed", type=int, default=0, show_default=True, help="That of the first program.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="That of the first program.")
 @click.option("--nodes", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option(
     "--operators", callback=names_of_list, metavar="NAMES", help="Such as 'aten.add*,aten.mm*'."

@@ -79,21 +79,24 @@ def command(
         raise click.UsageError("give --split or --plan")
     if not (output or validate):
         raise click.UsageError("give -o, --validate or both")
+    call.refuse_constants("--ranks")
     require_torch()
     ir = call.read(file) if validate else read_ir(file)
     from torch_ir.passes.sharding import shard
 
     programs = shard(ir, given, ranks=ranks, group=group)
-    if output:
-        _write(call, file, programs, Path(output), write_weights=write_weights)
-    gathered = programs[0].metadata.get("gathered", ())
-    console.note(f"{counted(ranks, 'program')}, {counted(len(gathered), 'value')} gathered")
+    report = None
     if validate:
         from torch_ir.debug.ranks import validate_ranks
 
         weights = call.weight_tensors(ir, file)
         with weights_wanted(), progress("comparing"):
             report = validate_ranks(ir, programs, weights or {}, call.tensors(ir), seed=call.seed)
+    if output:
+        _write(call, file, programs, Path(output), write_weights=write_weights)
+    gathered = programs[0].metadata.get("gathered", ())
+    console.note(f"{counted(ranks, 'program')}, {counted(len(gathered), 'value')} gathered")
+    if report is not None:
         console.result(str(report))
         finish(report.verdict)
 

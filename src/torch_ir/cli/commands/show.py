@@ -17,6 +17,7 @@ from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import graphs
+from torch_ir.passes.cutting.parts import nodes_around
 
 
 def depth_of(value: Any) -> int:
@@ -159,15 +160,7 @@ def _around(ir: IR, name: str, steps: int) -> str:
         known = (g for form in (ir, written_out(ir)) for _, g in graphs(form))
         graph = next((g for g in known if own in g.by_name), graph)
     middle = graph.node(own)
-    near = {middle.name}
-    for _ in range(steps):
-        found = [graph.node(each) for each in near]
-        makers = [graph.producers.get(meta.name) for node in found for meta in node.inputs]
-        users = [
-            u for node in found for meta in node.outputs for u in graph.users.get(meta.name, ())
-        ]
-        near |= {node.name for node in (*makers, *users) if node is not None}
-    nodes = [node for node in graph.nodes if node.name in near]
+    nodes = [graph.by_name[near] for near in nodes_around(graph, [middle.name], steps)]
     texts = _lines(("", graph, node) for node in nodes)
     marks = ["> " if node is middle else "  " for node in nodes]
     return "\n".join([mark + text for mark, text in zip(marks, texts, strict=True)])

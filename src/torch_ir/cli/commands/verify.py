@@ -9,7 +9,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import backend_option
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import INPUT, finish, input_option, require_torch, target_place
+from torch_ir.cli.options import INPUT, SEED, finish, input_option, require_torch, target_place
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weights", type=INPUT, metavar="PATH", help="Weights for both [what the callable made]."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random numbers.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of random numbers.")
 @click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
 @backend_option
 @click.option("--rtol", type=float, default=0.0, help="Allowed relative difference [0].")

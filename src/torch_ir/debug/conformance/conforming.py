@@ -22,7 +22,7 @@ from torch_ir.errors import CompileError, Raised, attempt, error_text
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
-from torch_ir.steps import steps
+from torch_ir.steps import require_seconds, steps
 
 _STATUS: Mapping[str, Status] = {"numeric": "wrong"}
 
@@ -51,6 +51,7 @@ def conform(
         InvalidIRError: There is no such operator or backend.
         SerializationError: The cases cannot be read.
     """
+    require_seconds(seconds)
     if cases is None:
         chosen = operator_cases(operators, dtypes)
     else:

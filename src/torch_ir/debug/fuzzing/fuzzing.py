@@ -27,6 +27,7 @@ from torch_ir.debug.validation import Divergence
 from torch_ir.errors import TorchIRError, first_line
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
+from torch_ir.steps import require_seconds
 
 _MODES = ("accumulated", "both")
 _MEANING = ("reference", "denotation")
@@ -64,6 +65,8 @@ def fuzz(
     Raises:
         InvalidIRError: There is no such operator or backend.
     """
+    if seconds is not None:
+        require_seconds(seconds)
     source = source_of(backend)
     trial = _Trial(backend, against, is_delegate=isinstance(source, BackendSource))
     limit = 100 if programs is None and seconds is None else programs

@@ -21,6 +21,7 @@ from torch_ir.passes.cutting import cut
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
+from torch_ir.steps import require_seconds
 from torch_ir.weights import check_weights
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ def reduce(
         }
     """
     search = _Reduction(oracle, seconds)
+    require_seconds(seconds)
     require_values(ir, inputs)
     given = check_weights(ir, weights or {}, strict=False)
     if kind := next(filter(None, map(kind_without_values, given.values())), ""):

@@ -55,7 +55,7 @@ def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
     ir = _with_names(ir, names)
     found = {ir.node(name).name for name in names}
     front = set(found)
-    for _ in range(steps):
+    for _ in range(min(steps, len(ir.nodes))):
         near: set[str] = set()
         for name in front:
             node = ir.by_name[name]

@@ -284,7 +284,7 @@ class CaseSet(Shown):
             if (document["format"], document["version"]) != (FORMAT, VERSION):
                 raise SerializationError(f"{file} is no file of cases of version {VERSION}")
             return cls(tuple([Case.from_dict(record) for record in document["cases"]]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise SerializationError(f"{file} cannot be read as cases: {error!s:.200}") from error
 
 
