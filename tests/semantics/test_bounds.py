@@ -179,6 +179,13 @@ _PLACES = torch.tensor([[1.0, 0.0], [2.0, 3.0]])
         ("special_i1e", (torch.tensor([0.0, 1e-300, -1e-9, 0.5], dtype=torch.float64),)),
         ("special_i1", (torch.tensor([0, 1]),)),
         ("_cdist_backward", (_PLACES, _PLACES / 3 + 0.1, _PLACES.T / 7, 0.5, _PLACES)),
+        (
+            "fake_quantize_per_channel_affine",
+            (
+                torch.linspace(-3, 3, 6, dtype=torch.float64).reshape(2, 3),
+                *(torch.tensor([0.3, 0.7]), torch.tensor([0, 2], dtype=torch.int32), 0, -8, 7),
+            ),
+        ),
         ("special_zeta", (torch.tensor([2.0, 3.5]), torch.tensor([True, True]))),
     ],
 )

@@ -58,7 +58,7 @@ def compile(
         grad: Let torch's autograd differentiate the results.
         allow: Operators to allow all the same; see :func:`torch_ir.allow_operators`.
         groups: The process groups, by the names that the program's collectives have.
-        verify: Compare delegates of runtimes with what they mean; or arguments for that.
+        verify: Compare delegates with what they mean; or arguments for that (NaN only if there).
         tolerance: The relative error that a delegate may have; None for that of rounding.
         options: The backend's own, and ``keep_memory`` (:mod:`torch_ir.executor.allocator`).
         cache: The folder of compiled blobs, for one user; by default that of ``TORCH_IR_CACHE``.

@@ -162,6 +162,21 @@ def test_a_fault_of_a_fused_pair_is_told_as_a_region(net):
         assert report.first.node == second
 
 
+def test_a_fault_of_a_pair_is_found_in_a_subgraph_that_is_judged_in_pieces(net, monkeypatch):
+    ir, weights, inputs = net
+    monkeypatch.setattr("torch_ir.debug.comparing.isolation.MAX_BYTES", 512)
+    first, second = (node.name for node in ir.nodes[:2])
+    bodies = []
+
+    def fault(names, at, result):
+        bodies.append(len(names))
+        return result + 0.5 if at.name == second and first in names else result
+
+    report = compare(ir, weights, inputs, run=Whole(fault), mode="isolated")
+    assert report.first.region == (first, second)
+    assert max(bodies) < len(ir.nodes)
+
+
 @pytest.mark.parametrize(
     ("change", "kind"),
     [

@@ -15,11 +15,7 @@ from torch_ir.debug.comparing.accumulation import accumulated
 from torch_ir.debug.comparing.alignment import aligned_regions
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
 from torch_ir.debug.comparing.golden import Replay, replayed
-from torch_ir.debug.comparing.isolation import (
-    Feed,
-    Found,
-    Unit,
-)
+from torch_ir.debug.comparing.isolation import Feed, Found, Unit, pieces
 from torch_ir.debug.comparing.sources import (
     AnySource,
     BackendSource,
@@ -229,7 +225,8 @@ class _Pair:
         else:
             partition = Partitioner(source.backend)(self.program)
             groups, order = list(partition.subgraphs), partition.order
-        group_of = {node.name: nodes for nodes in groups for node in nodes}
+        parts = [part for nodes in groups if nodes for part in pieces(nodes)]
+        group_of = {node.name: nodes for nodes in parts for node in nodes}
         done: set[str] = set()
         units: list[tuple[tuple[OpNode, ...], PartSource]] = []
         for node in order:

@@ -24,7 +24,7 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import live_out
 
 MAX_BYTES = 128 << 20
-"""A region whose values are larger together is judged node by node alone: bounds take memory."""
+"""A subgraph whose values are larger together is judged in pieces: bounds take memory."""
 MAX_PAIRS = 100
 """In a subgraph of so many nodes at most, neighbors are tried together as well."""
 
@@ -151,6 +151,19 @@ def region_faults(
         return f"{REFUSED}: {error_text(error)}"
 
 
+def pieces(nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
+    """Yield the nodes of a subgraph, in order, in parts whose values fit together."""
+    piece, size = list[OpNode](), 0
+    for node in nodes:
+        own = sum(meta.nbytes or 0 for meta in node.outputs)
+        if piece and size + own > MAX_BYTES:
+            yield tuple(piece)
+            piece, size = [], 0
+        piece.append(node)
+        size += own
+    yield tuple(piece)
+
+
 class Unit:
     """A subgraph that one source runs as a whole.
 
@@ -175,8 +188,6 @@ class Unit:
         self.known: dict[str, torch.Tensor] = {}
         names = {meta.name for node in nodes for meta in node.inputs}
         self.given = {name: state.values[name] for name in names & state.values.keys()}
-        size = sum(meta.nbytes or 0 for node in nodes for meta in node.outputs)
-        self.is_small = size <= MAX_BYTES
 
     def found(self) -> list[Found]:
         """Return what is wrong, each fault with its nodes."""
@@ -196,11 +207,10 @@ class Unit:
                     return [self._raised([node], whole)]
                 alone += self._judged(node, known, whole, seen)
             state.keep(node, known)
-            keys = known.keys() if self.is_small else known.keys() & wanted
-            self.known |= {name: known[name] for name in keys}
+            self.known |= known
             state.done(node)
         state.values |= {name: self.known[name] for name in wanted}
-        if len(self.nodes) == 1 or alone or not self.is_small:
+        if len(self.nodes) == 1 or alone:
             return alone
         return self._together(seen)
 

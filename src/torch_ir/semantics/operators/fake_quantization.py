@@ -24,21 +24,26 @@ Single = np.float32
 
 
 def _faked(
-    values: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+    values: Array,
+    scale: Any,
+    zero_point: Any,
+    quant_min: int,
+    quant_max: int,
+    kind: str = "float32",
 ) -> tuple[Array, Array]:
     """``(clamp(round(x / scale) + zero) - zero) · scale``, and what was not clamped."""
     if not is_float(values.dtype):
         raise InvalidIRError(f"{values.dtype} numbers are not quantized; convert them first")
-    codes = _codes(values, scale, zero_point)
+    codes = _codes(values, scale, zero_point, kind)
     kept = (codes >= quant_min) & (codes <= quant_max)
-    numbers = (np.clip(codes, quant_min, quant_max) - zero_point).astype("float32") * scale
+    numbers = (np.clip(codes, quant_min, quant_max) - zero_point).astype(kind) * scale
     return rounded(numbers, values.dtype), np.asarray(kept)
 
 
-def _codes(values: Array, scale: Any, zero_point: Any) -> Array:
+def _codes(values: Array, scale: Any, zero_point: Any, kind: str = "float32") -> Array:
     """Whole numbers, before they are clamped: ``1 / scale`` is rounded to float32 first."""
     with np.errstate(all="ignore"):
-        scaled = (values.astype("float32") * (Single(1) / scale)).astype("float32")
+        scaled = (values.astype(kind) * (Single(1) / scale)).astype(kind)
         if np.asarray(zero_point).dtype.kind == "f":
             return np.rint(scaled + zero_point)
         return np.nan_to_num(np.rint(scaled)).astype("float64") + zero_point
@@ -96,10 +101,11 @@ def fake_quantize_channels_cachemask(
 ) -> tuple[Array, Array]:
     """As :func:`fake_quantize_cachemask`, one scale and zero point for each place of an axis.
 
-    Floating-point zero points are added before rounding.
+    Floating-point zero points are added before rounding. Numbers in float64 are rounded there.
     """
     scales, zeros = _along(scale, axis, self.ndim), _along(zero_point, axis, self.ndim)
-    return _faked(self, scales, zeros, quant_min, quant_max)
+    kind = "float64" if self.dtype == np.float64 else "float32"
+    return _faked(self, scales, zeros, quant_min, quant_max, kind)
 
 
 @denotes("aten.fake_quantize_per_channel_affine.default")
