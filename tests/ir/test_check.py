@@ -12,7 +12,7 @@ from torch import nn
 
 import torch_ir
 from strategies import well_formed_irs
-from torch_ir import IR, Constant, OpNode, TensorMeta
+from torch_ir import IR, Constant, OpNode, TensorMeta, parse
 from torch_ir.errors import InvalidIRError, TorchIRError
 from torch_ir.ir import (
     Container,
@@ -414,3 +414,19 @@ def test_an_index_that_is_out_of_bounds_is_found_and_refused(op, slots):
         torch_ir.compile_graph(ir)
     with contextlib.suppress(TorchIRError):  # what it does not touch it may keep
         torch_ir.decompose(ir)
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_symbol_is_bound_to_a_number(index):
+    ir = parse(
+        """ir {
+          symbol u0: 0..8
+          input %x: f32[8]
+          %n: i64[u0, 1] = aten.nonzero.default(%x)
+          return %n
+        }"""
+    )
+    wrong = ir.replace(nodes=[ir.nodes[0].replace(binds={"u0": index})])
+    said = f"result {index}, to which u0 is bound, is no number"
+    assert not ir.check()
+    assert [(d.code, d.message) for d in wrong.check()] == [("unbound-symbol", said)]

@@ -18,7 +18,7 @@ from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import attribute_leaves, is_plain
 from torch_ir.ops.bodies import BODY_CALLS
-from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators
+from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators, lookup
 
 __all__ = ["Finding", "check"]
 
@@ -270,6 +270,16 @@ def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
                 )
 
 
+def _bound_results(node: OpNode) -> Iterator[Diagnostic]:
+    """Symbols that a node binds to a result of its operator that is a tensor, or is not there."""
+    schema = lookup(node.op_type)
+    kinds = [] if schema is None else [result.type for result in schema.returns]
+    for symbol, index in node.binds.items() if kinds and "[]" not in "".join(kinds) else ():
+        if index >= len(kinds) or "Tensor" in kinds[index]:
+            message = f"result {index}, to which {symbol} is bound, is no number"
+            yield Diagnostic("unbound-symbol", message, node.name)
+
+
 def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Symbols that are used before a call or a node gives them a value."""
     if not symbols:
@@ -288,7 +298,9 @@ def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnosti
         for name, value in node.attrs.items():
             if not is_plain(value):
                 yield from missing(attribute_leaves(value), f"the argument {name!r}", node.name)
-        known |= node.binds.keys()
+        if node.binds:
+            yield from _bound_results(node)
+            known |= node.binds.keys()
         for meta in node.outputs:
             if not meta.is_static:
                 known |= {dim.text for dim in meta.shape if isinstance(dim, SymExpr)}
