@@ -26,7 +26,7 @@ OPEN_LAYER = """() => {
   const call = [...pane.boxes.values()].find(({ box }) => box.calls && box.graph.number === 0
     && graph.nodes.group[box.number] === layer.group);
   if (call) page.toggle(pane, call.box.key);
-  const body = new RegExp(`^${pane.selected}[.]0/g[1-9]`);
+  const body = new RegExp(`^${pane.selected.slice(1)}[.]0/g[1-9]`);
   pane.view.k = call ? 0.6 : 0.9;
   pane.center([...pane.boxes.keys()].find((key) => body.test(key)) ?? pane.selected);
 }"""

@@ -30,7 +30,7 @@ def chromium():
 class Opened:
     """A page in the browser, with what it asked for and complained about."""
 
-    def __init__(self, browser, file, anchor="", **options):
+    def __init__(self, browser, file, anchor="", wait=True, **options):
         self.page = browser.new_page(viewport={"width": 1300, "height": 900}, **options)
         self.requests, self.faults = [], []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -41,7 +41,8 @@ class Opened:
         )
         self.address = file.as_uri()
         self.page.goto(self.address + anchor)
-        self.page.wait_for_function("document.documentElement.dataset.ready")
+        if wait:
+            self.page.wait_for_function("document.documentElement.dataset.ready")
 
     def __call__(self, script, argument=None):
         return self.page.evaluate(script, argument)

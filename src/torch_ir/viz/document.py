@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from torch_ir.errors import counted, printable
@@ -223,7 +223,7 @@ def _facts(ir: IR) -> list[list[str]]:
 
 
 def _sum(ir: IR) -> str:
-    inside: Sequence[IR] = tuple(ir.functions.values())
-    count = sum(1 for _ in ir.walk()) - len(ir.nodes)
-    more = f", {count} more in {counted(len(inside), 'function')}" if inside else ""
+    bodies = [body for path, body in level_order(ir) if path]
+    count = sum(len(body.nodes) for body in bodies)
+    more = f", {count} more in {counted(len(bodies), 'function')}" if bodies else ""
     return f"{counted(len(ir.nodes), 'node')}{more}"

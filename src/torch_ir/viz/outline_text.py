@@ -66,12 +66,24 @@ def outline_text(ir: IR, *, depth: int | None = None, lines: int = 24, width: in
         if rows == chosen:
             break
         chosen = rows
+    title = "module"
+    if len(roots) == len(chosen) == 1 < len(ir.nodes) and not roots[0][1].groups():
+        title, chosen = "operator", _by_operator(ir, max(1, lines - len(head) - 2))
     half = max(20, (width - 12) * 2 // 3)
-    cells = [("module", "type", "nodes"), *(row.cells(half) for row in chosen)]
+    cells = [(title, "type", "nodes"), *(row.cells(half) for row in chosen)]
     if not any(row.kind for row in chosen):
         cells = [(label, nodes) for label, _, nodes in cells]
     body = table(cells, align=("left", "left", "right")[-len(cells[0]) :])
     return "\n".join([*(shortened(line, width) for line in head), "", *body.splitlines()])
+
+
+def _by_operator(ir: IR, most: int) -> list[_Row]:
+    """Rows for the operators of a program that has no modules, the most frequent first."""
+    counts = count_operators(ir.nodes)
+    named = counts if len(counts) <= most else counts[: most - 1]
+    left = len(ir.nodes) - sum(count for _, count in named)
+    rows = [_Row(0, short_operator(name), "", count) for name, count in named]
+    return rows + ([_Row(0, f"{len(counts) - len(named)} others", "", left)] if left else [])
 
 
 def _head(ir: IR) -> list[str]:

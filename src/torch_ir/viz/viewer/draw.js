@@ -141,14 +141,14 @@ class Pane {
     this.moved = false; // it is fitted again when the window changes
   }
 
-  /** Bring a box to the middle, its upper end if it is larger than the view. */
+  /** Bring a box to the middle; of one that is larger than the view, the upper end of what is in it. */
   center(key) {
     const found = this.boxes.get(key);
     if (!found) return;
     const [w, h] = this.size(), { box } = found;
     const k = this.view.k < 0.5 ? 0.9 : this.view.k;
-    const tall = box.h * k > h - 40;
-    this.view = { k, x: w / 2 - (found.x + Math.min(box.w / 2, w / 2 / k - 20)) * k, y: tall ? 20 - found.y * k : h / 2 - (found.y + box.h / 2) * k };
+    const tall = box.h * k > h - 40, inner = box.w * k > w && box.children?.find((child) => child.box.kind !== "in");
+    this.view = { k, x: w / 2 - (found.x + (inner ? inner.x + inner.box.w / 2 : box.w / 2)) * k, y: tall ? 20 - found.y * k : h / 2 - (found.y + box.h / 2) * k };
     this.apply();
   }
 

@@ -19,7 +19,7 @@ class Page {
     this.results = new Results(this.find("results"), this.on);
     this.colors();
     this.listen();
-    this.panes.forEach((pane) => { pane.scene.open.clear(); this.openFirst(pane); pane.draw(); pane.fit(); });
+    this.panes.forEach((pane) => { pane.scene.open.clear(); this.openFirst(pane, "", pane.program.graphs[0]); pane.draw(); pane.fit(); });
     this.trees();
     this.select(this.active, null, false);
     this.readHash();
@@ -39,9 +39,8 @@ class Page {
     return pane;
   }
 
-  /** Open what is alone on its level, so that the first picture says something. */
-  openFirst(pane) {
-    const graph = pane.program.graphs[0];
+  /** Open what is alone on its level of a graph, so that the first picture of it says something. */
+  openFirst(pane, prefix, graph) {
     let members = graph.members(0), budget = 64;
     while (members.length && members.length <= 6) {
       const groups = members.filter((m) => m.group !== undefined);
@@ -49,7 +48,7 @@ class Page {
       if (!largest || graph.groups.kind[largest.group] !== KIND_MODULE) break;
       const inside = graph.members(largest.group);
       if ((budget -= inside.length) < 0) break;
-      pane.scene.open.add(`g${largest.group}`);
+      pane.scene.set(`${prefix}g${largest.group}`, true);
       members = inside;
     }
   }
@@ -129,7 +128,12 @@ class Page {
     const { prefix, kind, number } = splitKey(key), graph = pane.program.graphAt(prefix);
     if (kind === "n" && !graph.calls.has(number)) return;
     if (kind === "g" && number === 0) return;
-    pane.steady(key, () => { pane.scene.set(key, !pane.scene.isOpen(key)); pane.draw(); });
+    pane.steady(key, () => {
+      const open = !pane.scene.isOpen(key), calls = kind === "n" && open ? graph.calls.get(number) : [];
+      pane.scene.set(key, open);
+      calls.forEach(([, target], slot) => this.openFirst(pane, `${prefix}${number}.${slot}/`, pane.program.graphs[target]));
+      pane.draw();
+    });
     this.select(pane, key);
   }
 
