@@ -19,7 +19,7 @@ class Page {
     this.results = new Results(this.find("results"), this.on);
     this.colors();
     this.listen();
-    this.panes.forEach((pane) => { pane.scene.open.clear(); this.openFirst(pane, "", pane.program.graphs[0]); pane.draw(); pane.fit(); });
+    this.panes.forEach((pane) => { pane.scene.open.clear(); this.openFirst(pane, "", pane.program.graphs[0], 64); pane.draw(); pane.fit(); });
     this.trees();
     this.select(this.active, null, false);
     this.readHash();
@@ -40,8 +40,8 @@ class Page {
   }
 
   /** Open what is alone on its level of a graph, so that the first picture of it says something. */
-  openFirst(pane, prefix, graph) {
-    let members = graph.members(0), budget = 64;
+  openFirst(pane, prefix, graph, budget) {
+    let members = graph.members(0);
     while (members.length && members.length <= 6) {
       const groups = members.filter((m) => m.group !== undefined);
       const largest = groups.sort((a, b) => graph.groups.count[b.group] - graph.groups.count[a.group])[0];
@@ -131,7 +131,7 @@ class Page {
     pane.steady(key, () => {
       const open = !pane.scene.isOpen(key), calls = kind === "n" && open ? graph.calls.get(number) : [];
       pane.scene.set(key, open);
-      calls.forEach(([, target], slot) => this.openFirst(pane, `${prefix}${number}.${slot}/`, pane.program.graphs[target]));
+      calls.forEach(([, target], slot) => this.openFirst(pane, `${prefix}${number}.${slot}/`, pane.program.graphs[target], 24));
       pane.draw();
     });
     this.select(pane, key);
