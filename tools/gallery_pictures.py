@@ -21,14 +21,9 @@ OPEN_LAYER = """() => {
   const pane = page.active, graph = pane.program.graphs[0];
   const repeat = [...pane.boxes.values()].find(({ box }) => box.times).box;
   page.toggle(pane, repeat.key);
-  const layer = graph.members(repeat.number)[1];
-  page.toggle(pane, layer.group === undefined ? `n${layer.node}` : `g${layer.group}`);
-  const call = [...pane.boxes.values()].find(({ box }) => box.calls && box.graph.number === 0
-    && graph.nodes.group[box.number] === layer.group);
-  if (call) page.toggle(pane, call.box.key);
-  const body = new RegExp(`^${pane.selected.slice(1)}[.]0/g[1-9]`);
-  pane.view.k = call ? 0.6 : 0.9;
-  pane.center([...pane.boxes.keys()].find((key) => body.test(key)) ?? pane.selected);
+  page.toggle(pane, `g${graph.members(repeat.number)[1].group}`);
+  pane.view.k = 0.9;
+  pane.center(pane.selected);
 }"""
 GO_TO_LAYERS = """() => {
   page.go([...page.active.boxes.values()].find(({ box }) => box.times).box.key);
@@ -43,7 +38,7 @@ PICTURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("minilm", OPEN_LAYER, {}),
     ("resnet50", OPEN_LAYER, {}),
     ("llama", GO_TO_LAYERS, {}),
-    ("llama-outlined", OPEN_LAYER, {}),
+    ("llama-outlined", GO_TO_LAYERS, {}),
     ("flow", OPEN_CALLS, {"color_scheme": "dark"}),
     ("quantized", "", {}),
     ("memory", "", PLOT),
