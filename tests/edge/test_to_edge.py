@@ -112,6 +112,24 @@ def test_conversions_are_said_with_their_order_of_dimensions(first, second):
         assert cast.attrs["dim_order"] == (1, 0)
 
 
+class Layouts(nn.Module):
+    def forward(self, x):
+        image = x.contiguous(memory_format=torch.channels_last)
+        return x.clone() + 1, x.to(torch.float64), image.permute(0, 2, 3, 1).contiguous(), image
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_layouts_are_said_by_memory_formats_where_that_is_asked_for(strict):
+    x = torch.randn(2, 3, 4, 5)
+    source = torch_ir.extract_ir(Layouts(), (x,))
+    edge = to_edge(source, dim_order=False, strict=strict).ir()
+    assert not [n for n in edge.nodes if n.op_type.startswith("dim_order_ops.")]
+    made = IRExecutor(edge, {})(x)
+    for result, expected in zip(made, Layouts()(x), strict=True):
+        assert torch.equal(result, expected)
+        assert result.stride() == expected.stride()
+
+
 def test_e12_a_size_becomes_a_scalar_tensor():
     def mean(x):
         return x.sum() / x.shape[0]

@@ -18,6 +18,7 @@ from torch_ir.ops.rules import allow_operators
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
+from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.edge.strict import without_numbers
 
 Source: TypeAlias = IR | ExportedProgram
@@ -77,7 +78,7 @@ def to_edge(
     options = EdgeOptions(frozenset({*kept, *allow}), dim_order, strict, verify)
     named = programs if isinstance(programs, Mapping) else {"forward": programs}
     sources = cast(Mapping[str, Source], named)
-    lowered = {method: _lowered(source, kept, strict) for method, source in sources.items()}
+    lowered = {method: _lowered(source, kept, options) for method, source in sources.items()}
     state = {
         method: source.state_dict
         for method, source in sources.items()
@@ -99,9 +100,10 @@ def _require_preservable(op_type: str) -> None:
         )
 
 
-def _lowered(source: Source, preserve: tuple[str, ...], strict: bool) -> IR:
+def _lowered(source: Source, preserve: tuple[str, ...], options: EdgeOptions) -> IR:
     core = _core(source, preserve)
-    return lower(without_numbers(core) if strict else core)
+    edge = lower(without_numbers(core) if options.strict else core)
+    return edge if options.dim_order else with_memory_formats(edge)
 
 
 def _core(source: Source, preserve: tuple[str, ...]) -> IR:
