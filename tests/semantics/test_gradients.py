@@ -79,6 +79,16 @@ def test_sampling_at_points(mode, padding):
             agrees("aten.grid_sampler_3d_backward.default", *arguments, *how)
 
 
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_cubic_weights_in_half_are_polynomials_that_round(padding):
+    r = draws(padding, torch.float16)
+    for size in (1, 2, 7):
+        for align in (True, False):
+            arguments = r(20, 2, 1, 1), r(20, 2, 1, size), r(20, 1, 1, 2) * 2
+            how = 2, padding, align, [True, True]
+            agrees("aten.grid_sampler_2d_backward.default", *arguments, *how)
+
+
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_padding_pooling_and_shrinking(dtype):
     r = draws(0, dtype)

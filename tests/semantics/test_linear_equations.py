@@ -118,3 +118,21 @@ def test_pivots_that_nearly_tie_are_open() -> None:
     _, _, (factors, pivots, _) = bounds_of("aten.linalg_lu_factor_ex.default", apart)
     assert np.isfinite(factors).all()
     assert not pivots.any()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_cholesky_factor_that_stops_is_open_and_where_it_stops_is_not(upper: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    square = torch.randn(20, 4, 4, generator=generator)
+    definite = square @ square.mT + torch.eye(4)
+    dipped = definite - torch.diag(torch.tensor([0.0, 0.0, 90.0, 0.0]))
+    ranked = square[..., :1] @ square[..., :1].mT
+    for matrices in (definite, -definite, dipped, ranked, torch.ones(1, 4, 4)):
+        call = "aten.linalg_cholesky_ex.default", matrices
+        (factor, info), (_, found), (most, around) = bounds_of(*call, upper=upper)
+        stops = info > 0
+        assert factor.shape == most.shape
+        assert (np.isinf(most).all((-2, -1)) | ~stops).all()
+        assert (np.isinf(around) | (info == found)).all()
+        assert not np.isinf(around).all() or matrices is ranked or len(matrices) == 1
+    assert np.isinf(around).all()

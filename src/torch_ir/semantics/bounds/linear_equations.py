@@ -185,21 +185,46 @@ def triangular(call: BoundedCall) -> Errors:
 
 
 def cholesky(call: BoundedCall) -> Errors:
-    """Bound L by ``|L| Φ(|L⁻¹| E |L⁻ᴴ|)``, Φ the lower half; open where there is none by far."""
+    """Bound L by ``|L| Φ(|L⁻¹| E |L⁻ᴴ|)``, Φ the lower half.
+
+    A factor that stops at a minor is open; so is where it stops, if roundings may decide that.
+    """
     matrix = _finite(call.wide("self"))
     matrix = adjoint(matrix) if call["upper"] else matrix
     lower = np.tril(matrix)
     matrix = lower + adjoint(np.tril(matrix, -1))
-    factor = _finite(call.meant()[0])
+    made = call.meant()
+    factor = _finite(made[0])
     factor = np.tril(adjoint(factor) if call["upper"] else factor)
     inverse, sizes = _inverse(factor), np.abs(factor)
     error = _count(call, matrix.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
     inner = inverse @ error @ np.swapaxes(inverse, -1, -2)
     half = np.tril(inner) - np.where(np.eye(matrix.shape[-1]) > 0, inner / 2, 0)
     is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST)
-    moved = np.where(is_open[..., None, None], np.inf, sizes @ half)
+    if len(made) == 1:
+        stops = np.zeros(is_open.shape, bool)
+    else:
+        stops = made[1] > 0
+        is_open = np.where(stops, _is_undecided(lower, made[1], np.max(error, (-2, -1))), is_open)
+    moved = np.where((is_open | stops)[..., None, None], np.inf, sizes @ half)
     moved = np.swapaxes(moved, -1, -2) if call["upper"] else moved
     return [moved, *[_opened(is_open, r) for r in call.results[1:]]]
+
+
+def _is_undecided(matrices: Array, stops: Array, error: Array) -> Array:
+    """Whether matrices that are off by an error may stop at another minor than they do.
+
+    No minor before may come near to singular, and that one has to be far below 0: the least
+    eigenvalue moves by no more than the norm of what the matrix is off by (Weyl).
+    """
+    found = np.zeros(stops.shape, bool)
+    for place in np.ndindex(*stops.shape):
+        order, off = int(stops[place]), float(error[place])
+        matrix = matrices[place]
+        for size in {order - 1, order} - {0, -1}:
+            least = np.linalg.eigvalsh(matrix[:size, :size]).min()
+            found[place] |= abs(least) <= size * off
+    return found
 
 
 def by_cholesky(call: BoundedCall) -> Errors:

@@ -28,6 +28,9 @@ KEPT, ROWS_ROUNDED = 1.75, 0.25
 rows add up to may be rounded to the type before it is weighted."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
+CUBIC_TERMS = 18
+"""Units that the outer weight ((Ax − 5A)x + 8A)x − 4A is off by for A = −3/4 and x to 2: halves of
+4 · (1.5 + 3) + 2 · (4.5 + 3) + 3."""
 BICUBIC = 2
 
 _LINEAR = {
@@ -104,7 +107,8 @@ def separable(call: BoundedCall) -> Errors:
 def sampled_backward(call: BoundedCall) -> Errors:
     """Bound the gradients of planes and points by the moduli of what is added to them.
 
-    Weights are rounded, and off where positions are; so are slopes that are not constant.
+    Weights are rounded, and off where positions are; so are slopes that are not constant. Cubic
+    ones are polynomials in the narrow type, whose terms cancel.
     """
     names = ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
     taps = point_taps(*(call[name] for name in names))
@@ -116,6 +120,8 @@ def sampled_backward(call: BoundedCall) -> Errors:
         reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
         off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != 1)
         exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
+        if call["interpolation_mode"] == BICUBIC:
+            off = off + own * CUBIC_TERMS
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
             [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
