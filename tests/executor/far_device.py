@@ -1,7 +1,7 @@
 """A device of its own kind, for tests: tensors keep their data on the CPU, where no other sees it.
 
-A kernel that is given tensors of both kinds fails, as on a GPU. Importing this module registers
-the device with torch, which cannot be undone: it is for a process of its own.
+A kernel that is given tensors of both kinds fails, as on a GPU. To register the device with torch
+cannot be undone: it is for a process of its own.
 """
 
 from typing import Any
@@ -10,8 +10,7 @@ import torch
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_leaves, tree_map
 
-backend_registration._setup_privateuseone_for_python_backend("far")
-FAR = torch.device("far", 0)
+NAME = "far"
 _COPIES = ("aten._to_copy.default", "aten.copy_.default")
 
 
@@ -28,11 +27,14 @@ def _wrapped(tensor: Any) -> Any:
     return made
 
 
+def _is_far(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == NAME
+
+
 def _here(value: Any) -> Any:
     if isinstance(value, torch.device):
         return torch.device("cpu")
-    is_far = isinstance(value, torch.Tensor) and value.device == FAR
-    return value.data_here if is_far else value
+    return value.data_here if isinstance(value, torch.Tensor) and _is_far(value) else value
 
 
 def _called(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,8 +44,8 @@ def _called(operator: Any, *args: Any, **kwargs: Any) -> Any:
         _here(target).copy_(_here(source))
         return target
     if str(operator) not in _COPIES:
-        assert all(item.device == FAR or item.dim() == 0 for item in given), operator
-    known = {id(item.data_here): item for item in given if item.device == FAR}
+        assert all(_is_far(item) or item.dim() == 0 for item in given), operator
+    known = {id(item.data_here): item for item in given if _is_far(item)}
     moved_args, moved_kwargs = tree_map(_here, (args, kwargs))
     return tree_map(
         lambda made: known.get(id(made)) if id(made) in known else _wrapped(made),
@@ -51,16 +53,20 @@ def _called(operator: Any, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-_EVERY = torch.library.Library("_", "IMPL")
-_EVERY.fallback(_called, "PrivateUse1")
-_ATEN = torch.library.Library("aten", "IMPL")
-for _name in ("detach", "alias"):  # torch's own kernels copy no attributes
-    _ATEN.impl(_name, lambda tensor: _wrapped(tensor.data_here), "PrivateUse1")
-for _overload in (torch.ops.aten.arange.default, torch.ops.aten.arange.start_step):
-    _ATEN.impl(
-        str(_overload).removeprefix("aten.").removesuffix(".default"),
-        lambda *args, _made=_overload, **kwargs: _wrapped(
-            _made(*args, **{**kwargs, "device": "cpu"})
-        ),
-        "PrivateUse1",
-    )
+def register() -> list[torch.library.Library]:
+    """Make the device known to torch; its kernels are there as long as what is returned."""
+    backend_registration._setup_privateuseone_for_python_backend(NAME)
+    every = torch.library.Library("_", "IMPL")
+    every.fallback(_called, "PrivateUse1")
+    aten = torch.library.Library("aten", "IMPL")
+    for name in ("detach", "alias"):  # torch's own kernels copy no attributes
+        aten.impl(name, lambda tensor: _wrapped(tensor.data_here), "PrivateUse1")
+    for overload in (torch.ops.aten.arange.default, torch.ops.aten.arange.start_step):
+        aten.impl(
+            str(overload).removeprefix("aten.").removesuffix(".default"),
+            lambda *args, _made=overload, **kwargs: _wrapped(
+                _made(*args, **{**kwargs, "device": "cpu"})
+            ),
+            "PrivateUse1",
+        )
+    return [every, aten]

@@ -9,15 +9,13 @@ import tempfile
 from pathlib import Path
 
 import torch
-from far_device import to_far
 from safetensors.torch import save_file
 from torch import nn
 
 import torch_ir
+from executor.far_device import register, to_far
 from torch_ir.errors import TorchIRError
 from torch_ir.passes import fold_constants
-
-torch.manual_seed(0)
 
 
 class Block(nn.Module):
@@ -159,6 +157,8 @@ def others(found):
 
 
 if __name__ == "__main__":
+    kernels = register()
+    torch.manual_seed(0)
     results: dict[str, object] = {}
     for check in (blocks, state, weights, others):
         check(results)

@@ -4,6 +4,7 @@ There may be no GPU: a device of another kind stands for one, which refuses what
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,11 @@ from torch_ir.errors import ExecutionError
 def found():
     script = Path(__file__).parent / "far_programs.py"
     made = subprocess.run(
-        [sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     return json.loads(made.stdout.splitlines()[-1])
