@@ -233,5 +233,6 @@ def test_a_written_view_of_another_buffer_is_refused(device, persistent):
     assert str(caught.value) == (
         "the program holds 1 thing that cannot be translated\n"
         "    - the program writes 'row', which shares its memory with 'table'; a state dict holds "
-        "them apart"
+        "them apart\n"
+        "Make one a buffer, and take the view of it in forward."
     )

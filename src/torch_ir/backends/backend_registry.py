@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
-from torch_ir.executor.placement import Placement
 from torch_ir.ir import IR
 from torch_ir.ops.extensions import (
     forget_extension,
@@ -29,6 +28,8 @@ from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
     import torch
+
+    from torch_ir.executor.placement import Placement
 
 GROUP = "torch_ir.backends"
 

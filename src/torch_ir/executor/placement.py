@@ -172,7 +172,7 @@ def placed(ir: IR, placement: Placement) -> PlacedProgram:
         ...   return %y
         ... }''')
         >>> program = placed(ir, {"": "cpu", "up": "meta"})
-        >>> print(*program.ir.nodes, sep="\\n")
+        >>> print(*program.ir.nodes, sep="\n")
         %a: f32[2] = aten.mul.Tensor(%x, %up.weight)
         %to_copy: f32[2] = aten._to_copy.default(%a, device=device("cpu"))
         %y: f32[2] = aten.neg.default(%to_copy)

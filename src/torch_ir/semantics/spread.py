@@ -54,8 +54,8 @@ def share(expected: Array, bound: Array) -> float:
     An element counts as at least as large as the middle one of those that are not 0.
 
     Example:
-        >>> share(np.float32([1, 2, 4, -8]), np.full(4, 0.5))
-        0.25
+        >>> share(np.float32([1, 2, 4, -8]), np.full(4, 1.5))
+        0.5
     """
     is_known = np.isfinite(moduli(expected)) & is_inexact(expected.dtype)
     with np.errstate(over="ignore"):
