@@ -23,7 +23,7 @@ from torch_ir.debug.reference.tolerance_check import (
 )
 from torch_ir.errors import InvalidIRError, Raised, attempt, did_you_mean
 from torch_ir.infer.meta import evaluate_meta
-from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.resolve import registered_rule, resolve_operator
 from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, Container, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, split_arguments
@@ -139,12 +139,15 @@ def callable_operators() -> tuple[str, ...]:
 
 
 def _is_callable(op_type: str) -> bool:
-    schema, operator = lookup(op_type), resolve_operator(op_type)
+    schema = lookup(op_type)
+    if schema is None or registered_rule(op_type) is None:
+        return False  # a denotation alone
+    operator = resolve_operator(op_type)
     if op_type.endswith(".tensor2"):  # the range of codes is in tensors
         return False
     if op_type == "aten._efficientzerotensor.default":  # it has no memory, and its views have some
         return False
-    if schema is None or not isinstance(operator, OpOverload) or op_type in VALUES_OPEN:
+    if not isinstance(operator, OpOverload) or op_type in VALUES_OPEN:
         return False
     if not op_type.startswith("aten.") and written_recipe(op_type) is None:
         return False
