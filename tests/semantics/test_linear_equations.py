@@ -136,3 +136,5 @@ def test_a_cholesky_factor_that_stops_is_open_and_where_it_stops_is_not(upper: b
         assert (np.isinf(around) | (info == found)).all()
         assert not np.isinf(around).all() or matrices is ranked or len(matrices) == 1
     assert np.isinf(around).all()
+    empty = torch.ones(2, 0, 0)
+    assert not np.isinf(bounds_of("aten.linalg_cholesky_ex.default", empty)[2][1]).any()

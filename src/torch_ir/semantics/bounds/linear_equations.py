@@ -205,7 +205,8 @@ def cholesky(call: BoundedCall) -> Errors:
         stops = np.zeros(is_open.shape, bool)
     else:
         stops = made[1] > 0
-        is_open = np.where(stops, _is_undecided(lower, made[1], np.max(error, (-2, -1))), is_open)
+        off = np.max(error, (-2, -1), initial=0)
+        is_open = np.where(stops, _is_undecided(lower, made[1], off), is_open)
     moved = np.where((is_open | stops)[..., None, None], np.inf, sizes @ half)
     moved = np.swapaxes(moved, -1, -2) if call["upper"] else moved
     return [moved, *[_opened(is_open, r) for r in call.results[1:]]]
