@@ -219,6 +219,24 @@ def test_what_is_counted_in_data_that_changed_is_another_size():
         compile_graph(parse(changed.replace("  mutate %x = %x\n", "")))
 
 
+def test_a_mask_beside_another_index_counts_nothing():
+    """One true place is broadcast to the other index: the result has another size than that."""
+    program = """ir "beside" {
+      symbol u0: 0..
+      input %x: f32[4, 4]
+      input %m: b8[4]
+      input %n: b8[4]
+      input %i: i64[3]
+      %a: f32[u0] = aten.index.Tensor(%x, [%m, INDEX])
+      %b: f32[u0, 4] = aten.index.Tensor(%x, [%m])
+      return %a, %b
+    }"""
+    compile_graph(parse(program.replace("INDEX", "%m")))
+    for index in ("%n", "%i"):
+        with pytest.raises(CompileError):
+            compile_graph(parse(program.replace("INDEX", index)))
+
+
 def equal_sizes(x, y):
     """Two sizes that data decides, and one that it must be."""
     found = x.nonzero()

@@ -110,7 +110,8 @@ class DataSizes:
         self._read: dict[tuple[str, object], set[str]] = {}
         self._asserted: set[SymExpr] = set()
         for node in ir.nodes:
-            for counted in self._counted(node) if self._bound[node.name] else ():
+            counted = self._counted(node) if self._bound[node.name] else None
+            if counted is not None:
                 self._counting.setdefault(counted, []).append(node)
             condition = node.attrs.get("self")
             if node.op_type == "aten.sym_size.int" and len(node.inputs) == 1:
@@ -125,23 +126,26 @@ class DataSizes:
 
     def is_counted(self, node: OpNode, symbol: str) -> bool:
         """Return whether a symbol is what an earlier node counted in the same unchanged data."""
-        return any(
+        counted = self._counted(node)
+        return counted is not None and any(
             symbol in self._bound[other.name]
             and not self._ir.aliases.is_written_after(counted[1], other)
-            for counted in self._counted(node)
             for other in self._counting.get(counted, ())
         )
 
-    def _counted(self, node: OpNode) -> list[tuple[str, str]]:
+    def _counted(self, node: OpNode) -> tuple[str, str] | None:
         """What a node counts to give the size of its result, and the value that it counts it in.
 
         torch gives two nodes that count the same the same symbol.
         """
         what, argument = _COUNTS.get(node.op_type, ("", ""))
         if not what or node.argument("dim") is not None:
-            return []
-        masks = [m for m in node.tensors(argument) if argument != "indices" or m.dtype in _MASKS]
-        return [(what, self._same_elements(meta.name)) for meta in masks]
+            return None
+        given = node.tensors(argument)
+        counted = {self._same_elements(meta.name) for meta in given}
+        is_mask = argument != "indices" or {meta.dtype for meta in given} <= _MASKS
+        # different indices are broadcast, and the size is that of neither
+        return (what, counted.pop()) if is_mask and len(counted) == 1 else None
 
     def _same_elements(self, name: str) -> str:
         """The first value that has the elements of one, both never written, as ``to`` may give."""
@@ -161,7 +165,7 @@ class DataSizes:
         )
 
 
-_MASKS = ("bool", "uint8")
+_MASKS = frozenset({"bool", "uint8"})
 
 _COUNTS = {
     "aten.argwhere.default": ("nonzero", "self"),
