@@ -15,8 +15,7 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.ir import IR
 from torch_ir.ir.process_groups import groups_of
-from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.rules import allow_operators
+from torch_ir.ops.rules import allow_collectives
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import denote, denote_ranks
 from torch_ir.tables import Shown
@@ -94,7 +93,7 @@ def validate_ranks(
     """
     whole = weights if isinstance(weights, Mapping) else load_weights(weights, ir=ir)
     given, _symbols = flatten_arguments(ir, tuple(inputs), kwargs or {})
-    with allow_operators(*COLLECTIVES):
+    with allow_collectives():
         core = {id(p): decompose(p) for p in {id(p): p for p in programs}.values()}
         meant = denote(decompose(ir), whole, given, seed=seed)
     found = denote_ranks(

@@ -13,8 +13,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR
-from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.rules import allow_operators
+from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
@@ -25,7 +24,7 @@ Source: TypeAlias = IR | ExportedProgram
 """What can be lowered to Edge."""
 
 
-@allow_operators(*COLLECTIVES)  # on tensors without data, which reach no process
+@allow_collectives()
 def to_edge(
     programs: Source | Mapping[str, Source],
     *,

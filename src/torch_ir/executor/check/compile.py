@@ -32,8 +32,7 @@ from torch_ir.ir.diagnostics import (
 )
 from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
-from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.rules import allow_operators, allowances
+from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.steps import steps, uncollected
 from torch_ir.torch_api import constant_tensors, overload
@@ -164,7 +163,7 @@ def _op_types(ir: IR) -> tuple[str, ...]:
     return ir.view("op_types", found)
 
 
-@allow_operators(*COLLECTIVES)  # on tensors without data, which reach no process
+@allow_collectives()
 def check_types(ir: IR) -> tuple[Diagnostic, ...]:
     """Return all nodes that torch refuses, or whose results are not of the recorded types.
 

@@ -15,9 +15,8 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
-from torch_ir.ops.collectives import COLLECTIVES
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
-from torch_ir.ops.rules import allow_operators
+from torch_ir.ops.rules import allow_collectives
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
@@ -99,7 +98,7 @@ def decompose(
     return with_own_results(without_memory_formats(core))
 
 
-@allow_operators(*COLLECTIVES)  # on tensors without data, which reach no process
+@allow_collectives()
 def decomposed(
     ir: IR,
     target: str = "core_aten",

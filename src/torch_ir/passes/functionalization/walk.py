@@ -20,8 +20,7 @@ from torch_ir.ir.functions import inline_scopes
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.tree import Container, Tree
 from torch_ir.ops.bodies import operands_of_one_call
-from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.rules import allow_operators
+from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.variants import IN_PLACE_VIEWS
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -43,7 +42,7 @@ class Functionalize(Pass):
         return PassResult(result, result is not ir)
 
 
-@allow_operators(*COLLECTIVES)  # on tensors without data, which reach no process
+@allow_collectives()
 def functionalize(ir: IR) -> IR:
     """Replace all writes of a program by functional operators; the dialect becomes ``aten``.
 

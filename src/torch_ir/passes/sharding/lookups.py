@@ -62,7 +62,7 @@ def _embedding(program: RankBuilder, call: PlacedCall) -> None:
     }
     (meta,) = node.outputs
     found = program.emit(node, node.op_type, arguments, meta, meta.shape, "found")
-    part = _masked(program, call, found, elsewhere)
+    part = masked(program, node, found, elsewhere)
     program.reduce(node, part, own=True)
     program.hold(meta, None)
 
@@ -96,13 +96,13 @@ def _own_index(
     return near, program.emit(node, "aten.ne.Tensor", both, index, shape, "elsewhere", "bool")
 
 
-def _masked(
-    program: RankBuilder, call: PlacedCall, found: TensorMeta, elsewhere: TensorMeta
+def masked(
+    program: RankBuilder, node: OpNode, found: TensorMeta, elsewhere: TensorMeta
 ) -> TensorMeta:
     """Append 0 in place of what lies elsewhere."""
-    mask = widened(program, call.node, elsewhere, len(found.shape))
+    mask = widened(program, node, elsewhere, len(found.shape))
     arguments = {"self": found, "mask": mask, "value": 0}
-    node, (meta,) = call.node, call.node.outputs
+    (meta,) = node.outputs
     return program.emit(node, "aten.masked_fill.Scalar", arguments, meta, found.shape, "part")
 
 

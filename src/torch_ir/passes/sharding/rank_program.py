@@ -9,7 +9,7 @@ from typing import Any
 from torch_ir.ir import IR, Constant, Mutation, OpNode, TensorMeta
 from torch_ir.ir.builder import with_leaves
 from torch_ir.passes.sharding.call_rules import step_of
-from torch_ir.passes.sharding.lookups import clear, looked_up, mask_of_layout, widened
+from torch_ir.passes.sharding.lookups import clear, looked_up, mask_of_layout, masked
 from torch_ir.passes.sharding.placements import Owned, PlacedCall, ShardStep, Split
 from torch_ir.passes.sharding.rank_builder import RankBuilder
 
@@ -114,9 +114,7 @@ class RankProgram(RankBuilder):
             operator, arguments = _without_addend(operator, arguments)
         part = self.emit(node, operator, arguments, meta, meta.shape, "part")
         if step.clear is not None:
-            mask = widened(self, node, self.elsewhere[step.clear], len(meta.shape))
-            arguments = {"self": part, "mask": mask, "value": 0}
-            part = self.emit(node, "aten.masked_fill.Scalar", arguments, meta, meta.shape, "owned")
+            part = masked(self, node, part, self.elsewhere[step.clear])
         how = step.reduce or "sum"
         if late is None:
             self.reduce(node, part, how, own=True)
