@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike
 from typing import Any
 
+import numpy.typing as npt
 import torch
 
 from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
@@ -19,6 +19,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.tables import Shown, table
+from torch_ir.viz.plots import counted_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +133,17 @@ def histograms(
             remedy = did_you_mean(pattern, sorted(values)) or None
             raise InvalidIRError(f"no value matches {pattern!r}", remedy=remedy)
     return {
-        name: _histogram(tensor)
+        name: counted_values(_numbers(tensor))
         for name, tensor in values.items()
         if not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)
     }
 
 
-def _histogram(tensor: torch.Tensor) -> dict[str, Any]:
-    flat = (tensor.abs() if tensor.is_complex() else tensor).detach().double().flatten()
-    known = flat[flat.isfinite()]
-    low, high = (known.min().item(), known.max().item()) if known.numel() else (0.0, 0.0)
-    bins = max(8, min(64, round(math.sqrt(known.numel()))))
-    counts = torch.histc(known, bins, low, high if high > low else low + 1.0)
-    return {
-        "low": low,
-        "width": ((high - low) or 1.0) / bins,
-        "counts": counts.long().tolist(),
-        "not_finite": flat.numel() - known.numel(),
-    }
+def _numbers(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """In the widest type of its kind, as numpy does not have all of torch's."""
+    held = tensor.detach().cpu()
+    wide = torch.complex128 if held.is_complex() else torch.float64
+    return held.to(wide).numpy()
 
 
 def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:

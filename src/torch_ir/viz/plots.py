@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable, raised_as
 from torch_ir.tables import bytes_text, module_paths, number_text, shortened, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
@@ -498,22 +501,23 @@ def _small(name: str, row: Mapping[str, Any], x: float, y: float) -> Iterator[st
     yield label(f"{high:.3g}{lost}", x + wide, base + 12, text_anchor="end", **faint)
 
 
-def counted_values(values: Iterable[Any]) -> dict[str, Any]:
-    """Count numbers in columns of equal width.
+def counted_values(values: Iterable[Any] | npt.NDArray[Any]) -> dict[str, Any]:
+    """Count numbers in at most 64 columns of equal width; of complex ones, their moduli.
 
     Example:
         >>> counted_values([0.0, 4.0, 4.0])["counts"]
         [1, 0, 0, 0, 0, 0, 0, 2]
     """
-    given = list(values)
-    known = [float(value) for value in given if _finite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    bins = max(8, min(64, round(math.sqrt(len(known)))))
+    if not isinstance(values, np.ndarray):
+        values = np.array([value if _finite(value) else math.nan for value in values])
+    flat = np.abs(values).ravel() if values.dtype.kind == "c" else values.astype(float).ravel()
+    known = flat[np.isfinite(flat)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    bins = max(8, min(64, round(math.sqrt(known.size))))
     width = ((high - low) or 1.0) / bins
-    counts = [0] * bins
-    for value in known:
-        counts[min(bins - 1, int((value - low) / width))] += 1
-    return {"low": low, "width": width, "counts": counts, "not_finite": len(given) - len(known)}
+    counts, _ = np.histogram(known, bins, (low, low + bins * width))
+    not_finite = flat.size - known.size
+    return {"low": low, "width": width, "counts": counts.tolist(), "not_finite": not_finite}
 
 
 def _finite(value: object) -> bool:
