@@ -110,6 +110,18 @@ def test_what_has_no_solution_is_open() -> None:
         denotation("aten._linalg_check_errors.default").function(info, "solve", is_matrix=True)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_singular_factors_have_a_meaning_and_no_bound(left: bool, adjoint: bool) -> None:
+    factors, pivots = torch.zeros(2, 2), torch.tensor([1, 2], dtype=torch.int32)
+    call = "aten.linalg_lu_solve.default", factors, pivots, torch.ones(2, 2)
+    (meant,), (got,), (most,) = bounds_of(*call, left=left, adjoint=adjoint)
+    assert not np.isfinite(meant).any()
+    assert (np.isfinite(got) == np.isfinite(meant)).all()
+    assert np.isinf(most).all()
+
+
 def test_pivots_that_nearly_tie_are_open() -> None:
     near = torch.tensor([[1.0, 2.0], [1.0 - 2**-24, 5.0]])
     _, _, allowed = bounds_of("aten.linalg_lu_factor_ex.default", near)

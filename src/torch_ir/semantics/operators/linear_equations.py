@@ -213,16 +213,26 @@ def solve(
     return rounded(result, A.dtype), rounded(own, A.dtype), kept, info
 
 
-def _solved(factors: Array, rows: Array, given: Array) -> Array:
-    """The solution by factors: exchanged, then substituted twice."""
-    batch = np.broadcast_shapes(factors.shape[:-2], given.shape[:-2])
-    order = np.broadcast_to(
-        np.swapaxes(_permutations(rows, factors.shape[-1]), -1, -2),
-        (*batch, *factors.shape[-2:]),
-    )
-    moved = order @ np.broadcast_to(given, (*batch, *given.shape[-2:]))
-    first = substituted(lower_of(factors), moved, upper=False, unit=True)
-    return substituted(upper_of(factors), first, upper=True)
+def _solved(factors: Array, rows: Array, given: Array, *, transposed: bool = False) -> Array:
+    """The solution by factors of A, or of its transpose: exchanged, and substituted twice."""
+    if not transposed:
+        moved = _exchanged(rows, given)
+        first = substituted(lower_of(factors), moved, upper=False, unit=True)
+        return substituted(upper_of(factors), first, upper=True)
+    lower, upper = (np.swapaxes(part(factors), -1, -2) for part in (lower_of, upper_of))
+    first = substituted(upper, given, upper=False)
+    return _exchanged(rows, substituted(lower, first, upper=True, unit=True), back=True)
+
+
+def _exchanged(rows: Array, given: Array, *, back: bool = False) -> Array:
+    """The rows of a matrix in the order of the exchanges, or out of it again."""
+    count = given.shape[-2]
+    orders = [order_of(rows[place], count) for place in np.ndindex(*rows.shape[:-1])]
+    order = np.array(orders, dtype="int64").reshape((*rows.shape[:-1], count, 1))
+    order = np.argsort(order, -2) if back else order
+    batch = np.broadcast_shapes(order.shape[:-2], given.shape[:-2])
+    wanted = np.broadcast_to(order, (*batch, count, 1))
+    return np.take_along_axis(np.broadcast_to(given, (*batch, *given.shape[-2:])), wanted, -2)
 
 
 @denotes("aten.linalg_inv_ex.default")
@@ -235,17 +245,16 @@ def inverse(A: Array, *, check_errors: bool = False) -> tuple[Array, Array]:
 
 
 @denotes("aten.linalg_lu_solve.default")
+@np.errstate(all="ignore")
 def lu_solve(
     LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False
 ) -> Array:
     """The solution of ``A x = B`` by factors of A, or with A on the right, or its adjoint."""
     factors, given = wide(LU, "LU"), wide(B, "B")
-    matrix = _permutations(pivots, LU.shape[-1]) @ lower_of(factors) @ upper_of(factors)
-    matrix = np.conj(np.swapaxes(matrix, -1, -2)) if adjoint else matrix
-    if left:
-        return rounded(np.linalg.solve(matrix, given), B.dtype)
-    turned = np.linalg.solve(np.swapaxes(matrix, -1, -2), np.swapaxes(given, -1, -2))
-    return rounded(np.swapaxes(turned, -1, -2), B.dtype)
+    factors = np.conj(factors) if adjoint else factors
+    given = given if left else np.swapaxes(given, -1, -2)
+    found = _solved(factors, pivots, given, transposed=adjoint == left)
+    return rounded(found if left else np.swapaxes(found, -1, -2), B.dtype)
 
 
 # -- triangles and Cholesky factors ---------------------------------------------------------------
