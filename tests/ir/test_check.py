@@ -430,3 +430,5 @@ def test_a_symbol_is_bound_to_a_number(index):
     said = f"result {index}, to which u0 is bound, is no number"
     assert not ir.check()
     assert [(d.code, d.message) for d in wrong.check()] == [("unbound-symbol", said)]
+    undeclared = wrong.replace(symbols={})
+    assert ("unbound-symbol", said) in [(d.code, d.message) for d in undeclared.check()]

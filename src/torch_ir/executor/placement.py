@@ -25,14 +25,14 @@ def as_device(place: object) -> torch.device:
     """Return a device; a number is that of the accelerator, or CUDA's.
 
     Raises:
-        ExecutionError: There is no such device.
+        CompileError: There is no such device.
 
     Example:
         >>> as_device("cuda:1"), as_device(torch.device("cpu"))
         (device(type='cuda', index=1), device(type='cpu'))
     """
     if place == "disk":
-        raise ExecutionError(
+        raise CompileError(
             "no part of a program runs on 'disk'",
             remedy='Give memory="2GB" to read weights from their files while the program runs.',
         )
@@ -40,7 +40,7 @@ def as_device(place: object) -> torch.device:
         found = torch.accelerator.current_accelerator()
         place = f"{found.type if found is not None else 'cuda'}:{place}"
     with raised_as(
-        lambda error: ExecutionError(f"{place!r:.80} is no device here: {first_line(error)}")
+        lambda error: CompileError(f"{place!r:.80} is no device here: {first_line(error)}")
     ):
         device = torch.device(cast(str, place))
     if device.type == "cpu":
@@ -70,16 +70,13 @@ def placed_or_on(
 
     Raises:
         ExecutionError: As :func:`placed`.
-        CompileError: There is no such device, or the weights are on several.
+        CompileError: As :func:`as_device`, or the weights are on several.
     """
     if placement is not None:
         return placed(ir, placement)
     if device is None:
         return PlacedProgram(ir, device_of_weights(weights) or torch.device("cpu"))
-    with raised_as(
-        lambda error: CompileError(f"{device!r:.80} is no device here: {first_line(error)}")
-    ):
-        return PlacedProgram(ir, torch.device(device))
+    return PlacedProgram(ir, as_device(device))
 
 
 def device_of_weights(tensors: Mapping[str, object], what: str = "weights") -> torch.device | None:

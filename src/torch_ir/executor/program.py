@@ -86,11 +86,9 @@ class CompiledProgram:
         Raises:
             ExecutionError: A kernel fails, or the state is half written.
         """
-        if is_any_autocast_enabled():
-            for kind in self._device_types:
-                if torch.is_autocast_enabled(kind):
-                    with torch.autocast(kind, enabled=False):  # the IR says every type itself
-                        return self.execute(run, args, module)
+        if is_any_autocast_enabled() and any(map(torch.is_autocast_enabled, self._device_types)):
+            with self._without_autocast():
+                return self.execute(run, args, module)
         if self._turn is not None:
             with self._turn:
                 self.state.require_whole()
@@ -165,6 +163,7 @@ class CompiledProgram:
 
     @contextmanager
     def _without_autocast(self) -> Generator[None]:
+        """Switch it off, as the IR says every type itself."""
         with ExitStack() as stack:
             for kind in self._device_types:
                 stack.enter_context(torch.autocast(kind, enabled=False))

@@ -199,7 +199,7 @@ class IR(Forms):
         for op_type, text in self.operators.items():
             if parse_schema(text).op_type != op_type:
                 raise InvalidIRError(f"{text!r:.80} is not the schema of {op_type}")
-        if type(self.constants) is not FrozenDict or self.constants != {}:
+        if type(self.constants) is not FrozenDict or self.constants:
             given = frozen_mapping(self.constants)
             constants = {key: as_constant(value) for key, value in given.items()}
             set_field(self, "constants", frozen_mapping(constants))

@@ -284,7 +284,7 @@ def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str
             raise InvalidIRError(
                 f"attribute {name!r} of node {node!r}: {error.message}", remedy=error.remedy
             ) from None
-    return frozen_mapping(frozen)
+    return FrozenDict(frozen)
 
 
 def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[str, Slots]:
@@ -295,7 +295,7 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
             frozen[name] = tuple([_slot(node, name, item) for item in items])
         else:
             frozen[name] = _slot(node, name, slots)
-    return frozen_mapping(frozen)
+    return FrozenDict(frozen)
 
 
 def _freeze_origins(node: str, origins: Sequence[object]) -> tuple[str, ...]:
@@ -306,13 +306,14 @@ def _freeze_origins(node: str, origins: Sequence[object]) -> tuple[str, ...]:
 
 
 def _freeze_binds(node: str, binds: Mapping[str, object]) -> FrozenDict[str, int]:
-    for symbol, index in frozen_mapping(binds).items():
+    frozen = frozen_mapping(cast(Mapping[str, int], binds))
+    for symbol, index in frozen.items():
         if type(index) is not int or index < 0:
             raise InvalidIRError(
                 f"the symbol {symbol!r} of node {node!r} is bound to a result's index, "
                 f"got {index!r:.60}"
             )
-    return frozen_mapping(cast(Mapping[str, int], binds))
+    return frozen
 
 
 def _slot(node: str, name: str, slot: object) -> int | None:

@@ -18,7 +18,7 @@ from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import attribute_leaves, is_plain
 from torch_ir.ops.bodies import BODY_CALLS
-from torch_ir.ops.schema import KNOWN_NAMESPACES, known_operators, lookup
+from torch_ir.ops.schema import KNOWN_NAMESPACES, Schema, known_operators
 
 __all__ = ["Finding", "check"]
 
@@ -207,6 +207,8 @@ def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
             yield Diagnostic("bad-operand", message)
     if schema is None:
         return
+    if node.binds:
+        yield from _bound_results(node, schema)
     for name in dict.fromkeys((*node.operands, *node.attrs)):
         if name not in schema.names:
             hint = did_you_mean(name, [argument.name for argument in schema.arguments])
@@ -216,6 +218,15 @@ def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
         if name not in node.operands and name not in node.attrs:
             message = f"argument {name!r} of {node.op_type} is not given"
             yield Diagnostic("missing-argument", message)
+
+
+def _bound_results(node: OpNode, schema: Schema) -> Iterator[Diagnostic]:
+    """Symbols that a node binds to a result of its operator that is a tensor, or is not there."""
+    kinds = [result.type for result in schema.returns]
+    for symbol, index in node.binds.items() if "[]" not in "".join(kinds) else ():
+        if index >= len(kinds) or "Tensor" in kinds[index]:
+            message = f"result {index}, to which {symbol} is bound, is no number"
+            yield Diagnostic("unbound-symbol", message)
 
 
 def _slots(node: OpNode) -> Iterator[Diagnostic]:
@@ -270,16 +281,6 @@ def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
                 )
 
 
-def _bound_results(node: OpNode) -> Iterator[Diagnostic]:
-    """Symbols that a node binds to a result of its operator that is a tensor, or is not there."""
-    schema = lookup(node.op_type)
-    kinds = [] if schema is None else [result.type for result in schema.returns]
-    for symbol, index in node.binds.items() if kinds and "[]" not in "".join(kinds) else ():
-        if index >= len(kinds) or "Tensor" in kinds[index]:
-            message = f"result {index}, to which {symbol} is bound, is no number"
-            yield Diagnostic("unbound-symbol", message, node.name)
-
-
 def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Symbols that are used before a call or a node gives them a value."""
     if not symbols:
@@ -298,9 +299,7 @@ def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnosti
         for name, value in node.attrs.items():
             if not is_plain(value):
                 yield from missing(attribute_leaves(value), f"the argument {name!r}", node.name)
-        if node.binds:
-            yield from _bound_results(node)
-            known |= node.binds.keys()
+        known |= node.binds.keys()
         for meta in node.outputs:
             if not meta.is_static:
                 known |= {dim.text for dim in meta.shape if isinstance(dim, SymExpr)}
