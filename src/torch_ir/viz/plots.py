@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable, raised_as
 from torch_ir.tables import bytes_text, module_paths, number_text, shortened, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
@@ -501,13 +498,15 @@ def _small(name: str, row: Mapping[str, Any], x: float, y: float) -> Iterator[st
     yield label(f"{high:.3g}{lost}", x + wide, base + 12, text_anchor="end", **faint)
 
 
-def counted_values(values: Iterable[Any] | npt.NDArray[Any]) -> dict[str, Any]:
+def counted_values(values: Iterable[Any]) -> dict[str, Any]:
     """Count numbers in at most 64 columns of equal width; of complex ones, their moduli.
 
     Example:
         >>> counted_values([0.0, 4.0, 4.0])["counts"]
         [1, 0, 0, 0, 0, 0, 0, 2]
     """
+    import numpy as np
+
     if not isinstance(values, np.ndarray):
         values = np.array([value if _finite(value) else math.nan for value in values])
     flat = np.abs(values).ravel() if values.dtype.kind == "c" else values.astype(float).ravel()
