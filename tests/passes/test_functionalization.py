@@ -125,6 +125,14 @@ def given_out(m, x):
     return made
 
 
+def windows(m, x):
+    x.unfold(0, 2, 2)[1].add_(1)
+    m.buffer.unfold(0, 1, 3).copy_(x.unfold(0, 2, 2)[..., :1])
+    m.buffer.T.unfold(-1, 2, 2).mul_(x.sum())
+    torch.linalg.diagonal(x, offset=-1).fill_(5)
+    return m.buffer * x
+
+
 def strided(m, x):
     x.as_strided((2, 2), (3, 1), 1).zero_()
     return x + x.as_strided((3,), (4,))
@@ -164,7 +172,7 @@ def branches(m, x):
 
 FUNCTIONS = [
     *(rows, transposed, diagonal, split, indexed, cache, swapped, reshaped, dropped, widened),
-    *(given_out, strided, drawn, scoped, components, branches),
+    *(given_out, windows, strided, drawn, scoped, components, branches),
 ]
 
 
@@ -313,6 +321,8 @@ VIEWS = [
     ("aten.swapaxes.default", {"axis0": 0, "axis1": 1}),
     ("aten.flatten.using_ints", {}),
     ("aten.view.dtype", {"dtype": DType("int32")}),
+    ("aten.unfold.default", {"dimension": 0, "size": 2, "step": 2}),
+    ("aten.unfold.default", {"dimension": -1, "size": 1, "step": 2}),
 ]
 WRITES = [
     ("aten.add_.Tensor", {"other": 1}),

@@ -158,6 +158,28 @@ def _diagonal(write: ViewWrite) -> TensorMeta:
     return write.scatter("diagonal_scatter.default", **given)
 
 
+def _linalg_diagonal(write: ViewWrite) -> TensorMeta:
+    given = {"offset": write.attr("offset", 0), "dim1": -2, "dim2": -1}
+    return write.scatter("diagonal_scatter.default", **{**given, **write.node.attrs})
+
+
+def _unfold(write: ViewWrite) -> TensorMeta | None:
+    """Put the first element of each window where it was, then the second; none may overlap."""
+    size, step, whole = write.attr("size"), write.attr("step"), write.base
+    if not write.rank or not isinstance(size, int) or not isinstance(step, int) or step < size:
+        return None
+    axis, shape = write.axis(write.attr("dimension")), write.value.shape[:-1]
+    like = write.value.replace(shape=shape)
+    for place in range(size):
+        chosen = {"dim": -1, "index": place}
+        part = write.emit("aten.select.int", {"self": write.value}, chosen, like)
+        end = as_dim(f"({shape[axis]}) * {step} - {step} + {place + 1}")
+        one = replace(write, base=whole, value=part)
+        attrs = {"dim": axis, "start": place, "end": end, "step": step}
+        whole = one.scatter("slice_scatter.default", **attrs)
+    return whole
+
+
 def _as_strided(write: ViewWrite) -> TensorMeta:
     return write.scatter("as_strided_scatter.default", **write.node.attrs)
 
@@ -335,6 +357,8 @@ RULES: Mapping[str, Rule] = {
     "aten.select.int": _select,
     "aten.unbind.int": _unbind,
     "aten.diagonal.default": _diagonal,
+    "aten.linalg_diagonal.default": _linalg_diagonal,
+    "aten.unfold.default": _unfold,
     "aten.as_strided.default": _as_strided,
     "aten.split.Tensor": _split,
     "aten.split.sizes": _split_with_sizes,
