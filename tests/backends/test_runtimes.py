@@ -129,3 +129,21 @@ def test_numbers_and_masks_far_from_the_usual_ones(runtime):
         given = arguments(mask)
         for got, expected in zip(run(*given), Awkward()(*given), strict=True):
             torch.testing.assert_close(got, expected)
+
+
+class Growing(nn.Module):
+    """What is right for the numbers that a proof draws, and wrong for larger ones."""
+
+    def forward(self, x, wide):
+        for _ in range(12):
+            wide = wide + wide
+        return x.long(), x.remainder(3), wide
+
+
+def test_numbers_that_grow_in_a_call(runtime):
+    small = torch.tensor([1.5, -2.5]), torch.tensor([3, -4])
+    large = torch.tensor([5e9, -1e10]), torch.tensor([1 << 22, -(1 << 63)])
+    run = torch_ir.compile(extract_ir(Growing(), small), {}, backend=runtime)
+    for given in (small, large):
+        for got, expected in zip(run(*given), Growing()(*given), strict=True):
+            torch.testing.assert_close(got, expected, rtol=0, atol=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -98,7 +98,7 @@ class NativeBackend(DelegateBackend):
         for meta in (*node.inputs, *node.outputs):
             if reason := facts.dtypes.get(meta.dtype):
                 return Support.refused(reason)
-        reason = facts.reason_for(node.op_type, {meta.dtype for meta in node.outputs})
+        reason = facts.reason_for(node)
         return Support.refused(reason) if reason else SUPPORTED
 
     def prepare(self, ir: IR) -> IR:
@@ -135,7 +135,8 @@ class Facts:
     Attributes:
         denied: Why it is not given an operator, by overload.
         dtypes: Why it is not given tensors of an element type.
-        results: Operators, element types of their results, and why it is not given both.
+        results: Operators, element types of their results and, where they matter, of their
+            inputs, and why it is not given both.
     """
 
     def __init__(self, document: Mapping[str, Any]):
@@ -143,11 +144,14 @@ class Facts:
         self.dtypes: Mapping[str, str] = document.get("dtypes", {})
         self.results: Sequence[Mapping[str, Any]] = document.get("results", ())
 
-    def reason_for(self, operator: str, dtypes: Set[str]) -> str:
-        """Return why the runtime is not given an operator with such results; empty if it is."""
-        packet = operator.rpartition(".")[0]
+    def reason_for(self, node: OpNode) -> str:
+        """Return why the runtime is not given a node with such results; empty if it is."""
+        packet = node.op_type.rpartition(".")[0]
+        made = {meta.dtype for meta in node.outputs}
+        taken = {meta.dtype for meta in node.inputs}
         for rule in self.results:
-            if packet in rule["operators"] and dtypes & {*rule["dtypes"]}:
+            is_of = packet in rule["operators"] and made & {*rule["dtypes"]}
+            if is_of and ("inputs" not in rule or taken & {*rule["inputs"]}):
                 return rule["reason"]
         return ""
 

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.runtimes.narrowing import room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, quietly
 from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
@@ -64,6 +65,7 @@ class OpenVino(NativeBackend):
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to OpenVINO's model, and compile it."""
+        room = room_for_integers(program)
         with quietly():
             model = self._runtime.convert_model(program)
         settings = {
@@ -73,7 +75,7 @@ class OpenVino(NativeBackend):
             **options,
         }
         compiled = self._runtime.Core().compile_model(model, "CPU", settings)
-        return _Request(self._runtime, compiled)
+        return _Request(self._runtime, compiled, room)
 
     def pack(self, built: Delegated) -> bytes | None:
         """Return the compiled model."""
@@ -86,18 +88,18 @@ class OpenVino(NativeBackend):
     def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
         """Read a compiled model."""
         compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU")
-        return _Request(self._runtime, compiled)
+        return _Request(self._runtime, compiled, room_for_integers(program))
 
 
-_WIDE, _FAR = np.dtype(np.int64), 1 << 24
-"""64-bit integers beyond what sums of some may reach in 32 bits."""
+_WIDE = np.dtype(np.int64)
 
 
 class _Request:
     """An inference request: takes tensors and sizes, gives tensors of their own."""
 
-    def __init__(self, runtime: Any, compiled: Any):
+    def __init__(self, runtime: Any, compiled: Any, room: int):
         self.compiled = compiled
+        self._room = room
         self._tensor = runtime.Tensor
         request = compiled.create_infer_request()
         self._set: Callable[..., None] = request.set_input_tensor
@@ -112,7 +114,7 @@ class _Request:
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
             array = array_of(item)
-            if array.dtype == _WIDE and array.size and abs(array).max() >= _FAR:
+            if array.dtype == _WIDE and array.size and not self._has_room(array):
                 raise BackendError("the CPU plugin computes 64-bit integers in 32 bits")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
@@ -125,6 +127,9 @@ class _Request:
             else:
                 made.append(torch.from_numpy(array))
         return made
+
+    def _has_room(self, array: Any) -> bool:
+        return array.max() <= self._room and array.min() >= -self._room
 
 
 OPENVINO = OpenVino()
