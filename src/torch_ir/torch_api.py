@@ -46,6 +46,7 @@ __all__ = [
     "NO_FAKE_RESULT",
     "SYMBOLIC_TYPES",
     "UNKNOWN_RESULT",
+    "DelayedError",
     "SingleLevelFunction",
     "assume",
     "bytes_of",
@@ -107,6 +108,7 @@ fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 BelowAutograd = torch._C._AutoDispatchBelowAutograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """A context in which calls go past autograd: no graph is recorded, results are plain tensors."""
 
+DelayedError: Any = torch._C._functions.DelayedError  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]  # what once_differentiable applies
 SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 """The class above ``torch.autograd.Function``, whose ``apply`` that of every function calls."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from torch_ir.errors import ConversionError
+from torch_ir.errors import ConversionError, InvalidIRError
 from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
 from torch_ir.ops.extensions import forget_extension, note_extension
 from torch_ir.ops.schema import Slots
@@ -84,7 +84,16 @@ def conversion_of(op_type: str) -> Conversion:
 
 
 def plain_conversion(info: NodeInfo) -> OpNode:
-    """Make the node that says exactly what was traced."""
+    """Make the node that says exactly what was traced.
+
+    Raises:
+        InvalidIRError: torch traces a question where the model sets ``.data``, and then drops it.
+    """
+    if info.op_type == "aten._has_compatible_shallow_copy_type.default":
+        raise InvalidIRError(
+            "the model sets .data of a tensor, which torch.export drops",
+            remedy="Use copy_ under torch.no_grad(), or another variable.",
+        )
     return OpNode(
         name=info.name,
         op_type=info.op_type,

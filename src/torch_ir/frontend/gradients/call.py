@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from torch_ir.torch_api import HigherOrderOperator
+from torch_ir.torch_api import DelayedError, HigherOrderOperator
 
 Function = Callable[..., Sequence[torch.Tensor]]
 
@@ -59,15 +58,30 @@ class CallWithGradient(torch.autograd.Function):
         saved = [number if tensor is None else tensor for tensor, number in pairs]
         bwd, _, differentiable, wanted, once = ctx.gradient
 
-        def call(ctx: Any, *values: Any) -> tuple[Any, ...]:
-            return tuple(bwd(*values))
-
-        found: Any = (once_differentiable(call) if once else call)(
-            ctx, *saved, *[cotangents[position] for position in differentiable]
-        )
-        found = found if isinstance(found, tuple) else (found,)  # torch unpacks what refuses
+        values = [*saved, *[cotangents[position] for position in differentiable]]
+        found = _once(bwd, values) if once else tuple(bwd(*values))
         gradients = dict(zip(wanted, found, strict=True))
         return (None, None, *[gradients.get(position) for position in range(ctx.count)])
+
+
+def _once(function: Function, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """Call a function whose results raise where gradients of them are taken.
+
+    In eager the error hides from gradients of chosen inputs, which pass it by.
+    """
+    with torch.no_grad():
+        made = tuple(function(*values))
+    tensors = [
+        value for value in values if isinstance(value, torch.Tensor) and value.requires_grad
+    ]
+    if not (tensors and torch.is_grad_enabled()):
+        return made
+    refuse = DelayedError(
+        "trying to differentiate twice a function whose gradient is given by "
+        "@once_differentiable, or with gradients switched off",
+        len(made) + len(tensors),
+    )
+    return refuse(*made, *tensors)[: len(made)]
 
 
 class AutogradFunction(HigherOrderOperator):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -24,6 +25,8 @@ from torch_ir.torch_api import (
 )
 
 _autograd: Any = torch.autograd
+_outer: ContextVar[Recording | None] = ContextVar("_outer", default=None)
+"""The call whose backward is being traced, through which second gradients may pass."""
 
 
 class _NotTranslated(Exception):  # noqa: N818  # a signal, not an error
@@ -66,20 +69,24 @@ class Recording:
         everywhere: Gradients are wanted of all floating-point arguments, not only of those that
             require them while they are traced.
         reason: Why its backward is not in the trace; None if it is.
+        once: Its gradients have no gradients.
     """
 
     cls: Any
     args: tuple[Any, ...]
     everywhere: bool
     reason: Exception | None = None
+    once: bool = False
     made: list[Any] = field(default_factory=list[Any])
     cotangents: list[Any] = field(default_factory=list[Any])
     gradients: dict[int, Any] = field(default_factory=dict[int, Any])
 
     def run(self) -> Any:
         """Call the function, and replace what that records by one node if that can be done."""
-        wanted = [self._is_wanted(arg) for arg in self.args]
-        if not torch.is_grad_enabled() or not any(wanted):
+        outer = _outer.get()
+        is_any = self.everywhere or outer is not None
+        wanted = [_requires_grad(a) or (is_any and _may_require(a)) for a in self.args]
+        if not ((outer or torch.is_grad_enabled()) and any(wanted)):
             return _applied(self.cls, *self.args)
         mode: Any = get_proxy_mode()
         self.tracer, self.graph = mode.tracer, mode.tracer.graph
@@ -94,12 +101,9 @@ class Recording:
                 return self._outlined(start, result)
             except _NotTranslated as reason:
                 self.reason = reason
+        if outer is not None:
+            outer.once, self.reason = True, None
         return result
-
-    def _is_wanted(self, arg: Any) -> bool:
-        if not isinstance(arg, torch.Tensor):
-            return False
-        return arg.requires_grad or (self.everywhere and _is_continuous(arg))
 
     # -- the function, without gradients ----------------------------------------------------------
 
@@ -107,7 +111,7 @@ class Recording:
         """Call forward, and backward on cotangents as they may come."""
         given = [arg for arg in self.args if isinstance(arg, torch.Tensor)]
         versions = [*map(version_of, given)]
-        result = self._called_forward()
+        result = _called_forward(self.cls, self.context, self.args)
         items = result if isinstance(result, tuple) else (result,)
         if not self.context.written:
             same = {*map(id, given)}
@@ -127,13 +131,6 @@ class Recording:
                     self.track(tensor, node)
             _erase([*_between(self.middle, _last(self.graph))])
         return items if isinstance(result, tuple) else items[0]
-
-    def _called_forward(self) -> Any:
-        if self.cls.setup_context is SingleLevelFunction.setup_context:
-            return self.cls.forward(self.context, *self.args)
-        result = self.cls.forward(*self.args)
-        self.cls.setup_context(self.context, self.args, result)
-        return result
 
     def _require_plain(self, items: Sequence[Any]) -> None:
         tensors = [leaf for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
@@ -164,8 +161,12 @@ class Recording:
             else known.get(i)
             for i, tensor in enumerate(self.made)
         ]
-        with _no_accumulation(), _no_autocast():
-            found = _pulled_back(self.cls, self.context, given)
+        token = _outer.set(self)
+        try:
+            with _no_accumulation(), _no_autocast():
+                found = _pulled_back(self.cls, self.context, given)
+        finally:
+            _outer.reset(token)
         if versions != [*map(version_of, self.cotangents)]:
             raise _NotTranslated("its backward writes to what it is given")
         pairs = zip(self.context.needs_input_grad, found, strict=False)
@@ -214,7 +215,9 @@ class Recording:
             saved=[known.index(node) for node in saved],
             differentiable=[*self.differentiable],
             wanted=[*range(len(arguments))],
-            once=hasattr(self.cls.backward, "__wrapped__") or any(map(_switches, last)),
+            once=self.once
+            or hasattr(self.cls.backward, "__wrapped__")
+            or any(map(_switches, last)),
         )
         _erase([*forward, *cotangents, *last])
 
@@ -361,8 +364,19 @@ def _body(
     graph.eliminate_dead_code()
     names = (f"{name}{i or ''}" for i in count())
     free = next(name for name in names if not hasattr(root, name))
-    root.register_module(free, fx.GraphModule(root, graph))
+    root.register_module(free, _BodyWithBodies(root, graph))
     return free
+
+
+class _BodyWithBodies(fx.GraphModule):
+    """A body that keeps its own bodies where torch deletes modules that the graph above calls not.
+
+    They are the functions that a backward applies.
+    """
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self._modules:
+            super().__delattr__(name)
 
 
 def _pulled_back(cls: Any, context: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -387,6 +401,19 @@ def _is_tensor(value: Any) -> bool:
 
 def _is_constant(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not _is_continuous(value)
+
+
+def _called_forward(cls: Any, context: _Context, args: Sequence[Any]) -> Any:
+    """Call the forward of a function, in either of its two styles."""
+    if cls.setup_context is SingleLevelFunction.setup_context:
+        return cls.forward(context, *args)
+    result = cls.forward(*args)
+    cls.setup_context(context, args, result)
+    return result
+
+
+def _may_require(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and _is_continuous(value)
 
 
 def _requires_grad(value: Any) -> bool:

@@ -23,20 +23,27 @@ from torch_ir.torch_api import SingleLevelFunction
 _found: ContextVar[_Found | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
 _watching = 0
-_torch: dict[tuple[type, str], Any] = {
-    (cls, name): getattr(cls, name)
-    for cls, name in (
+_autograd: Any = torch.autograd
+_InferenceMode: Any = torch._C._InferenceMode  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]  # what torch.inference_mode enters
+_torch: dict[tuple[Any, str], Any] = {
+    (owner, name): getattr(owner, name)
+    for owner, name in (
         (torch.Tensor, "register_hook"),
         (torch.Tensor, "register_post_accumulate_grad_hook"),
         (saved_tensors_hooks, "__enter__"),
+        (torch.autograd, "_engine_run_backward"),
+        (torch._C, "_InferenceMode"),  # pyright: ignore[reportPrivateUsage]  # as above
     )
 }
-"""What registers hooks."""
+"""What registers hooks, and what switches gradients off where a trace does not see it."""
+_register_node_hook: Any = SingleLevelFunction._register_hook
+"""What autograd's engine, in C++, calls for each hook on a node of its graph."""
 
 HOOKS = frozenset(
     (
         "torch.Tensor.register_hook",
         "torch.Tensor.register_post_accumulate_grad_hook",
+        "torch.autograd.graph.Node.register_hook",
         "torch.autograd.graph.saved_tensors_hooks",
     )
 )
@@ -106,10 +113,13 @@ def _watch(change: int) -> None:
             torch.Tensor.register_hook = _register_hook
             torch.Tensor.register_post_accumulate_grad_hook = _register_leaf_hook
             saved_tensors_hooks.__enter__ = _enter_saving
+            SingleLevelFunction._register_hook = staticmethod(_on_node)
+            _autograd._engine_run_backward = _run_backward
+            torch._C._InferenceMode = _Inference  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
         elif _watching == 0:
-            del SingleLevelFunction.apply
-            for (cls, name), value in _torch.items():
-                setattr(cls, name, value)
+            del SingleLevelFunction.apply, SingleLevelFunction._register_hook
+            for (owner, name), value in _torch.items():
+                setattr(owner, name, value)
 
 
 def _watched() -> _Found | None:
@@ -141,6 +151,44 @@ def _register_leaf_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any])
     if (found := _watched()) is not None:
         found.lost.setdefault("torch.Tensor.register_post_accumulate_grad_hook")
     return _torch[torch.Tensor, "register_post_accumulate_grad_hook"](self, hook)
+
+
+def _on_node(hooks: Any, hook: Any) -> Any:
+    of_modules = getattr(hook, "__module__", None) == "torch.utils.hooks"  # their class is named
+    if (found := _watched()) is not None and not of_modules:
+        found.lost.setdefault("torch.autograd.graph.Node.register_hook")
+    return _register_node_hook(hooks, hook)
+
+
+def _run_backward(
+    outputs: Any, given: Any, keep: Any, create_graph: bool, *args: Any, **kwargs: Any
+) -> Any:
+    """Run autograd's engine, whose gradients are constant unless a graph of them is asked for."""
+    run = _torch[torch.autograd, "_engine_run_backward"]
+    made = run(outputs, given, keep, create_graph, *args, **kwargs)
+    if _watched() is None or create_graph or kwargs.get("accumulate_grad"):
+        return made
+    return tuple([None if tensor is None else tensor.detach() for tensor in made])
+
+
+class _Inference:
+    """Enters inference mode, and lets a trace know whether gradients are on in it."""
+
+    def __init__(self, mode: bool):
+        self._before = torch.is_grad_enabled()
+        self._mode = mode
+        self._entered = _InferenceMode(mode)  # which enters it
+
+    def __enter__(self) -> None:
+        self._entered.__enter__()
+        self._switched = _watched() is not None and self._before == self._mode
+        if self._switched:
+            torch._C._set_grad_enabled(not self._mode)  # pyright: ignore[reportPrivateUsage]  # what traces see
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.__exit__(*error)
+        if self._switched:
+            torch._C._set_grad_enabled(self._before)  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def _enter_saving(self: Any) -> Any:
