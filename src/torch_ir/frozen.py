@@ -52,6 +52,10 @@ class FrozenDict(dict[K, V]):
         return type(self), (dict(self),)
 
 
+EMPTY: FrozenDict[Any, Any] = FrozenDict()
+"""No items; one for all fields without any, as it cannot change."""
+
+
 def plain_text(value: object) -> Any:
     """Return text of a subclass (an enumeration, torch.__version__) as a plain str.
 
@@ -104,7 +108,7 @@ def frozen_mapping(mapping: Mapping[str, V]) -> FrozenDict[str, V]:
     if not isinstance(mapping, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise InvalidIRError(f"expected a mapping from names, got {type(mapping).__name__}")
     if not mapping:
-        return FrozenDict()
+        return EMPTY
     types = {*map(type, mapping), *map(type, mapping.values())} - {str}
     if any(issubclass(kind, str) for kind in types):
         mapping = {plain_text(key): plain_text(item) for key, item in mapping.items()}

@@ -75,7 +75,7 @@ def test_the_expressions_of_a_document_are_bounded():
     with pytest.raises(SerializationError) as caught:
         serde.loads(expanded(200), name="m.json")
     assert caught.value.message == (
-        "m.json: at $.graph_inputs[79].shape[0]: the expressions of the document are too many, or "
+        "m.json: at $.graph_inputs[59].shape[0]: the expressions of the document are too many, or "
         "too large when they are expanded, for its size"
     )
     lines = [f"input %x: f32[(a + b + c)**12 + {i}]" for i in range(200)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import FrozenDict, frozen_items, frozen_mapping, set_plain_text
+from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set_plain_text
 from torch_ir.ir import queries
 from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.forms import Forms
@@ -15,7 +15,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, as_constant
 from torch_ir.ir.tree import Signature
-from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ir.values import as_attribute
 from torch_ir.ops.effects import Effects
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 
@@ -94,6 +94,8 @@ def with_producers(ir: IR) -> dict[str, tuple[Any, ...]]:
 
     Values that are made by hand name no producer; those of graph inputs and weights have none.
     """
+    if not ir.nodes:
+        return {}
     taken = {meta.name for meta in ir.graph_inputs} | ir.weight_name_mapping.keys()
     if not _has_unnamed_producer(ir, taken):
         return {}
@@ -169,19 +171,19 @@ class IR(Forms):
     graph_inputs: Sequence[TensorMeta]
     graph_outputs: Sequence[TensorMeta]
     weights: Sequence[TensorMeta]
-    weight_name_mapping: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
-    constants: Mapping[str, Constant] = field(default_factory=FrozenDict[str, Constant])
+    weight_name_mapping: Mapping[str, str] = EMPTY
+    constants: Mapping[str, Constant] = EMPTY
     model_name: str = ""
     pytorch_version: str = ""
-    symbols: Mapping[str, SymbolRange] = field(default_factory=FrozenDict[str, SymbolRange])
-    functions: Mapping[str, IR] = field(default_factory=lambda: FrozenDict[str, IR]())
+    symbols: Mapping[str, SymbolRange] = EMPTY
+    functions: Mapping[str, IR] = EMPTY
     mutations: Sequence[Mutation] = ()
     signature: Signature | None = None
     dialect: str = "export"
-    weight_aliases: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
+    weight_aliases: Mapping[str, str] = EMPTY
     guards: Sequence[SymExpr] = ()
-    operators: Mapping[str, str] = field(default_factory=FrozenDict[str, str])
-    metadata: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
+    operators: Mapping[str, str] = EMPTY
+    metadata: Mapping[str, Any] = EMPTY
     _views: dict[object, Any] = field(
         default_factory=dict[object, Any], init=False, repr=False, compare=False
     )
@@ -189,7 +191,9 @@ class IR(Forms):
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         for name, kind in _ITEMS.items():
-            set_field(self, name, frozen_items(getattr(self, name), kind, f"the {name} of an IR"))
+            given = getattr(self, name)
+            if type(given) is not tuple or given:
+                set_field(self, name, frozen_items(given, kind, f"the {name} of an IR"))
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             if type(getattr(self, name)) is not FrozenDict:
                 set_field(self, name, frozen_mapping(getattr(self, name)))

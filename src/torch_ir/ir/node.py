@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import FrozenDict, frozen_items, frozen_mapping, set_plain_text
+from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set_plain_text
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
@@ -91,10 +91,10 @@ class OpNode(Shown):
     op_type: str
     inputs: Sequence[TensorMeta]
     outputs: Sequence[TensorMeta]
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict[str, Attribute])
+    attrs: Mapping[str, Any] = EMPTY
     operands: Mapping[str, Slots] | None = None
     location: Location | None = None
-    binds: Mapping[str, int] = field(default_factory=FrozenDict[str, int])
+    binds: Mapping[str, int] = EMPTY
     origins: Sequence[str] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class OpNode(Shown):
     @property
     def slots(self) -> Mapping[str, Slots]:
         """The operands; empty where the inputs are not bound to arguments."""
-        return _NO_SLOTS if self.operands is None else self.operands
+        return EMPTY if self.operands is None else self.operands
 
     def argument(self, name: str, default: Any = None) -> Any:
         """Return what an argument is given.
@@ -270,9 +270,6 @@ def _given(node: OpNode, values: Sequence[Any]) -> dict[str, Any]:
             f"the operands of node {node.name!r} are of {len(node.inputs)} inputs, "
             f"{len(values)} values are given"
         ) from None
-
-
-_NO_SLOTS: Mapping[str, Slots] = FrozenDict()
 
 
 def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str, Attribute]:

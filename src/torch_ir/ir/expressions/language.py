@@ -191,6 +191,8 @@ def steps(text: str, max_length: int) -> tuple[FoldStep, ...]:
 def _operation(node: ast.expr) -> tuple[str, list[ast.expr]]:
     """The operation that a node is, "" for none, and its parts."""
     match node:
+        case ast.Name() | ast.Constant():  # most nodes are leaves
+            return "", []
         case ast.BinOp(left=left, op=op, right=right):
             return _SIGNS.get(type(op), "?"), [left, right]
         case ast.UnaryOp(op=op, operand=operand):
@@ -203,7 +205,7 @@ def _operation(node: ast.expr) -> tuple[str, list[ast.expr]]:
             return name, arguments
         case ast.Call(func=ast.Attribute(attr=name), args=arguments, keywords=[]):
             return f".{name}", arguments
-        case ast.Name() | ast.Constant() | ast.Attribute() | ast.Subscript() | ast.Call():
+        case ast.Attribute() | ast.Subscript() | ast.Call():
             return "", []
         case _:
             return "", [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]

@@ -49,8 +49,8 @@ MAX_WORK = 2**18
 STEP = 8
 """The work of one node; a factor that is multiplied is one, and so are 16 characters."""
 
-DOCUMENT_WORK = 2**19
-"""Work that the expressions of one document may take, if half its characters are not more."""
+DOCUMENT_WORK = 3 * 2**17
+"""Work that the expressions of one document may take, if a third of its characters is not more."""
 
 
 class Spelling(NamedTuple):
@@ -66,7 +66,7 @@ class _Document:
 
     def __init__(self, characters: int):
         self._known: dict[str, Spelling] = {}
-        self._left = max(characters // 2, DOCUMENT_WORK)
+        self._left = max(characters // 3, DOCUMENT_WORK)
 
     def spelling(self, text: str) -> Spelling:
         found = self._known.get(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from torch_ir.errors import ParseError
 
@@ -126,10 +127,7 @@ class Line:
 
     def _span(self, index: int) -> tuple[int, int]:
         if self.tokens[index]:
-            stop = 0
-            for token in self.tokens[: index + 1]:  # between which there are only spaces
-                stop = self.text.index(token, stop) + len(token)
-            return stop - len(self.tokens[index]), stop
+            return next(islice(TOKEN.finditer(self.text), index, None)).span(1)
         end = (
             len(self.text.partition("#")[0].rstrip()) if self.comment else len(self.text.rstrip())
         )

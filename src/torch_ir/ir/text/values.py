@@ -108,6 +108,8 @@ def read_value(line: Line, depth: int = 0) -> Attribute:
     """
     token = line.take()
     first = token[:1]
+    if first in _DIGITS:  # most values of hostile and of honest text
+        return _read_number(line, token)
     if first == "[":
         return _read_list(line, depth)
     if first == "{":
@@ -122,7 +124,7 @@ def read_value(line: Line, depth: int = 0) -> Attribute:
         return FunctionRef(unquote_name(line, token))
     if first == "(" and len(token) > 1:
         return _read_complex(line, token)
-    if first and first in "-0123456789" and len(token) > (first == "-") and token != "->":
+    if first == "-" and token not in ("-", "->"):
         return _read_number(line, token)
     if token in ("device", "operator"):
         line.expect("(")
@@ -156,7 +158,9 @@ def _read_list(line: Line, depth: int) -> tuple[Attribute, ...]:
     tokens = line.tokens
     while tokens[line.at] != "]":
         if items:
-            line.expect(",")
+            if tokens[line.at] != ",":
+                raise line.unexpected("','")
+            line.at += 1
             if tokens[line.at] == "]":
                 break
         items.append(read_value(line, depth + 1))
@@ -186,11 +190,12 @@ def _read_expression(line: Line, token: str) -> SymExpr:
         raise line.error(error.message, at=line.at - 1, remedy=error.remedy) from None
 
 
+_DIGITS = frozenset("0123456789")
 _FLOAT_MARKS = frozenset(".einf")
 
 
 def _read_number(line: Line, token: str) -> int | float:
-    if "x" not in token and not _FLOAT_MARKS.isdisjoint(token):
+    if not _FLOAT_MARKS.isdisjoint(token) and "x" not in token:
         return float(token)
     return parse_int(line, token)
 
