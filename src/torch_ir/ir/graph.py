@@ -65,15 +65,18 @@ class Mutation:
         set_plain_text(self, "target")
 
 
-_ITEMS: Mapping[str, type] = {
-    "nodes": OpNode,
-    "graph_inputs": TensorMeta,
-    "graph_outputs": TensorMeta,
-    "weights": TensorMeta,
-    "mutations": Mutation,
-    "guards": SymExpr,
-}
-"""What the lists of an IR are of."""
+_ITEMS: Sequence[tuple[str, type, str]] = [
+    (name, kind, f"the {name} of an IR")
+    for name, kind in (
+        ("nodes", OpNode),
+        ("graph_inputs", TensorMeta),
+        ("graph_outputs", TensorMeta),
+        ("weights", TensorMeta),
+        ("mutations", Mutation),
+        ("guards", SymExpr),
+    )
+]
+"""The lists of an IR, what they are of, and what errors call them."""
 
 
 def _has_unnamed_producer(ir: IR, taken: Collection[str]) -> bool:
@@ -190,10 +193,8 @@ class IR(Forms):
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        for name, kind in _ITEMS.items():
-            given = getattr(self, name)
-            if type(given) is not tuple or given:
-                set_field(self, name, frozen_items(given, kind, f"the {name} of an IR"))
+        for name, kind, what in _ITEMS:
+            set_field(self, name, frozen_items(getattr(self, name), kind, what))
         for name in ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators"):
             if type(getattr(self, name)) is not FrozenDict:
                 set_field(self, name, frozen_mapping(getattr(self, name)))

@@ -123,8 +123,9 @@ def load_weights_safetensors(path: str | PathLike[str]) -> dict[str, torch.Tenso
 def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
     if file.name.endswith(".index.json"):
         return read_index(file)
-    if file.suffix.lower() in READERS.names():
-        return _read_by(READERS.find(file.suffix.lower()), file)
+    suffix = file.suffix.lower()
+    if suffix not in READERS.own and suffix in READERS.names():  # which asks all packages
+        return _read_by(READERS.find(suffix), file)
     kind = detect(file)
     _require_suffix(file, kind)
     match kind:
