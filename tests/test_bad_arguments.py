@@ -85,6 +85,12 @@ BY_ANYTHING = {
     "constant's data": lambda value: torch_ir.Constant("float32", (1,), value),
     "constant's shape": lambda value: torch_ir.Constant("float32", value, bytes(4)),
     "seed": lambda value: torch_ir.random_program(value, nodes=1),
+    "operators": lambda value: torch_ir.random_program(0, nodes=1, operators=value),
+    "dtypes": lambda value: torch_ir.random_program(0, nodes=1, dtypes=value),
+    "sizes": lambda value: torch_ir.random_program(0, nodes=1, sizes=value),
+    "number of nodes": lambda value: torch_ir.random_program(0, nodes=value),
+    "first seed": lambda value: torch_ir.fuzz("aten", seed=value, programs=1, nodes=1),
+    "seconds": lambda value: torch_ir.fuzz("aten", seconds=value, programs=1, nodes=1),
     "style": lambda value: torch_ir.shard(MATMUL, {"w": value}, ranks=2),
     "part of a rank": lambda value: torch_ir.shard_weights(IR, {"w": value}, 0),
     "saved weight": lambda value: serde.save(IR, "saved.tir", weights={"w": value}),
@@ -190,6 +196,12 @@ def test_numbers(name):
 def test_a_misspelled_dtype_names_the_closest():
     with pytest.raises(TorchIRError, match=r"there is no dtype 'float23'\n.*float32"):
         torch_ir.random_program(0, dtypes=["float23"])
+
+
+@pytest.mark.parametrize("programs", [-1, 0.5, "2", float("inf")])
+def test_numbers_of_programs(programs):
+    with pytest.raises(TorchIRError, match=r"^programs is "):
+        torch_ir.fuzz("aten", programs=programs)
 
 
 @pytest.mark.parametrize("capacity", [-1, {"bank": -5}, 0])

@@ -8,14 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias, TypeVar
 
-from torch_ir.errors import InvalidIRError
-
 T = TypeVar("T")
 Listener: TypeAlias = Callable[[int, int], None]
 """Takes how many steps are done, and of how many."""
-
-MAX_SECONDS = 10_000_000
-"""Of a limit of time: some months."""
 
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
@@ -58,21 +53,6 @@ def told(done: int, total: int) -> None:
     """Tell a listener how many steps are done, where no loop says so."""
     if listener := _LISTENER.get():
         listener(done, total)
-
-
-def require_seconds(seconds: float) -> None:
-    """Require that a limit of time is one that clocks and queues take.
-
-    Raises:
-        InvalidIRError: It is negative, no number, or of years.
-
-    Example:
-        >>> require_seconds(60.0)
-    """
-    if not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidIRError(
-            f"a limit of time is from 0 to {MAX_SECONDS:,} seconds, got {seconds}"
-        )
 
 
 @contextmanager

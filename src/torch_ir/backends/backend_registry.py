@@ -14,6 +14,7 @@ from inspect import Parameter, isabstract, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
+from torch_ir.arguments import require_seconds
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
@@ -23,7 +24,6 @@ from torch_ir.ops.extensions import (
     note_extension,
     points_of,
 )
-from torch_ir.steps import require_seconds
 from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:

@@ -98,6 +98,24 @@ def test_a_wrong_operator_is_found_and_made_small(operator, tmp_path):
     assert (tmp_path / report.findings[0].name / "repro.py").exists()
 
 
+def test_what_is_made_small_is_the_failure_that_was_found():
+    operators = ["aten.tanh.default"]
+    report = fuzz(Wrong(*operators), operators=operators, dtypes=["float16"], programs=1, nodes=2)
+    (found,) = report.findings
+    assert found.dtypes == "half"
+    assert {meta.dtype for node in found.ir.nodes for meta in node.outputs} == {"float16"}
+
+
+def test_what_the_run_itself_raises_is_a_finding(monkeypatch):
+    def broken(*_, **__):
+        raise KeyError("lost")
+
+    monkeypatch.setattr("torch_ir.debug.fuzzing.fuzzing.validate", broken)
+    (found,) = fuzz("aten", operators=["aten.neg.default"], programs=1, nodes=1).findings
+    assert (found.kind, found.operator) == ("error", "aten.neg.default")
+    assert found.comparison.reason == "KeyError: 'lost'"
+
+
 def test_a_right_backend_gives_no_finding():
     report = fuzz(Wrong("none"), programs=15, nodes=6)
     assert report.findings == ()

@@ -111,14 +111,14 @@ def _absolute(reader: str) -> str:
 
 
 def _compared(run: Any, against: Any) -> Oracle:
-    """The failure that a comparison finds: its kind and operator."""
+    """The failure that a comparison finds."""
     from torch_ir.debug import compare
 
     def oracle(
         ir: IR, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> str | None:
         first = compare(ir, weights, inputs, run=run, against=against, mode="isolated").first
-        return None if first is None else f"{first.kind} of {first.operator}"
+        return None if first is None else first.failure
 
     return oracle
 

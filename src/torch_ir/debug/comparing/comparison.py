@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
+from re import findall
 from textwrap import wrap
 from typing import Any, Literal
 
@@ -14,6 +15,9 @@ from torch_ir.errors import counted, printable
 from torch_ir.tables import Rows, Shown, table
 
 WIDTH = 100
+_WORDS = 8
+"""So many words of an error tell it from others; numbers and what follows change with sizes."""
+
 Kind = Literal["missing", "shape", "dtype", "nan", "numeric", "error"]
 FeedMode = Literal["isolated", "accumulated"]
 
@@ -53,6 +57,12 @@ class NodeDivergence(Shown):
     absolute: float = 0.0
     relative: float = 0.0
     part: float = 0.0
+
+    @property
+    def failure(self) -> str:
+        """What a smaller program has to show: kind, operator, and the words of an error."""
+        words = findall(r"[^\W\d]{3,}", self.reason)[:_WORDS] if self.kind == "error" else ()
+        return " ".join([self.kind, "of", self.operator, *words])
 
     def __str__(self) -> str:
         lines = [f"node {self.node!r} ({self.operator}): {self.kind} of %{self.value}"]

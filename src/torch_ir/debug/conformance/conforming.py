@@ -12,6 +12,7 @@ from os import PathLike
 from queue import Empty, Queue
 from typing import Any
 
+from torch_ir.arguments import require_list, require_seconds
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.comparing.compared import compare
@@ -22,7 +23,7 @@ from torch_ir.errors import CompileError, Raised, attempt, error_text
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
-from torch_ir.steps import require_seconds, steps
+from torch_ir.steps import steps
 
 _STATUS: Mapping[str, Status] = {"numeric": "wrong"}
 
@@ -52,6 +53,8 @@ def conform(
         SerializationError: The cases cannot be read.
     """
     require_seconds(seconds)
+    require_list(operators, "operators", str)
+    require_list(dtypes, "dtypes", str)
     if cases is None:
         chosen = operator_cases(operators, dtypes)
     else:

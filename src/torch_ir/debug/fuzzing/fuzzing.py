@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import require_integer, require_seconds
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import NodeDivergence
@@ -24,10 +25,9 @@ from torch_ir.debug.shrinking.reduced import COMPARE
 from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence
-from torch_ir.errors import TorchIRError, first_line
+from torch_ir.errors import Raised, TorchIRError, attempt, error_text, first_line
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
-from torch_ir.steps import require_seconds
 
 _MODES = ("accumulated", "both")
 _MEANING = ("reference", "denotation")
@@ -63,8 +63,11 @@ def fuzz(
         out: A folder for the findings, each as :func:`reduce` writes it.
 
     Raises:
-        InvalidIRError: There is no such operator or backend.
+        InvalidIRError: There is no such operator or backend, or a number is out of range.
     """
+    require_integer(seed, "seed")
+    if programs is not None:
+        require_integer(programs, "programs", 0)
     if seconds is not None:
         require_seconds(seconds)
     source = source_of(backend)
@@ -86,7 +89,6 @@ def fuzz(
 class _Trial:
     def __init__(self, backend: Any, against: Reader, *, is_delegate: bool):
         self.backend, self.against, self.is_delegate = backend, against, is_delegate
-        self.seen: set[tuple[str, str, str]] = set()
         self.findings: dict[tuple[str, str, str], FuzzFinding] = {}
         self.operators, self.dtypes = Counter[str](), Counter[str]()
         self.refused = Counter[str]()
@@ -105,15 +107,10 @@ class _Trial:
         except TorchIRError as error:  # what no reader runs is no finding
             self.refused[first_line(error)[:60]] += 1
             return None
-        if first is None or again is None or (key := _key(program.ir, first)) in self.seen:
+        if first is None or again is None or (key := _key(program.ir, first)) in self.findings:
             return None
-        self.seen.add(key)
-        found = self._reduced(program)
-        key = found.operator, found.kind, found.dtypes
-        if key in self.findings:
-            return None
-        self.findings[key] = found
-        return found
+        self.findings[key] = self._reduced(program, key)
+        return self.findings[key]
 
     def _first(self, ir: IR, weights: Tensors, inputs: Sequence[Any]) -> NodeDivergence | None:
         """What is wrong first: with a delegate as a whole, before each node is compiled alone."""
@@ -132,21 +129,29 @@ class _Trial:
     ) -> NodeDivergence | None:
         """What this package's own run does wrong, each node on the values of that run.
 
-        One run sees all: what each node makes, what it writes, and where its memory is.
+        One run sees all: what each node makes, what it writes, and where its memory is. A random
+        program runs in torch call by call, so that what it raises is a fault too.
         """
-        for found in validate(ir, weights, inputs, against=("denotation",)).divergences:
+        report = attempt(validate, ir, weights, inputs, against=("denotation",))
+        if isinstance(report, Raised):
+            return _as_raised(ir, report.error)
+        for found in report.divergences:
             if not found.reason.startswith(REFUSED):
                 return _as_written(ir, found)
             self.refused[found.reason[:60]] += 1
         return None
 
-    def _reduced(self, program: RandomProgram) -> FuzzFinding:
+    def _reduced(self, program: RandomProgram, key: tuple[str, str, str]) -> FuzzFinding:
+        """The same failure in a smaller program: of that operator, kind and class of dtypes."""
+
         def oracle(ir: IR, weights: Tensors, inputs: Sequence[torch.Tensor]) -> str | None:
             try:
                 told = self._first(ir, weights, inputs)
             except TorchIRError:
                 return None
-            return None if told is None else f"{told.kind} {told.operator}"
+            if told is None or _key(ir, told) != key:
+                return None
+            return told.failure
 
         name = self.backend if isinstance(self.backend, str) else self.backend.name
         script = COMPARE.format(run=name, against=str(self.against))
@@ -154,7 +159,7 @@ class _Trial:
         small = replace(small, script=script)
         first = self._first(small.ir, small.weights, small.inputs)
         assert first is not None  # noqa: S101  # it failed
-        operator, kind, dtypes = _key(small.ir, first)
+        operator, kind, dtypes = key
         return FuzzFinding(small, kind, operator, dtypes, program.seed, first)
 
     def report(self, name: str, seconds: float) -> FuzzReport:
@@ -162,6 +167,15 @@ class _Trial:
         found = tuple(self.findings.values())
         counts = (dict(self.operators), dict(self.dtypes), dict(self.refused))
         return FuzzReport(name, self.programs, found, *counts, seconds)
+
+
+def _as_raised(ir: IR, error: BaseException) -> NodeDivergence:
+    """What a run raised, as a comparison tells it; of the last node, if it names none."""
+    node = ir.by_name.get(getattr(error, "node", None) or "") or ir.nodes[-1]
+    place = str(node.location or "")
+    value = node.outputs[0].name if node.outputs else node.name
+    told = (node.name, node.op_type, value, place, "error", "isolated", (node.name,))
+    return NodeDivergence(*told, reason=error_text(error))
 
 
 def _as_written(ir: IR, found: Divergence) -> NodeDivergence:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import require_integer, require_list
 from torch_ir.debug.fuzzing.call_recipes import OperandPattern, recipe_of, written_recipe
 from torch_ir.debug.fuzzing.call_values import OMITTED, SKIPPED, AttributeDraws, Shape
 from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
@@ -40,6 +41,8 @@ _LIMITS = {"float16": 1e3, "bfloat16": 1e4, "int8": 100, "uint8": 200}
 _TRIES = 12
 MAX_SIZE = 4096
 """Of a dimension."""
+MAX_NODES = 1_000_000
+"""Of a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,20 @@ def random_program(
         sizes: Where sizes of dimensions are drawn from, but for images; small ones if None.
 
     Raises:
-        InvalidIRError: No operator matches, or there is no such dtype.
+        InvalidIRError: No operator matches, there is no such dtype, or a number is out of range.
 
     Example:
         >>> program = random_program(1, nodes=3)
         >>> len(program.ir.nodes), program.ir.check()
         (3, ())
     """
-    _require_numbers(seed, nodes, sizes)
+    require_integer(seed, "seed")
+    require_integer(nodes, "nodes", 0, MAX_NODES)
+    require_list(sizes, "sizes", int)
+    for size in sizes or ():
+        require_integer(size, "a size", 0, MAX_SIZE)
+    require_list(operators, "operators", str)
+    require_list(dtypes, "dtypes", str)
     random = Random(f"{seed}/{nodes}")  # noqa: S311  # no secret
     found = _matching(None if operators is None else tuple(operators))
     if control_flow and operators is None:
@@ -104,8 +113,7 @@ def random_program(
     if unknown is not None:
         hint = did_you_mean(str(unknown), DTYPES)
         raise InvalidIRError(f"there is no dtype {unknown!r}", remedy=hint or None)
-    grower = _Grower(seed, random, tuple(dtypes or MAIN_DTYPES), writes=writes)
-    grower.sizes = sizes
+    grower = _Grower(seed, random, dtypes or MAIN_DTYPES, sizes, writes=writes)
     for _ in range(nodes * 8):
         if len(grower.nodes) == nodes:
             break
@@ -114,14 +122,6 @@ def random_program(
     if dynamic and random.random() < 0.4:
         ir = with_dynamic_size(ir) or ir
     return RandomProgram(ir, grower.weights, inputs, seed)
-
-
-def _require_numbers(seed: object, nodes: object, sizes: Sequence[int] | None) -> None:
-    for number in (seed, nodes, *(sizes or ())):
-        if not isinstance(number, int):
-            raise InvalidIRError(f"seed, nodes and sizes are integers, got {number!r:.60}")
-    if not all(0 <= size <= MAX_SIZE for size in sizes or ()):
-        raise InvalidIRError(f"sizes are from 0 to {MAX_SIZE:,}, got {sizes!r:.60}")
 
 
 @cache
@@ -161,13 +161,19 @@ def _is_callable(op_type: str) -> bool:
 class _Grower(ValuePool):
     """A program that grows by a call at a time, with the value of everything."""
 
-    def __init__(self, seed: int, random: Random, dtypes: Sequence[str], *, writes: bool):
-        super().__init__(seed, random, dtypes)
+    def __init__(
+        self,
+        seed: int,
+        random: Random,
+        dtypes: Sequence[str],
+        sizes: Sequence[int] | None,
+        *,
+        writes: bool,
+    ):
+        super().__init__(seed, random, tuple(dtypes), sizes)
         self.writes = writes
         self.nodes: list[OpNode] = []
         self.functions: dict[str, IR] = {}
-
-    # -- calls ------------------------------------------------------------------------------------
 
     def grow(self, op_type: str) -> None:
         """Add a call of an operator, if one is found that torch takes."""

@@ -47,9 +47,10 @@ class ValuePool:
         sizes: Where sizes of dimensions are drawn from, but for images; small ones if None.
     """
 
-    def __init__(self, seed: int, random: Random, dtypes: Sequence[str]):
-        self.random, self.seed = random, seed
-        self.sizes: Sequence[int] | None = None
+    def __init__(
+        self, seed: int, random: Random, dtypes: Sequence[str], sizes: Sequence[int] | None
+    ):
+        self.random, self.seed, self.sizes = random, seed, sizes
         self.main = random.choice(dtypes)
         self.dtypes = dtypes
         self.names = Names()

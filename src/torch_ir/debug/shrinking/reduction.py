@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 
+from torch_ir.arguments import require_seconds
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
@@ -21,7 +22,6 @@ from torch_ir.passes.cutting import cut
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
-from torch_ir.steps import require_seconds
 from torch_ir.weights import check_weights
 
 T = TypeVar("T")

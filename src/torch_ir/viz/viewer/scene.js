@@ -1,7 +1,7 @@
 // What is open, and where everything then stands.
 "use strict";
 
-const HEADER = 28, PADDING = 14, PORTS = 10, LABEL = 34;
+const HEADER = 28, PADDING = 14, PORTS = 4, ROW = 640, LABEL = 34;
 
 function shortened(text, limit = LABEL) {
   return text.length <= limit ? text : `${text.slice(0, limit - 1)}…`;
@@ -250,17 +250,23 @@ function anchor(box, side, values) {
   return box.ports?.get(`${side} ${values[0]}`) ?? box.w / 2;
 }
 
-/** Small boxes for the values that come in or go out; many share the last one. */
+/** A small box for a value that comes in or goes out. */
+function port(graph, value, kind, key) {
+  const title = shortened(graph.valueName(value), 26), detail = shortened(graph.valueType(value), 26);
+  return { key: `${key} ${kind} ${value}`, kind, graph, values: [value], title, detail, w: Math.round(widthOf(title, "port") + widthOf(detail, "detail") + 28), h: 22 };
+}
+
+/** Boxes for values, in a row of bounded width; the last one stands for those that have none. */
 function ports(graph, values, kind, key) {
-  const shown = values.length > PORTS ? values.slice(0, PORTS - 1) : values;
-  const boxes = shown.map((value) => {
-    const title = shortened(graph.valueName(value), 26), detail = shortened(graph.valueType(value), 26);
-    return { key: `${key} ${kind} ${value}`, kind, graph, values: [value], title, detail, w: Math.round(widthOf(title, "port") + widthOf(detail, "detail") + 28), h: 22 };
-  });
-  const rest = values.slice(shown.length);
-  if (rest.length) {
-    const title = `${rest.length} more`;
-    boxes.push({ key: `${key} ${kind} more`, kind, graph, values: rest, title, detail: "", w: 90, h: 22 });
+  const boxes = [];
+  let room = values.length > PORTS ? ROW : Infinity;
+  for (const value of values) {
+    const box = port(graph, value, kind, key);
+    room -= box.w;
+    if (boxes.length > 1 && room < 0) break;
+    boxes.push(box);
   }
+  const rest = values.slice(boxes.length);
+  if (rest.length) boxes.push({ key: `${key} ${kind} more`, kind, graph, values: rest, title: `${rest.length} more`, detail: "", w: 90, h: 22 });
   return boxes;
 }
