@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from torch_ir.cli import main
+from torch_ir.steps import uncollected
 
 PATIENCE = 0.25
 """Seconds that a kernel may go on after Ctrl-C."""
@@ -41,7 +42,8 @@ def _loaded(load: Callable[[ModuleType], None], module: ModuleType) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
     try:
-        load(module)
+        with uncollected():
+            load(module)
     finally:
         if is_main:
             signal.signal(signal.SIGINT, handler)

@@ -250,9 +250,11 @@ def _unwritten(model: nn.Module) -> Generator[None]:
     torch.export traces parameters and buffers as fake tensors, and other tensors as they are: a
     model that writes one is then written by the trace.
     """
-    attributes = [vars(module).values() for module in model.modules()]
+    registered = ("_parameters", "_buffers", "_modules")
     kept = _Kept()
-    kept.keep(*pytree.tree_leaves([[*values] for values in attributes]))
+    for module in model.modules():
+        others = [value for name, value in vars(module).items() if name not in registered]
+        kept.keep(*pytree.tree_leaves(others))
     try:
         yield
     finally:

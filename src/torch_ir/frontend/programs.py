@@ -36,7 +36,7 @@ from torch_ir.ir import (
 )
 from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import LAYOUTS
-from torch_ir.torch_api import guards_of
+from torch_ir.torch_api import guards_of, storage_of
 
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
 _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
@@ -176,9 +176,13 @@ class _Program:
             key: v for key, v in values.items() if isinstance(v, torch.Tensor) if key in keys
         }
         tensors = {**self.inputs.known, **stored}
-        for key in sorted(written & tensors.keys()):
-            for other in tensors.keys() - {key}:
-                is_of_both = key in stored or other in stored
+        together: dict[int, list[str]] = {}
+        for key, tensor in tensors.items():
+            if tensor.layout is torch.strided:
+                together.setdefault(storage_of(tensor), []).append(key)
+        for key in sorted(written & {key for keys in together.values() for key in keys}):
+            for other in together[storage_of(tensors[key])]:
+                is_of_both = key != other and (key in stored or other in stored)
                 if is_of_both and overlap(tensors[key], tensors[other]):
                     raise InvalidIRError(
                         f"the program writes {key!r}, which shares its memory with {other!r}; a "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -57,7 +60,12 @@ def with_static_cache(model: nn.Module, positions: int) -> nn.Module:
     made = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     model.__class__ = type(kind.__name__, (kind,), made)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.device("meta"), torch.no_grad(), tracing_for_export():
+    with (
+        torch.device("meta"),
+        torch.no_grad(),
+        tracing_for_export(),
+        _alike_run_once(model, cache),
+    ):
         on_meta = {name: tensor.to("meta") for name, tensor in tensors.items()}
         ids = torch.zeros(1, 1, dtype=torch.long)
         torch.func.functional_call(model, on_meta, (ids,))  # each layer meets keys and values
@@ -65,8 +73,53 @@ def with_static_cache(model: nn.Module, positions: int) -> nn.Module:
     return model
 
 
+@contextmanager
+def _alike_run_once(model: nn.Module, cache: Any) -> Generator[None]:
+    """Let layers that are alike but for their index be run once within a ``with`` block.
+
+    Each further one gives what the first gave, and its caches are as those of the first.
+    """
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    members = {member: vars(member).get("forward") for found in lists for member in found}
+    met: dict[str, tuple[nn.Module, Any]] = {}
+
+    def called(member: nn.Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
+        kind = _kind(member)
+        if kind not in met:
+            met[kind] = member, forward(*args, **kwargs)
+            return met[kind][1]
+        first, result = met[kind]
+        for one, other in zip(first.modules(), member.modules(), strict=True):
+            known = cache.layers[one.layer_idx] if hasattr(one, "layer_idx") else None
+            if known is not None and known.is_initialized:
+                layer = cache.layers[cast(int, other.layer_idx)]
+                layer.lazy_initialization(known.keys, known.values)
+        return result
+
+    try:
+        for member in members:
+            vars(member)["forward"] = partial(called, member, member.forward)
+        yield
+    finally:
+        for member, before in members.items():
+            del vars(member)["forward"]
+            vars(member).update({} if before is None else {"forward": before})
+
+
+def _kind(member: nn.Module) -> str:
+    """Describe a layer by its structure, shapes and settings, without its index."""
+    plain = (bool, int, float, str, type(None))
+    facts = [
+        sorted([(k, v) for k, v in vars(m).items() if type(v) in plain and k != "layer_idx"])
+        for m in member.modules()
+    ]
+    return f"{member} {[tensor.shape for tensor in member.parameters()]} {facts}"
+
+
 def _held(cache: Any) -> nn.Module:
-    """A module with the caches of each layer as buffers."""
+    """A module with the caches of each layer as buffers, whose memory nothing has touched."""
+    import numpy as np
+
     held = nn.Module()
     held.register_buffer("position", torch.zeros(1, dtype=torch.long), persistent=False)
     for index, layer in enumerate(cache.layers):
@@ -75,8 +128,8 @@ def _held(cache: Any) -> nn.Module:
             held.add_module(str(index), one)
             for name in ("keys", "values"):
                 fake = getattr(layer, name)
-                zeros = torch.zeros(fake.shape, dtype=fake.dtype)
-                one.register_buffer(name, zeros, persistent=False)
+                zeros = torch.from_numpy(np.zeros(fake.nbytes, np.uint8)).view(fake.dtype)
+                one.register_buffer(name, zeros.view(fake.shape), persistent=False)
     return held
 
 

@@ -21,6 +21,7 @@ from torch_ir.errors import (
 )
 from torch_ir.frontend.models.static_cache import with_static_cache
 from torch_ir.frontend.models.without_weights import without_weights
+from torch_ir.steps import uncollected
 
 
 def transformers_model(
@@ -28,8 +29,8 @@ def transformers_model(
 ) -> nn.Module:
     """Build the model that a configuration file describes, in evaluation mode.
 
-    Its parameters have no values and the names of the checkpoint. Nothing is downloaded, and no
-    code of a checkpoint is run.
+    Its parameters have no values, need no gradients, and have the names of the checkpoint.
+    Nothing is downloaded, and no code of a checkpoint is run.
 
     Args:
         config: A ``config.json``, or the folder that holds one.
@@ -47,7 +48,11 @@ def transformers_model(
     """
     path = Path(config)
     path = path / "config.json" if path.is_dir() else path
-    transformers = _transformers()
+    with uncollected():
+        return _built(_transformers(), path, dtype, decode)
+
+
+def _built(transformers: Any, path: Path, dtype: str | None, decode: int | None) -> nn.Module:
     given = _read(path)
     settings = _settings(transformers, given, path)
     kind = _class(transformers, given, settings, path)
@@ -59,7 +64,7 @@ def transformers_model(
         without_weights(),
         raised_as(lambda error: ExportError(f"{path}: {kind.__name__}: {first_line(error)}")),
     ):
-        model: nn.Module = kind._from_config(settings, dtype=element)
+        model: nn.Module = kind._from_config(settings, dtype=element).requires_grad_(False)
     is_causal = kind.__name__.endswith(("ForCausalLM", "LMHeadModel"))
     if decode is not None:
         if not is_causal:

@@ -35,6 +35,7 @@ from torch_ir.frontend.regions.opaque import (
 from torch_ir.ir import IR, Location
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of
+from torch_ir.steps import uncollected
 from torch_ir.torch_api import FakeTensorMode, storage_of, tracing_for_export
 
 OPAQUE = f"{NAMESPACE}.call.default"
@@ -77,7 +78,8 @@ class Regions:
             kwargs: Keyword arguments, likewise.
             name: The name of the model.
         """
-        made = attempt(self._extract, args, kwargs, name)
+        with uncollected():
+            made = attempt(self._extract, args, kwargs, name)
         if not isinstance(made, Raised):
             return made
         if isinstance(made.error, ChangedCallError):
@@ -89,7 +91,7 @@ class Regions:
 
     def _extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
         modules = {"": self._model} | {p: self._model.get_submodule(p) for p in self._paths}
-        watch = Watch()
+        watch = Watch(mode=self._mode)
         with watch.over(modules), tracing_for_export(), self._mode:
             self._model(*args, **kwargs)
         sites: dict[str, Site] = {}

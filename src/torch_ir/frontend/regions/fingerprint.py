@@ -11,17 +11,17 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from torch_ir.torch_api import pytree, storage_of, version_of
+from torch_ir.frontend.regions.replay import PLAIN, TORCH, ReplayedCalls
+from torch_ir.torch_api import FakeTensorMode, pytree, storage_of, version_of
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
-_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.Size)
+_StandIns: TypeAlias = Mapping[int, Callable[[], torch.Tensor]]
 
 
 @dataclass(eq=False)
@@ -119,14 +119,18 @@ class Watch(TorchFunctionMode):
 
     Args:
         stand_ins: Gives what stands for a tensor in calls, by the tensor's identity.
+        mode: The mode of the tensors, where only the records are wanted: no call is made twice.
 
     Attributes:
         records: The records of each member, by path.
     """
 
-    def __init__(self, stand_ins: Mapping[int, Callable[[], torch.Tensor]] | None = None) -> None:
+    def __init__(
+        self, stand_ins: _StandIns | None = None, mode: FakeTensorMode | None = None
+    ) -> None:
         super().__init__()
         self._stand_ins = stand_ins or {}
+        self._call = _call if mode is None else ReplayedCalls(mode).call
         self.records: dict[str, list[MemberCall]] = {}
         self.stack: list[MemberCall] = []
         self._makers: dict[int, MemberCall] = {}
@@ -145,13 +149,13 @@ class Watch(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         record = self.stack[-1]
         if self._stand_ins:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, self._stand_in, (args, kwargs))
+            args, kwargs = _with_stand_ins(self._stand_ins, (args, kwargs))
         is_attribute = getattr(func, "__name__", "") == "__get__"
         result = func(*args, **(kwargs or {})) if is_attribute else None
         if is_attribute and not isinstance(result, torch.Tensor):
             return result  # what it gives shows in what follows
         given = self._token((args, kwargs or {}), record)
-        result = result if is_attribute else _called(func, args, kwargs or {})
+        result = result if is_attribute else _called(self._call, func, args, kwargs or {})
         if isinstance(result, torch.Tensor):
             given_tensors = [t for t in args if isinstance(t, torch.Tensor)]
             self._rename(result, given_tensors, record, may_copy="dropout" in _name(func))
@@ -166,9 +170,6 @@ class Watch(TorchFunctionMode):
             yield
         finally:
             self._is_paused = before
-
-    def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self._stand_ins.get(id(tensor), lambda: tensor)()
 
     # -- members ----------------------------------------------------------------------------------
 
@@ -237,8 +238,7 @@ class Watch(TorchFunctionMode):
             return
         made = [self._given_back(leaf, record.parent) for leaf in leaves]
         record.parent.tokens.append(f"-> {made}")
-        outer = [record.parent.label(tensor) for tensor in record.foreign]
-        record.outside = f"{outer}"
+        record.outside = f"{[record.parent.label(tensor) for tensor in record.foreign]}"
 
     def _given_back(self, leaf: object, parent: MemberCall) -> str:
         """The label of the result of a member for its caller."""
@@ -257,7 +257,7 @@ class Watch(TorchFunctionMode):
             case torch.Tensor():
                 self._use(value)
                 return f"%{record.label(value)}"
-            case _ if isinstance(value, _TORCH) or type(value) in _PLAIN:
+            case _ if isinstance(value, TORCH) or type(value) in PLAIN:
                 return repr(value)
             case list() | tuple():
                 items = [self._token(item, record) for item in cast(list[Any], value)]
@@ -308,7 +308,7 @@ class Watch(TorchFunctionMode):
                 return
 
     def _use(self, tensor: torch.Tensor) -> None:
-        """Note where a value is used that a finished member has made and not given."""
+        """Note where a value is used that a finished member made and did not give."""
         maker = self._makers.get(id(tensor))
         while maker is not None and maker not in self.stack:
             if not any(leaf is tensor for leaf in maker.results[1]):
@@ -316,9 +316,20 @@ class Watch(TorchFunctionMode):
             maker = maker.parent
 
 
-def _called(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _with_stand_ins(stand_ins: _StandIns, arguments: Any) -> Any:
+    def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+        return stand_ins.get(id(tensor), lambda: tensor)()
+
+    return pytree.tree_map_only(torch.Tensor, stand_in, arguments)
+
+
+def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return func(*args, **kwargs)
+
+
+def _called(call: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call torch; dropout of nothing gives a copy, as where it is exported: strides show it."""
-    result = func(*args, **kwargs)
+    result = call(func, args, kwargs)
     is_kept = func is F.dropout and args and result is args[0] and not kwargs.get("inplace")
     return result.clone() if is_kept else result
 
