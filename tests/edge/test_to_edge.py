@@ -431,3 +431,17 @@ def test_lowering_twice_gives_the_same_bytes_and_the_program_shows_itself():
     with pytest.raises(InvalidIRError) as caught:
         first.ir("backward")
     assert str(caught.value) == "there is no method 'backward'\nThe methods are forward."
+
+
+@pytest.mark.parametrize("in_dim", [0, 2, -1])
+def test_copies_in_the_bodies_that_vmap_runs_have_a_rule_of_their_own(in_dim, capfd):
+    x = torch.randn(2, 3, 4, 4, 5)
+    copy = torch.ops.dim_order_ops._to_dim_order_copy
+    given = x.movedim(-1, in_dim)
+    options = {"dtype": torch.float64, "dim_order": [0, 2, 3, 1]}
+    made = torch.vmap(lambda one: copy(one, **options), in_dim)(given)
+    twice = torch.vmap(torch.vmap(torch.ops.dim_order_ops._clone_dim_order))(x)
+    assert torch.equal(made, x.movedim(-1, 0).double())
+    assert made[0].stride() == copy(x[..., 0], **options).stride()
+    assert torch.equal(twice, x)
+    assert capfd.readouterr().err == ""

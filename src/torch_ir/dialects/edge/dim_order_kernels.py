@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
@@ -92,6 +92,25 @@ _KERNELS = {
 }
 
 
+def _batched(name: str) -> Callable[..., tuple[torch.Tensor, int]]:
+    """How ``torch.vmap`` runs a copy: the batch is the outermost dimension of its memory."""
+
+    def rule(
+        info: Any,
+        in_dims: tuple[int, ...],
+        self: torch.Tensor,
+        *,
+        dim_order: Sequence[int] | None = None,
+        **options: Any,
+    ) -> tuple[torch.Tensor, int]:
+        del info
+        order = None if dim_order is None else [0, *[dim + 1 for dim in dim_order]]
+        run = getattr(torch.ops.dim_order_ops, name).default
+        return run(self.movedim(in_dims[0], 0), dim_order=order, **options), 0
+
+    return rule
+
+
 def _register() -> None:
     for op_type, schema in DIM_ORDER_SCHEMAS.items():
         name = op_type.split(".")[1]
@@ -101,6 +120,8 @@ def _register() -> None:
         LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
         if name in _META:
             LIBRARY.impl(name, _META[name], "Meta")
+            rule = _batched(name)
+            torch.library.register_vmap(f"dim_order_ops::{name}", rule, lib=LIBRARY)
 
 
 _register()
