@@ -147,3 +147,14 @@ def test_numbers_that_grow_in_a_call(runtime):
     for given in (small, large):
         for got, expected in zip(run(*given), Growing()(*given), strict=True):
             torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
+def test_32_bit_integers_are_given_to_a_runtime(runtime):
+    class Narrow(nn.Module):
+        def forward(self, x, y):
+            return x * 2.5, y + 1
+
+    given = torch.randn(3), torch.tensor([1, 2**31 - 1, -5], dtype=torch.int32)
+    run = torch_ir.compile(extract_ir(Narrow(), given), {}, backend=runtime)
+    assert run.assignment.left == ()
+    assert torch.equal(run(*given)[1], given[1] + 1)

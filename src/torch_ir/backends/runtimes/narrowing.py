@@ -45,7 +45,10 @@ def room_for_integers(program: ExportedProgram) -> int:
             bounds[node] = 0, _farthest(held.get(lifted[node.name]))
         elif node.op != "output":
             bounds[node] = _bound(node, bounds)
-    room = min([(_MOST - b) // max(a, 1) for a, b in bounds.values()], default=_MOST)
+    room = _MOST
+    for times, more in bounds.values():
+        if times or more > _MOST:
+            room = min(room, (_MOST - more) // max(times, 1))
     if room < _LEAST_ROOM:
         raise BackendError("sums of 64-bit integers may pass the 32 bits in which it computes")
     return room
