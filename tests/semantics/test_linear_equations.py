@@ -150,3 +150,24 @@ def test_a_cholesky_factor_that_stops_is_open_and_where_it_stops_is_not(upper: b
     assert np.isinf(around).all()
     empty = torch.ones(2, 0, 0)
     assert not np.isinf(bounds_of("aten.linalg_cholesky_ex.default", empty)[2][1]).any()
+
+
+@pytest.mark.parametrize("name", ["_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"])
+def test_factors_beside_a_solution_are_those_of_the_matrix_as_it_lies(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(2, 4, 4, generator=generator)
+    given = (torch.randn(2, 4, 3, generator=generator),) if "solve" in name else ()
+    for turned in (matrix, matrix.mT.contiguous().mT):
+        meant, got, allowed = bounds_of(f"aten.{name}.default", turned, *given)
+        for want, have, most in zip(meant[1:], got[1:], allowed[1:], strict=True):
+            assert np.isfinite(most).all()
+            assert (np.abs(want.astype("f8") - have.astype("f8")) <= most).all()
+        factors = next(i for i, part in enumerate(meant) if i and part.shape == matrix.shape)
+        assert (allowed[factors] < 1e-4 * np.abs(meant[factors]).max()).all()
+
+
+def test_an_exponential_of_terms_of_both_signs_is_bounded_by_its_own_size() -> None:
+    matrix = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)) * 9
+    (meant,), (got,), (most,) = bounds_of("aten.linalg_matrix_exp.default", matrix)
+    assert (np.abs(meant - got) <= most).all()
+    assert (most < 1e-3 * np.abs(meant).max()).all()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_inexact, real_of, rounded, working
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded, working
 from torch_ir.semantics.registry import denotes
 
 
@@ -170,10 +170,23 @@ def lu_unpack(
     return order, lower_of(LU_data).astype(LU_data.dtype), upper_of(LU_data)
 
 
+def read_by_columns(A: Array) -> Array:
+    """Return in working precision what a determinant is computed of.
+
+    LAPACK reads columns, so that of a real matrix that lies row by row it is the transpose.
+    """
+    matrix = _square(wide(A))
+    is_turned = A.flags.c_contiguous and not is_complex(A.dtype)
+    return np.swapaxes(matrix, -1, -2) if is_turned else matrix
+
+
 @denotes("aten._linalg_det.default")
 def determinant(A: Array) -> tuple[Array, Array, Array]:
-    """The product of U's diagonal, with the sign of the exchanges; the factors."""
-    factors, rows, _ = factored(_square(wide(A)))
+    """The product of U's diagonal, with the sign of the exchanges; the factors.
+
+    They are those of the transpose, where A is real and contiguous.
+    """
+    factors, rows, _ = factored(read_by_columns(A))
     value = np.linalg.det(wide(A)) if A.size else np.ones(A.shape[:-2])
     return rounded(np.asarray(value), A.dtype), rounded(factors, A.dtype), rows
 
@@ -181,8 +194,8 @@ def determinant(A: Array) -> tuple[Array, Array, Array]:
 @denotes("aten._linalg_slogdet.default")
 @np.errstate(all="ignore")
 def log_determinant(A: Array) -> tuple[Array, Array, Array, Array]:
-    """The determinant's sign, or phase, and the logarithm of its modulus; the factors."""
-    factors, rows, _ = factored(_square(wide(A)))
+    """The determinant's sign, or phase, and the logarithm of its modulus; its factors."""
+    factors, rows, _ = factored(read_by_columns(A))
     sign, log = np.linalg.slogdet(wide(A))
     kept = rounded(np.asarray(sign), A.dtype), rounded(np.asarray(log), real_of(A.dtype))
     return *kept, rounded(factors, A.dtype), rows
@@ -199,18 +212,16 @@ def _columns(A: Array, B: Array) -> tuple[Array, bool]:
 def solve(
     A: Array, B: Array, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, ...]:
-    """The solution of ``A x = B`` (``x A = B``), the factors of A (its transpose) and the info."""
+    """The solution of ``A x = B`` (``x A = B``), the factors of A and the info."""
     del check_errors
     matrix = _square(wide(A))
     given, is_vector = _columns(A, wide(B) if B.ndim > 1 else wide(B[:, None])[:, 0])
-    turned = matrix if left else np.swapaxes(matrix, -1, -2)
-    factors, rows, info = factored(turned)
+    factors, rows, info = factored(matrix)
     right = given if left else np.swapaxes(given, -1, -2)
-    result = _solved(factors, rows, right)
+    result = _solved(factors, rows, right, transposed=not left)
     result = result if left else np.swapaxes(result, -1, -2)
     result = result[..., 0] if is_vector else result
-    own, kept, _ = factored(matrix) if not left else (factors, rows, info)
-    return rounded(result, A.dtype), rounded(own, A.dtype), kept, info
+    return rounded(result, A.dtype), rounded(factors, A.dtype), rows, info
 
 
 def _solved(factors: Array, rows: Array, given: Array, *, transposed: bool = False) -> Array:
@@ -340,13 +351,13 @@ def cholesky_inverse(self: Array, upper: bool = False) -> Array:
 @denotes("aten.linalg_matrix_exp.default")
 @np.errstate(all="ignore")
 def matrix_exponential(self: Array) -> Array:
-    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is below 1/16, and squared s times."""
+    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times."""
     matrix = _square(wide(self, "self"))
     norm = np.max(np.sum(np.abs(matrix), -2), initial=0)
-    times = max(int(np.ceil(np.log2(norm))) + 4, 0) if 0 < norm < np.inf else 0
+    times = max(int(np.ceil(np.log2(norm))), 0) if 0 < norm < np.inf else 0
     term = np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
     total = term
-    for k in range(1, 16):
+    for k in range(1, 22):
         term = term @ (matrix / 2.0**times) / k
         total = total + term
     for _ in range(times):
