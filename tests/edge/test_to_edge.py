@@ -1,5 +1,6 @@
 """Lowering to Edge, case by case of the conformance list: E1, E9, E11-E13, E21-E27."""
 
+import importlib
 import itertools
 
 import pytest
@@ -436,6 +437,7 @@ def test_lowering_twice_gives_the_same_bytes_and_the_program_shows_itself():
 @pytest.mark.parametrize("in_dim", [0, 2, -1])
 def test_copies_in_the_bodies_that_vmap_runs_have_a_rule_of_their_own(in_dim, capfd):
     x = torch.randn(2, 3, 4, 4, 5)
+    importlib.import_module("torch_ir.dialects.edge.dim_order_kernels")  # registers them
     copy = torch.ops.dim_order_ops._to_dim_order_copy
     given = x.movedim(-1, in_dim)
     options = {"dtype": torch.float64, "dim_order": [0, 2, 3, 1]}

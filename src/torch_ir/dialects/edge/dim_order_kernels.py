@@ -8,6 +8,7 @@ from typing import Any
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
 
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
+from torch_ir.torch_api import overload
 
 LIBRARY = torch.library.Library("dim_order_ops", "FRAGMENT")
 
@@ -105,7 +106,7 @@ def _batched(name: str) -> Callable[..., tuple[torch.Tensor, int]]:
     ) -> tuple[torch.Tensor, int]:
         del info
         order = None if dim_order is None else [0, *[dim + 1 for dim in dim_order]]
-        run = getattr(torch.ops.dim_order_ops, name).default
+        run: Any = overload("dim_order_ops", name, "default")
         return run(self.movedim(in_dims[0], 0), dim_order=order, **options), 0
 
     return rule
