@@ -15,7 +15,7 @@ OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-cuda test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-cuda test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus operator-cases worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -93,6 +93,9 @@ runtimes: $(VENV)/dev.stamp  ## run small models on every installed runtime, and
 
 runtime-faults: $(VENV)/dev.stamp  ## plant 200 faults behind each installed runtime; all must be found
 	$(OFFLINE) $(BIN)/python -W ignore tools/runtime_faults.py
+
+operator-cases: $(VENV)/dev.stamp  ## write the calls that conform tries, shipped with the package
+	$(OFFLINE) $(BIN)/python -W ignore tools/generate_operator_cases.py
 
 corpus: $(VENV)/dev.stamp  ## every distinct call of 40 small models as cases with vectors; writes out/corpus
 	$(OFFLINE) PYTHONPATH=. $(BIN)/python -W ignore tools/corpus.py

@@ -7,7 +7,7 @@ import torch
 
 from torch_ir import DelegateBackend, cases, compile_graph, conform, parse
 from torch_ir.backends import SUPPORTED, Support
-from torch_ir.debug.conformance.operator_cases import operator_cases
+from torch_ir.debug.conformance.operator_cases import made_cases, operator_cases
 from torch_ir.debug.conformance.scorecard import Conformance
 from torch_ir.errors import InvalidIRError
 
@@ -123,6 +123,36 @@ def test_a_process_that_dies_or_hangs_is_replaced(tmp_path):
 def test_an_operator_that_nothing_matches_is_refused():
     with pytest.raises(InvalidIRError, match=r"no operator matches aten\.nope"):
         operator_cases(["aten.nope"])
+
+
+def test_the_shipped_cases_are_those_that_are_made_here():
+    names = ["aten.maximum.default", "aten.where.self", "aten.convolution.default"]
+    made = made_cases(names)
+    kept = operator_cases(names)
+    assert [case.id for case in kept] == [case.id for case in made]
+    assert [case.program for case in kept] == [case.program for case in made]
+    assert {kept[case.id].count for case in made} == {case.count for case in made}
+    few = operator_cases(["aten.where.self"], ["int8"])
+    assert {case.inputs[0].dtype for case in few} == {"bool"}
+    assert {case.inputs[1].dtype for case in few} == {"int8"}
+    assert 0 < len(few) < len(operator_cases(["aten.where.self"]))
+
+
+def test_what_the_shipped_cases_lack_is_made():
+    assert [
+        o.dtype
+        for c in operator_cases(["aten.exp.default"], ["float64", "complex64"])
+        for o in c.inputs
+        if c.outputs[0].shape == (2, 3, 4)
+    ] == ["complex64", "float64"]
+
+
+def test_most_operators_are_tried_with_five_dtypes_or_more():
+    found = {}
+    for case in operator_cases():
+        found.setdefault(case.operator, set()).add(case.inputs[0].dtype)
+    assert len(found) >= 340
+    assert sum(len(dtypes) >= 5 for dtypes in found.values()) >= 250
 
 
 def test_sequences_are_sorted_and_special_numbers_are_tried():

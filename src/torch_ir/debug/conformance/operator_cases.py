@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import gzip
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from torch_ir.debug.comparing.sources import TorchSource, part_of
@@ -19,6 +24,10 @@ from torch_ir.passes.operator_calls.collection import cases
 from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.registry import denoted_operators
 from torch_ir.semantics.tolerance import states_tolerance
+from torch_ir.steps import steps
+
+FILE = Path(__file__).parent / "data" / "operator_cases.json.gz"
+"""The cases of ATen's operators."""
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool")
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -41,6 +50,8 @@ def operator_cases(
 ) -> CaseSet:
     """Return calls of the core operators that have a denotation, of many dtypes and shapes.
 
+    Those of ATen were made once, by ``make operator-cases``; others are made here.
+
     Args:
         operators: Overloads, with ``*`` as in file names; all if None.
         dtypes: Dtypes of the first operand; those of :data:`DTYPES` if None.
@@ -48,18 +59,58 @@ def operator_cases(
     Raises:
         InvalidIRError: No operator matches.
     """
-    known = [name for name in denoted_operators() if _is_tried(name)]
-    wanted = [n for n in known if operators is None or any(fnmatchcase(n, o) for o in operators)]
-    if not wanted:
-        raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
+    wanted = _wanted(operators)
+    kept = [name for name in wanted if name.startswith("aten.")]
+    own = [name for name in wanted if name not in kept]
+    types = list(dtypes or DTYPES)
+    rare = [name for name in types if name not in DTYPES]
+    found = {case.id: case for case in _kept_cases(frozenset(kept), frozenset(types))}
+    for names, dtypes_ in ((own, types), (kept, rare)):
+        if names and dtypes_:
+            found |= {case.id: _with_kinds(case, types) for case in made_cases(names, dtypes_)}
+    return CaseSet(tuple([found[name] for name in sorted(found)]))
+
+
+def made_cases(
+    operators: Sequence[str] | None = None, dtypes: Sequence[str] | None = None
+) -> CaseSet:
+    """Make the cases anew, with ``overload/dtype/kind of shapes`` as models.
+
+    Args:
+        operators: As for :func:`operator_cases`.
+        dtypes: As for :func:`operator_cases`.
+
+    Raises:
+        InvalidIRError: No operator matches.
+    """
     programs = {
         f"{op_type}/{dtype}/{kind}": program
-        for op_type in wanted
+        for op_type in steps(_wanted(operators))
         for dtype in dtypes or DTYPES
         for kind, program in _programs(op_type, dtype)
     }
-    found = cases(programs, strides=False)
-    return CaseSet(tuple([_with_kind(case) for case in found if _runs(case)]))
+    return CaseSet(tuple([case for case in cases(programs, strides=False) if _runs(case)]))
+
+
+def _wanted(operators: Sequence[str] | None) -> list[str]:
+    names = [name for name in denoted_operators() if _is_tried(name)]
+    wanted = [n for n in names if operators is None or any(fnmatchcase(n, o) for o in operators)]
+    if not wanted:
+        raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
+    return wanted
+
+
+def _kept_cases(operators: Collection[str], dtypes: Collection[str]) -> Iterator[Case]:
+    """Yield the cases of the file for some operators and dtypes."""
+    for record in _records():
+        models = [model.split("/") for model, *_ in record["origins"]]
+        if record["operator"] in operators and any(dtype in dtypes for _, dtype, _ in models):
+            yield _with_kinds(Case.from_dict(record), dtypes)
+
+
+@cache
+def _records() -> list[dict[str, Any]]:
+    return json.loads(gzip.decompress(FILE.read_bytes()))["cases"]
 
 
 def _programs(op_type: str, dtype: str) -> Iterator[tuple[str, IR]]:
@@ -86,12 +137,11 @@ def torch_takes(program: IR, tensors: Sequence[Any], sizes: Mapping[str, int]) -
     return not isinstance(attempt(TorchSource().call, body, values, sizes), Raised)
 
 
-def _with_kind(case: Case) -> Case:
-    """The case with its kind of shape as its model."""
-    from dataclasses import replace
-
-    kinds = [replace(o, model=o.model.rsplit("/", 1)[-1]) for o in case.origins]
-    return replace(case, origins=tuple(kinds))
+def _with_kinds(case: Case, dtypes: Collection[str]) -> Case:
+    """The case with its kinds of shapes as its models."""
+    models = [(origin, origin.model.split("/")) for origin in case.origins]
+    kinds = [replace(o, model=kind) for o, (_, dtype, kind) in models if dtype in dtypes]
+    return replace(case, origins=tuple(kinds), count=len(kinds))
 
 
 def _is_tried(op_type: str) -> bool:
