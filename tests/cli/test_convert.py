@@ -55,3 +55,9 @@ def test_weights_are_for_programs_of_other_tools(run, files):
         2,
         "Error: --weights is for .pt2 and .onnx",
     )
+
+
+def test_an_empty_name_is_no_output(run, files):
+    result = run("convert", "bare.tir", "", "--to", "json")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "error: : cannot be written: Is a directory\n"

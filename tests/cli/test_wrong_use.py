@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch_ir import parse, serde
 from torch_ir.cli import COMMANDS, main
 from torch_ir.cli.options import FOLDER
+from torch_ir.serde import files
 
 PROGRAM = """ir {
   weight @w: f32[2]
@@ -216,3 +217,11 @@ def test_a_result_may_take_the_place_of_its_file(place, monkeypatch):
     assert complaints(["opt", "own.json", "-o", "own.json"], codes=(0,)) == []
     assert serde.load("own.json") == parse(PROGRAM)
     Path("own.json").unlink()
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_a_report_that_never_ends(monkeypatch):
+    monkeypatch.setattr(files, "MAX_JSON_BYTES", 2**20)
+    result = CliRunner().invoke(main, ["plot", "/dev/zero"])
+    assert result.exit_code == 1
+    assert "larger than the 1 MiB that a JSON document may have" in result.output

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -220,12 +221,19 @@ def read_report(path: str) -> object:
 
     Raises:
         InputError: It cannot be read, or is no JSON.
+        SerializationError: It is larger than a JSON document may be.
     """
+    from torch_ir.serde.files import MAX_JSON_BYTES, too_large
+
     try:
-        return json.loads(sys.stdin.buffer.read() if path == STDIO else Path(path).read_bytes())
+        with nullcontext(sys.stdin.buffer) if path == STDIO else Path(path).open("rb") as file:
+            data = file.read(MAX_JSON_BYTES + 1)  # a device never ends
+        if len(data) <= MAX_JSON_BYTES:
+            return json.loads(data)
     except (OSError, ValueError, RecursionError) as error:
         remedy = "Give what profile, plan, cost, validate or support prints with --json."
         raise unreadable(Path(path), error, remedy, " as JSON") from None
+    raise too_large(path, MAX_JSON_BYTES)
 
 
 def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> InputError:

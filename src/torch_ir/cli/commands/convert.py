@@ -30,7 +30,7 @@ def _known_format(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 @click.command
 @click.argument("file")
-@click.argument("output", required=False)
+@click.argument("output", required=False, type=OUTPUT)
 @click.option("-o", "--output", "output_option", type=OUTPUT, help="Where to write [stdout].")
 @click.option(
     "--to", metavar="FORMAT", callback=_known_format, help="Format [as the name of OUTPUT says]."
@@ -53,9 +53,9 @@ def command(
     read an exported program of torch (.pt2) and ONNX (.onnx), with the weights of FILE or of
     --weights; without any, the program takes its weights as arguments.
     """
-    if output and output_option:
+    if output is not None and output_option is not None:
         raise click.UsageError("the output is given twice")
-    target = output or output_option
+    target = output_option if output is None else output
     if target is None and to is None:
         raise click.UsageError("give a file to write, or --to and it goes to stdout")
     suffix = "" if target is None else Path(target).suffix.lower().lstrip(".")
