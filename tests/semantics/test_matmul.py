@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from semantics.compare import check, refused
-from torch_ir.semantics import denotation
+from torch_ir import parse, validate
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics import denotation, tolerance
 
 DTYPES = (
     torch.float32,
@@ -53,6 +56,55 @@ def bound(dtype: torch.dtype) -> float:
     """Sums of a few products of normal numbers, each rounded."""
     floating = dtype.is_floating_point or dtype.is_complex
     return 16 * torch.finfo(dtype).eps if floating else 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_grouped_products(dtype: torch.dtype) -> None:
+    ends = torch.tensor([2, 2, 5], dtype=torch.int32)
+    rows, groups = tensor((5, 8), dtype), tensor((3, 8, 16), dtype, 1)
+    atol = bound(dtype)
+    check("aten._grouped_mm.default", rows, groups, ends, atol=atol)
+    check("aten._grouped_mm.default", groups.mT, rows.mT, ends, atol=atol)
+    check("aten._grouped_mm.default", groups, groups.mT, atol=atol)
+    wide = tensor((8, 8), dtype, 2)
+    sums = denotation("aten._grouped_mm.default").function
+    first, second, offs = wide.float().numpy(), wide.T.float().numpy(), np.array([3, 8])
+    parts = [first[:, :3] @ second[:3], first[:, 3:] @ second[3:]]
+    np.testing.assert_allclose(sums(first, second, offs), np.stack(parts), rtol=1e-5)
+
+
+def test_rows_behind_the_last_group_have_any_values() -> None:
+    ends = torch.tensor([1, 3], dtype=torch.int32)
+    ir = parse(
+        """ir {
+          input %x: bf16[3, 8]
+          input %w: bf16[2, 8, 8]
+          input %e: i32[2]
+          %y: bf16[3, 8] = aten._grouped_mm.default(%x, %w, offs=%e)
+          return %y
+        }"""
+    )
+    given = [tensor((3, 8), torch.bfloat16), tensor((2, 8, 8), torch.bfloat16, 1), ends]
+    assert validate(ir, {}, given).verdict == "agree"
+    function = denotation("aten._grouped_mm.default").function
+    values = [given[0].float().numpy(), given[1].float().numpy(), np.array([1, 2], "int32")]
+    made = function(*values)
+    assert made[:2].all()
+    assert not made[2:].any()
+    arguments = dict(zip(("self", "mat2", "offs"), values, strict=True))
+    (error,) = tolerance.bound("aten._grouped_mm.default", arguments, [made])
+    assert np.isinf(error).all(1).tolist() == [False, False, True]
+    arguments = {"self": values[1].swapaxes(1, 2), "mat2": values[0].T, "offs": values[2]}
+    (error,) = tolerance.bound("aten._grouped_mm.default", arguments, [made.T])
+    assert np.isinf(error).all(0).tolist() == [False, False, True]
+    for wrong, message in (
+        ((values[0], values[1]), "offsets are for a side of two dimensions, and it needs them"),
+        ((values[0][0], values[1], values[2]), "[8] and [2, 8, 8] are not matrices or groups"),
+        ((values[0], values[1], values[2][:1]), "1 offsets do not go with the groups"),
+        ((*values, values[0]), "no kernel of a grouped product takes a bias"),
+    ):
+        with pytest.raises(InvalidIRError, match=re.escape(message)):
+            function(*wrong)
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")

@@ -66,7 +66,7 @@ def stepwise(call: BoundedCall) -> Errors:
 def product(call: BoundedCall) -> Errors:
     """Bound products of matrices: n is the axis that they share, ``beta · self`` one term more."""
     names = [name for name in call.arguments if isinstance(call[name], np.ndarray)]
-    factors = [name for name in names if name not in ("bias",)]
+    factors = [name for name in names if name not in ("bias", "offs")]
     adds = call.op_type in _ADDING
     first: Array = call[factors[1 if adds else 0]]
     count = max(first.shape[-1:] or (1,))
@@ -74,11 +74,23 @@ def product(call: BoundedCall) -> Errors:
         count *= first.shape[0]
     few = FEW + 2 * adds
     errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few)
+    if call.op_type == "aten._grouped_mm.default":
+        return [np.where(_is_behind(call), np.inf, error) for error in errors]
     if not call.is_narrow or call.op_type not in _ROUNDING_TERMS:
         return errors
     steps = first.shape[0] if call.op_type == "aten.addbmm.default" else 1
     (terms,) = call.terms()  # the product is rounded to the type before it is added
     return [error + call.result_unit * (1 + sqrt(steps)) * terms for error in errors]
+
+
+def _is_behind(call: BoundedCall) -> Array:
+    """Mark the rows and columns of a grouped product that no group has: any values are right."""
+    behind = np.zeros(call.results[0].shape, bool)
+    first, offs = call["self"], call["offs"]
+    if offs is not None and first.ndim != call["mat2"].ndim:
+        rest = slice(int(offs[-1]), None)
+        behind[rest if first.ndim == 2 else (slice(None), rest)] = True
+    return behind
 
 
 _ADDING = frozenset(

@@ -232,7 +232,8 @@ _ATEN: dict[Rule, str] = {
         nanmean.default nansum.default sum.default sum.dim_IntList trace.default
     """,
     sums.product: """
-        addbmm.default addmm.default addmv.default addr.default baddbmm.default bmm.default
+        _grouped_mm.default addbmm.default addmm.default addmv.default addr.default
+        baddbmm.default bmm.default
         dot.default ger.default inner.default linear.default matmul.default mm.default
         mv.default outer.default vdot.default
     """,

@@ -9,12 +9,20 @@ Source: torch.mm, torch.matmul and the others on their pages of torch's document
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_bool, is_integer, result_dtype, rounded, working
+from torch_ir.semantics.dtypes import (
+    Array,
+    is_bool,
+    is_integer,
+    result_dtype,
+    rounded,
+    working,
+)
 from torch_ir.semantics.registry import denotes
 
 
@@ -80,6 +88,46 @@ def bmm(self: Array, mat2: Array) -> Array:
     if self.shape[0] != mat2.shape[0]:
         raise InvalidIRError(f"batches of {self.shape[0]} and {mat2.shape[0]} matrices differ")
     return rounded(product(self, mat2), self.dtype)
+
+
+@denotes("aten._grouped_mm.default")
+def grouped_mm(
+    self: Array,
+    mat2: Array,
+    offs: Array | None = None,
+    bias: Array | None = None,
+    out_dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """One matrix product for each group; ``offs`` [g] says where each ends on an axis.
+
+    Shapes: [m, n], [g, n, p] → [m, p], groups of rows; [g, m, n], [n, p] → [m, p], of columns;
+    [m, n], [n, p] → [g, m, p], of what is summed; [g, m, n], [g, n, p] → [g, m, p] without
+    ``offs``. Rows and columns behind the last group have any values; here they are 0.
+    """
+    if bias is not None:
+        raise InvalidIRError("no kernel of a grouped product takes a bias")
+    if self.ndim not in (2, 3) or mat2.ndim not in (2, 3):
+        shapes = f"{list(self.shape)} and {list(mat2.shape)}"
+        raise InvalidIRError(f"{shapes} are not matrices or groups of matrices")
+    dtype = out_dtype or self.dtype
+    if (offs is None) != (self.ndim == mat2.ndim == 3):
+        raise InvalidIRError("offsets are for a side of two dimensions, and it needs them")
+    if offs is None:
+        return rounded(product(self, mat2), dtype)
+    ends = [int(end) for end in offs]
+    spans = [slice(start, end) for start, end in pairwise([0, *ends])]
+    if self.ndim == mat2.ndim:
+        parts = [product(self[:, span], mat2[span]) for span in spans]
+        return rounded(np.stack(parts), dtype)
+    if len(ends) != len(self if self.ndim == 3 else mat2):
+        raise InvalidIRError(f"{len(ends)} offsets do not go with the groups of matrices")
+    result = np.zeros((self.shape[-2], mat2.shape[-1]), working(self.dtype))
+    for group, span in enumerate(spans):
+        if self.ndim == 2:
+            result[span] = product(self[span], mat2[group])
+        else:
+            result[:, span] = product(self[group], mat2[:, span])
+    return rounded(result, dtype)
 
 
 @denotes("aten.addmm.default")
