@@ -220,13 +220,16 @@ def test_every_command_fits_in_80_columns_without_colors(folder, monkeypatch):
 
 BUSY = {
     "an import": "print('|busy', flush=True)\nsum(range(10**15))\n",
+    "Python": "print('|busy', flush=True)\nwhile True:\n    pass\n",
     "a kernel": "import hashlib\nprint('|busy', flush=True)\n"
     "hashlib.pbkdf2_hmac('sha256', b'', b'', 2 * 10**9)\n",
 }
 
 
-@pytest.mark.parametrize(("what", "status"), [("an import", -signal.SIGINT), ("a kernel", 130)])
-def test_an_interrupt_ends_what_does_not_come_back_to_python(folder, what, status):
+@pytest.mark.parametrize(
+    ("what", "status"), [("an import", -signal.SIGINT), ("a kernel", 130), ("Python", 130)]
+)
+def test_an_interrupt_ends_every_work(folder, what, status):
     args = ["check", "m.ir"]
     if what == "an import":  # a torch that is loaded for hours, and holds the interpreter
         (folder / "lib" / "torch").mkdir(parents=True)

@@ -117,6 +117,9 @@ class LazyGroup(click.Group):
             raise CommandFailedError(error.format_message()) from None
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except KeyboardInterrupt:  # a shell's status for it; 1 would be a finding
+            console.message("\nAborted!")
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except TorchIRError as error:
             _fail(ctx, error, str(error))
         except OSError as error:
@@ -146,6 +149,9 @@ def _imports_first(args: list[str]) -> list[str]:
             others += [item, *items] if item == "--" else [item]
     return first + others
 
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Why nothing more can be written to a file that is open."""

@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from torch_ir.cli import main
+from torch_ir.cli.group import INTERRUPTED
 from torch_ir.steps import uncollected
 
 PATIENCE = 0.25
@@ -57,7 +58,7 @@ def _watch(signals: int) -> None:
         pass
     time.sleep(PATIENCE)
     os.write(2, b"\nAborted!\n")
-    os._exit(130)
+    os._exit(INTERRUPTED)
 
 
 def run() -> None:
