@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.tolerance_check import (
     NEARLY_OPEN,
     VALUES_OPEN,
@@ -17,7 +18,7 @@ from torch_ir.debug.reference.tolerance_check import (
     ties_resolved,
     within,
 )
-from torch_ir.errors import PassError
+from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
@@ -26,11 +27,12 @@ from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
+from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
-from torch_ir.semantics.tolerance import spacing, states_tolerance
+from torch_ir.semantics.tolerance import bound, spacing, states_tolerance
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
@@ -196,8 +198,45 @@ def errors_of(
     Raises:
         TorchIRError: The denotation refuses the inputs.
     """
+    is_single = len(meaning.ir.nodes) == 1 and not meaning.is_decomposed
+    if is_single and not written and not meaning.open_reason:
+        parts = _by_blocks(meaning, node, inputs, symbols, outputs)
+        if parts is not None:
+            yield from parts.items()
+            return
     for found in allowances(meaning, node, inputs, symbols, outputs, written, drew=drew):
         yield found.value, found.error(found.bound)
+
+
+def _by_blocks(
+    meaning: Meaning,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    symbols: Mapping[str, Number],
+    outputs: Sequence[torch.Tensor],
+) -> dict[str, Error] | None:
+    """The errors of large values read in blocks; None to read them at once, which tells faults."""
+    (call,) = meaning.ir.nodes
+    names = [meta.name for meta in call.inputs]
+    worst: dict[str, Error] = {}
+    for given, made in blocks(node, inputs, outputs):
+        values = dict(zip(names, map(as_array, given), strict=True))
+        try:
+            with np.errstate(all="ignore"):
+                arguments = arguments_of(call, values.__getitem__, symbols, _no_function)
+                results = flat(denotation(call.op_type).function(**arguments))
+                bounds = bound(call.op_type, arguments, results) or ()
+        except TorchIRError:
+            return None
+        if len(bounds) != len(results):
+            return None
+        for meta, tensor in zip(node.outputs, made, strict=True):
+            index = meta.producer_output_idx
+            error = within(results[index], as_array(tensor), bounds[index])
+            if error.reason:
+                return None
+            worst[meta.name] = worst.get(meta.name, Error()).or_worse(error)
+    return worst or None
 
 
 @dataclass(frozen=True, slots=True)

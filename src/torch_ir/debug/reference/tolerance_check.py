@@ -86,6 +86,15 @@ class Error:
         """Whether the two are equal."""
         return not self.reason and self.absolute == 0 and self.part == 0
 
+    def or_worse(self, other: Error) -> Error:
+        """Return the greatest errors of two parts of a value that both agree."""
+        return Error(
+            max(self.ulp, other.ulp),
+            max(self.absolute, other.absolute),
+            max(self.relative, other.relative),
+            max(self.part, other.part),
+        )
+
 
 def same_bits(expected: torch.Tensor, got: torch.Tensor) -> Error:
     """Measure how far a tensor is from one that it must equal to the bit; NaN equals NaN.
