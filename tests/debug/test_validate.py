@@ -391,3 +391,37 @@ def test_a_tensor_of_zeros_without_memory_is_read_as_zeros():
     }""")
     report = validate(ir, {}, ())
     assert report.verdict == "agree", str(report)
+
+
+class Looked(nn.Module):
+    def forward(self, x):
+        ranks = (x.sigmoid() * 5).round()
+        found = torch.cond(
+            x.sum() > -1e9,
+            lambda x, at: (
+                x.gather(0, at.long()),
+                x[:, at[0].long()],
+                x.index_select(0, at[0].long()),
+            ),
+            lambda x, at: (x + at, x + at, x + at),
+            (x, ranks),
+        )
+        return found, x.quantile(torch.tensor([0.0, 0.4, 1.0]), dim=1), x.nanquantile(1.0)
+
+
+def test_places_that_are_computed_stay_within_what_is_looked_up():
+    x = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    x[0] = torch.tensor([100.0, -100.0, 0.0, 1.0, 50.0, -50.0])  # the last place and the first
+    report = validate(extract_ir(Looked().eval(), (x,)), {}, (x,))
+    assert report.verdict == "agree", str(report)
+
+
+def test_a_tensor_that_out_gives_its_size_is_looked_at_before():
+    ir = parse("""ir {
+      input %x: f32[2, 3]
+      %made: f32[0] = aten.empty.memory_format([0])
+      %sums: f32[2, 3] = aten.cumsum.out(%x, dim=0, out=%made)
+      return %sums
+    }""")
+    report = validate(ir, {}, (torch.ones(2, 3),))
+    assert report.divergences == ()

@@ -133,7 +133,8 @@ def as_array(value: object) -> Array:
     if isinstance(value, bool | int | float | complex | np.generic):
         return np.asarray(value)
     tensor: Any = value
-    if hasattr(value, "is_meta") and not kind_without_values(tensor):
+    is_shared = hasattr(value, "is_meta") and not kind_without_values(tensor)
+    if is_shared and tensor.numel():  # an array of an empty one would keep out= from resizing it
         if tensor._is_zerotensor():
             tensor = value = tensor.clone()  # which NumPy sees
         try:

@@ -23,7 +23,8 @@ from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, wide
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, is_integer
+from torch_ir.semantics.dtypes import Array, is_inexact
+from torch_ir.semantics.moves import apart, meant_at, moved_by
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
 
@@ -238,11 +239,17 @@ def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
         middle, ends = list(call.results), [_codes(call, errors, sign) for sign in (-1, 1)]
     else:
         moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in (-1, 1)]
-        middle, ends = call.meant(), [call.meant(**arguments) for arguments in moved]
+        middle, ends = call.meant(), [_meant(call, arguments) for arguments in moved]
     return [
         np.maximum(apart(first, here), apart(second, here))
         for first, second, here in zip(*ends, middle, strict=True)
     ]
+
+
+def _meant(call: BoundedCall, moved: Mapping[str, Any]) -> list[Array]:
+    """What a call means at moved arguments; nothing is known where it refuses them."""
+    made = meant_at(lambda given: call.meant(**given), call.arguments, moved)
+    return [np.full(part.shape, np.inf) for part in call.results] if made is None else made
 
 
 def _codes(call: BoundedCall, errors: Mapping[str, Any], sign: int) -> list[Array]:
@@ -260,35 +267,12 @@ def _tried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
             name: moved_by(call[name], error, draws.choice([-1.0, 1.0], np.shape(error)))
             for name, error in errors.items()
         }
-        found = call.meant(**moved)
+        found = _meant(call, moved)
         total = [
             np.maximum(most, apart(part, here))
             for most, part, here in zip(total, found, middle, strict=True)
         ]
     return [2 * most for most in total]
-
-
-def moved_by(value: Any, error: Any, sign: Any) -> Any:
-    """Return a value at an end of its range; one without dimensions stays an array."""
-    if isinstance(value, list | tuple):
-        return [moved_by(v, e, sign) for v, e in zip(value, error, strict=True)]
-    if is_bool(value.dtype):
-        return np.asarray(value ^ (error > 0))
-    if is_integer(value.dtype):
-        info = np.iinfo(value.dtype)
-        moved = np.clip(value + sign * np.ceil(error), info.min, info.max)
-        return np.asarray(moved.astype(value.dtype))
-    return np.asarray(widened(value) + sign * error)
-
-
-def apart(first: Array, second: Array) -> Array:
-    """Return |first - second|; infinite where only one of them is a number."""
-    if first.shape != second.shape:
-        return np.full(second.shape, np.inf)
-    one, other = (a if is_complex(a.dtype) else a.astype("float64") for a in (first, second))
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    off = np.abs(one - other)
-    return np.where(same, 0, np.where(np.isnan(off), np.inf, off))
 
 
 # -- functions ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ it is of a value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -21,10 +21,12 @@ import numpy as np
 
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
+from torch_ir.ir.node import OpNode
 from torch_ir.semantics.bounds.call import moduli
-from torch_ir.semantics.chain import FORMS, apart, last_uses, moved_by, node_bounds
+from torch_ir.semantics.chain import FORMS, last_uses, node_bounds
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
+from torch_ir.semantics.moves import apart, meant_at, moved_by
 
 SPREAD = 2
 """How far a kernel may be off, in units of the largest move that is seen.
@@ -125,7 +127,7 @@ def spread(
         for move in moves:
             inputs = {m.name: move.values.get(m.name, made[m.name]) for m in node.inputs}
             is_same = not any(m.name in move.values for m in node.inputs)
-            moved = results if is_same else evaluation.evaluate(node, inputs)
+            moved = results if is_same else _moved(evaluation, node, made, inputs)
             for meta in node.outputs:
                 index = meta.producer_output_idx
                 move.move(meta.name, moved[index], own[index])
@@ -140,6 +142,22 @@ def spread(
             for held in (made, *[move.values for move in moves]):
                 held.pop(name, None)
     return found
+
+
+def _moved(
+    evaluation: Evaluation, node: OpNode, made: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> Sequence[Any]:
+    """What a node means at moved inputs; it is not known where it refuses them."""
+    given = {name: made[name] for name in inputs}
+    found = meant_at(lambda values: evaluation.evaluate(node, values), given, inputs)
+    if found is not None:
+        return found
+    return [
+        np.full_like(part, np.nan)
+        if isinstance(part, np.ndarray) and is_inexact(part.dtype)
+        else part
+        for part in evaluation.evaluate(node, given)
+    ]
 
 
 class _Moved:

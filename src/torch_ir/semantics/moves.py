@@ -1,0 +1,98 @@
+"""Arguments that are off by as much as they may be, and how far results move with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from torch_ir.errors import InvalidIRError, Raised, attempt
+from torch_ir.semantics.bounds.call import widened
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
+
+T = TypeVar("T")
+
+
+def moved_by(value: Any, error: Any, sign: Any) -> Any:
+    """Return a value at an end of its range; one without dimensions stays an array."""
+    if isinstance(value, list | tuple):
+        return [moved_by(v, e, sign) for v, e in zip(value, error, strict=True)]
+    if value is None:
+        return None
+    if is_bool(value.dtype):
+        return np.asarray(value ^ (error > 0))
+    if is_integer(value.dtype):
+        info = np.iinfo(value.dtype)
+        moved = np.clip(value + sign * np.ceil(error), info.min, info.max)
+        return np.asarray(moved.astype(value.dtype))
+    return np.asarray(widened(value) + sign * error)
+
+
+def apart(first: Array, second: Array) -> Array:
+    """Return |first - second|; infinite where only one of them is a number."""
+    if first.shape != second.shape:
+        return np.full(second.shape, np.inf)
+    one, other = (a if is_complex(a.dtype) else a.astype("float64") for a in (first, second))
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    off = np.abs(one - other)
+    return np.where(same, 0, np.where(np.isnan(off), np.inf, off))
+
+
+def meant_at(
+    call: Callable[[Mapping[str, Any]], T], given: Mapping[str, Any], moved: Mapping[str, Any]
+) -> T | None:
+    """Return what a call means at moved arguments; None where it refuses them.
+
+    A place beyond a dimension is none that a kernel takes: it is clipped to those that the call
+    takes.
+
+    Args:
+        call: The call, of all moved arguments; it takes those that are given.
+        given: The arguments where they were.
+        moved: The arguments that are moved, by name.
+    """
+    made = attempt(call, moved)
+    if isinstance(made, Raised):
+        places = {name: _clipped(call, given, name, at) for name, at in moved.items()}
+        made = attempt(call, places)
+    if not isinstance(made, Raised):
+        return made
+    if isinstance(made.error, InvalidIRError):
+        return None
+    raise made.error
+
+
+def _clipped(
+    call: Callable[[Mapping[str, Any]], object], given: Mapping[str, Any], name: str, moved: Any
+) -> Any:
+    """Integers between the farthest that the call takes, each of a list by itself."""
+    before = given[name]
+
+    def clipped(value: Array, at: Array, put: Callable[[Array], Any]) -> Array:
+        if not isinstance(at, np.ndarray) or not is_integer(at.dtype) or not at.size:
+            return at
+
+        def is_taken(place: int) -> bool:
+            made = attempt(call, {**given, name: put(np.full_like(at, place))})
+            return not isinstance(made, Raised)
+
+        low, high = (_farthest(int(f(value)), int(f(at)), is_taken) for f in (np.min, np.max))
+        return np.minimum(np.maximum(at, low), high).astype(at.dtype)
+
+    if not isinstance(moved, list):
+        return clipped(before, moved, lambda part: part)
+    return [
+        clipped(before[i], at, lambda part, i=i: [*before[:i], part, *before[i + 1 :]])
+        for i, at in enumerate(moved)
+    ]
+
+
+def _farthest(near: int, far: int, is_taken: Callable[[int], bool]) -> int:
+    """The number next to ``far`` that is taken, as ``near`` is."""
+    if is_taken(far):
+        return far
+    while abs(far - near) > 1:
+        middle = (near + far) // 2
+        near, far = (middle, far) if is_taken(middle) else (near, middle)
+    return near
