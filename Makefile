@@ -95,7 +95,7 @@ runtime-faults: $(VENV)/dev.stamp  ## plant 200 faults behind each installed run
 	$(OFFLINE) $(BIN)/python -W ignore tools/runtime_faults.py
 
 operator-cases: $(VENV)/dev.stamp  ## write the calls that conform tries, shipped with the package
-	$(OFFLINE) $(BIN)/python -W ignore tools/generate_operator_cases.py
+	$(OFFLINE) $(BIN)/python -W ignore tools/operator_cases.py
 
 corpus: $(VENV)/dev.stamp  ## every distinct call of 40 small models as cases with vectors; writes out/corpus
 	$(OFFLINE) PYTHONPATH=. $(BIN)/python -W ignore tools/corpus.py

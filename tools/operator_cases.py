@@ -1,6 +1,6 @@
 """Write the calls that ``conform`` tries: core ATen operators, each with dtypes and shapes.
 
-Usage: ``python tools/generate_operator_cases.py``
+Usage: ``python tools/operator_cases.py``
 """
 
 from __future__ import annotations
