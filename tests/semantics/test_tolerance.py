@@ -156,3 +156,15 @@ def test_a_mean_in_a_narrower_type_rounds_what_it_adds():
         x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
         report = torch_ir.compare(ir, {}, (x - x.mean(),))
         assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_kernels_that_keep_a_sum_in_half_a_word_are_within_bounds(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    worst = 0.0
+    for size in (1, 2, 3, 8, 40):
+        for offset in (0, 60):
+            x = (torch.randn(60, size, generator=generator) * 3 + offset).to(dtype)
+            parts = [parts_of("aten.log_softmax.int", row, 0) for row in x]
+            worst = max(worst, *parts, parts_of("aten._log_softmax.default", x, 1, False))
+    assert 0.25 < worst <= 1

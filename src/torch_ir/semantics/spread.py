@@ -23,10 +23,10 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.semantics.bounds.call import moduli
+from torch_ir.semantics.bounds.moves import apart, meant_at, moved_by
 from torch_ir.semantics.chain import FORMS, last_uses, node_bounds
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
-from torch_ir.semantics.moves import apart, meant_at, moved_by
 
 SPREAD = 2
 """How far a kernel may be off, in units of the largest move that is seen.

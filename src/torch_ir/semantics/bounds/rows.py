@@ -61,10 +61,9 @@ def log_softmax(call: BoundedCall) -> Errors:
     finite = np.where(np.isfinite(moduli(result)), moduli(result), 0)
     below = _below(wide, axes)
     error = call.unit * (below + finite + count)
-    if call.is_narrow:  # kernels keep max + ln Σ in the type
-        peak = np.max(wide, axis=axes, keepdims=True, initial=-inf)
+    if call.is_narrow:  # kernels keep Σ in the type, or ln Σ
         added = np.sum(np.exp(-below), axis=axes, keepdims=True)
-        reach = np.abs(peak) + np.log(added)
+        reach = 1 + np.abs(np.log(added))
         error = error + call.result_unit * np.where(np.isfinite(reach), reach, 0)
         error = np.where(added > _largest(result), np.inf, error)
     return [error]
