@@ -69,7 +69,7 @@ def _clipped(
     """Integers between the farthest that the call takes, each of a list by itself."""
     before = given[name]
 
-    def clipped(value: Array, at: Array, put: Callable[[Array], Any]) -> Array:
+    def clipped(value: Any, at: Any, put: Callable[[Array], Any]) -> Any:
         if not isinstance(at, np.ndarray) or not is_integer(at.dtype) or not at.size:
             return at
 
