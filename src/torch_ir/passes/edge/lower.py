@@ -44,18 +44,19 @@ MAX_FOLDED = 1 << 16
 Value = TensorMeta | bool | int | float | complex | SymExpr
 
 
-def lower(ir: IR) -> IR:
+def lower(ir: IR, *, is_body: bool = False) -> IR:
     """Lower a program to the dialect ``edge``; the result is not verified.
 
     Args:
         ir: A program in core ATen.
+        is_body: Whether it is a function, in which numbers are nodes.
     """
     has_formats = any(
         isinstance(value, MemoryFormat) and value.name.startswith("channels_last")
         for _, _, node in ir.walk()
         for value in node.attrs.values()
     )
-    return _without_unused(_Lowering(ir, is_contiguous=not has_formats).run())
+    return _without_unused(_Lowering(ir, not has_formats, is_body).run())
 
 
 def _without_unused(ir: IR) -> IR:

@@ -19,7 +19,9 @@ from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match
 from torch_ir.passes.patterns.form import Form
 from torch_ir.passes.patterns.matcher import Matcher
+from torch_ir.passes.patterns.numbers import is_number, numbers_apart, numbers_together
 from torch_ir.passes.patterns.rewrite import Rewrite
+from torch_ir.passes.patterns.trace import level_of
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ class _Misses:
     rewritten: set[int] = field(default_factory=set[int])
 
     def __call__(self, node: OpNode, reason: str, depth: float) -> None:
-        if depth > self.found.get(id(node), (0,))[0]:
-            self.found[id(node)] = depth, node, reason
+        if depth > self.found.get(id(node.outputs), (0,))[0]:
+            self.found[id(node.outputs)] = depth, node, reason
 
 
 _LAYOUT_READERS = frozenset(
@@ -171,15 +173,28 @@ def _layout_reader(ir: IR, names: list[str]) -> str:
 
 
 class _Rewriter:
-    def __init__(self, ir: IR, rewrite: Form, dialect: str, missed: _Misses | None = None):
-        self.ir = ir
+    def __init__(
+        self,
+        ir: IR,
+        rewrite: Form,
+        dialect: str,
+        missed: _Misses | None = None,
+        *,
+        is_body: bool = False,
+    ):
+        template = rewrite.template(dialect)
+        self.wanted, self.pattern = template.ir, template.pattern()
+        self.before, self.is_body = ir, is_body
+        has_numbers = level_of(dialect) == "edge" and any(map(is_number, self.wanted.nodes))
+        self.ir, self.origins = numbers_apart(ir) if has_numbers else (ir, None)
+        ir = self.ir
         self.builder = Builder(ir)
-        self.builder.map_functions(lambda body: _Rewriter(body, rewrite, dialect, missed).run())
+        self.builder.map_functions(
+            lambda body: _Rewriter(body, rewrite, dialect, missed, is_body=True).run()
+        )
         self.rewrite = rewrite
         self.dialect = dialect
         self.missed = missed
-        template = rewrite.template(dialect)
-        self.wanted, self.pattern = template.ir, template.pattern()
         self.memory = StorageGroups(self.ir)
         self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
         self.values: dict[str, TensorMeta] = {}
@@ -189,7 +204,7 @@ class _Rewriter:
 
     def run(self) -> IR:
         ir = self.ir
-        matcher = Matcher(ir, self.memory, explains=self.missed is not None)
+        matcher = Matcher(ir, self.memory, self.origins, explains=self.missed is not None)
         for match in matcher.occurrences(self.pattern, self.missed):
             reason = self._rewritten(match)
             if self.missed is not None:
@@ -197,14 +212,17 @@ class _Rewriter:
                 if reason:
                     self.missed(last, reason, len(match.inside))
                 else:
-                    self.missed.rewritten.add(id(last))
+                    self.missed.rewritten.add(id(last.outputs))
         for old in self.replaced:
             self.builder.replace(old, self._final(old))
         for position, node in enumerate(ir.nodes):
             kept = () if node.name in self.removed else (node,)
             for new in (*self.added.get(position, ()), *kept):
                 self.builder.keep(new)
-        return self.builder.finish()
+        made = self.builder.finish()
+        if made is ir or self.origins is None:
+            return self.before if made is ir else made
+        return numbers_together(self.before, self.origins, made, is_body=self.is_body)
 
     def _rewritten(self, match: Match) -> str:
         """Put the replacement in the place of a match; return why not, if it stays."""
@@ -232,7 +250,8 @@ class _Rewriter:
         return ""
 
     def _is_fixed(self, meta: TensorMeta) -> bool:
-        return meta.name in self.ir.external_values() and not self.memory.is_written(meta.name)
+        name = (self.origins or {}).get(meta.name, meta).name
+        return name in self.ir.external_values() and not self.memory.is_written(name)
 
     def _types_at(self, match: Match) -> tuple[list[TensorType | None], tuple[Symbols, ...]]:
         """The types of the tensors at a place, and values of its symbols.
@@ -299,8 +318,8 @@ class _Rewriter:
             if self.wanted.graph_inputs[index].name in match.values
         }
         location = self.ir.by_name[wanted[0].producer_node or ""].location
-        matched = {node.name: self.positions[node.name] for node in match.nodes.values()}
-        sources = [self.ir.nodes[index] for index in sorted(matched.values())]
+        matched = {self.positions[n.name] for n in match.nodes.values() if not is_number(n)}
+        sources = [self.ir.nodes[index] for index in sorted(matched)]
         nodes: list[OpNode] = []
         for node in replacement.nodes:
             outputs = [recorded[o.name] for o in node.outputs if o.name in recorded]
@@ -326,7 +345,7 @@ class _Rewriter:
         inputs = [values[meta.name] for meta in node.inputs]
         name = self._name(node, recorded)
         draft = node.replace(name=name, inputs=inputs)
-        types = self._types(draft, recorded)
+        types = _types(self.ir, draft, recorded)
         outputs = [
             meta.replace(
                 name=name + meta.name[len(node.name) :],
@@ -347,29 +366,30 @@ class _Rewriter:
         stem = (anchor.producer_node or anchor.name).split(".")[0]
         return self.builder.names.fresh(f"{stem}_{node.op_type.split('.')[1].strip('_')}")
 
-    def _types(
-        self, node: OpNode, recorded: Mapping[str, TensorMeta]
-    ) -> list[tuple[tuple[Any, ...], str]]:
-        """The shape and dtype of each result, as torch derives them."""
-        outcome = call_on(self.ir, node)
-        if not outcome.results:
-            reason = outcome.refusal or "data decides what it gives"
-            raise PassError(f"the replacement does not fit at node {node.name!r}: {reason:.200}")
-        found: list[tuple[tuple[Any, ...], str]] = []
-        for meta in node.outputs:
-            made = outcome.result(meta)
-            shape, dtype = (meta.shape, meta.dtype) if made is None else (made.shape, made.dtype)
-            old = recorded.get(meta.name)
-            fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
-            if not fits:
-                raise PassError(
-                    f"the replacement makes {dtype}{list(map(str, shape))} of what is {old}",
-                    remedy="Give where=, so that it is put only where it fits.",
-                )
-            found.append((shape if old is None else old.shape, dtype))
-        return found
-
 
 def _sizes(shape: Sequence[Any]) -> tuple[Any, ...]:
     """The shape without its expressions, which may be spelled in another way."""
     return tuple([dim if isinstance(dim, int) else None for dim in shape])
+
+
+def _types(
+    ir: IR, node: OpNode, recorded: Mapping[str, TensorMeta]
+) -> list[tuple[tuple[Any, ...], str]]:
+    """The shape and dtype of each result, as torch derives them."""
+    outcome = call_on(ir, node)
+    if not outcome.results:
+        reason = outcome.refusal or "data decides what it gives"
+        raise PassError(f"the replacement does not fit at node {node.name!r}: {reason:.200}")
+    found: list[tuple[tuple[Any, ...], str]] = []
+    for meta in node.outputs:
+        made = outcome.result(meta)
+        shape, dtype = (meta.shape, meta.dtype) if made is None else (made.shape, made.dtype)
+        old = recorded.get(meta.name)
+        fits = old is None or (_sizes(old.shape), old.dtype) == (_sizes(shape), dtype)
+        if not fits:
+            raise PassError(
+                f"the replacement makes {dtype}{list(map(str, shape))} of what is {old}",
+                remedy="Give where=, so that it is put only where it fits.",
+            )
+        found.append((shape if old is None else old.shape, dtype))
+    return found

@@ -20,6 +20,9 @@ class Wildcard:
     name: str
 
 
+ANYTHING = Wildcard("")
+"""An attribute that does not matter, such as the dtype of a number."""
+
 Spot: TypeAlias = Any
 """What an attribute has to be: a value, a :class:`Wildcard`, or a tuple of these."""
 

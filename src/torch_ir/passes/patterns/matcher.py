@@ -12,6 +12,7 @@ from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ops.schema import Schema, default_of, typed
 from torch_ir.passes.patterns.elements import (
+    ANYTHING,
     Call,
     Either,
     Element,
@@ -23,6 +24,7 @@ from torch_ir.passes.patterns.elements import (
     Value,
     Wildcard,
 )
+from torch_ir.passes.patterns.numbers import Origins, in_dtype, is_number
 
 COMMUTATIVE = frozenset(
     f"aten.{name}"
@@ -50,11 +52,20 @@ class Matcher:
     Args:
         ir: The program.
         memory: What of it is written.
+        origins: What its numbers copy, if each use of one is a node of its own.
         explains: Whether to keep why nodes did not fit.
     """
 
-    def __init__(self, ir: IR, memory: StorageGroups | None = None, *, explains: bool = False):
+    def __init__(
+        self,
+        ir: IR,
+        memory: StorageGroups | None = None,
+        origins: Origins | None = None,
+        *,
+        explains: bool = False,
+    ):
         self.ir = ir
+        self.origins = origins
         self.memory = StorageGroups(ir) if memory is None else memory
         self.returned = {meta.name for meta in ir.graph_outputs}
         self.returned |= {mutation.value.name for mutation in ir.mutations}
@@ -123,15 +134,8 @@ class Matcher:
                     continue
                 whom = f"used by {users[0]!r} too" if users else "a result of the program"
                 return self._refuse(match, f"%{meta.name} is {whom}")
-        written = self.written(match)
-        return not written or self._refuse(match, f"something writes to %{written}")
-
-    def written(self, match: Match) -> str:
-        """Return the name of a value of a match to which something writes, or nothing."""
-        made = [meta for node in match.nodes.values() for meta in node.outputs]
-        made += [m for nodes in match.chains.values() for node in nodes for m in node.outputs]
-        names = [meta.name for meta in (*match.values.values(), *made)]
-        return next((name for name in names if self.memory.is_written(name)), "")
+        found = written(self.memory, match)
+        return not found or self._refuse(match, f"something writes to %{found}")
 
     def _refuse(self, match: Match, reason: str, half: float = 0.0) -> bool:
         if self.explains:
@@ -147,7 +151,7 @@ class Matcher:
                 known = match.values.get(name)
                 if known is None and (where is None or where(value)):
                     yield replace(match, values={**match.values, name: value})
-                elif known is not None and known.name == value.name:
+                elif known is not None and self._origin(known) == self._origin(value):
                     yield match
             case Either(options=options):
                 for option in options:
@@ -159,18 +163,13 @@ class Matcher:
             case Call():
                 yield from self._made(wanted, 0, value, match)
 
+    def _origin(self, meta: TensorMeta) -> str:
+        return (self.origins or {}).get(meta.name, meta).name
+
     def _through(self, wanted: Through, value: TensorMeta, match: Match) -> Iterator[Match]:
-        found: list[OpNode] = []
-        while True:
-            chains = {**match.chains, wanted.name: tuple(found)}
-            yield from self.element(wanted.source, value, replace(match, chains=chains))
-            node = self.ir.producers.get(value.name)
-            if node is None or node.op_type not in wanted.op_types:
-                return
-            if (len(node.inputs), len(node.outputs)) != (1, 1):
-                return
-            found.append(node)
-            value = node.inputs[0]
+        for nodes, source in _chains(self.ir, wanted.op_types, value):
+            chains = {**match.chains, wanted.name: nodes}
+            yield from self.element(wanted.source, source, replace(match, chains=chains))
 
     def _made(
         self, wanted: Call, position: int, value: TensorMeta, match: Match
@@ -237,12 +236,39 @@ class Matcher:
         for name in {**wanted.attributes, **node.attrs}:
             expected = wanted.attributes.get(name, default_attribute(schema, name))
             got = attribute(schema, node, name)
+            if self.origins is not None and name == "fill_value" and is_number(node):
+                dtype = node.outputs[0].dtype
+                expected, got = in_dtype(expected, dtype), in_dtype(got, dtype)
             if not fits(expected, got, found):
                 shown = found[expected.name] if isinstance(expected, Wildcard) else expected
                 reason = f"{name} of %{node.name} is {got}, the pattern has {shown}"
                 self._refuse(match, reason, half=0.5)
                 return None
         return found
+
+
+def written(memory: StorageGroups, match: Match) -> str:
+    """Return the name of a value of a match to which something writes, or nothing."""
+    made = [meta for node in match.nodes.values() for meta in node.outputs]
+    made += [m for nodes in match.chains.values() for node in nodes for m in node.outputs]
+    names = [meta.name for meta in (*match.values.values(), *made)]
+    return next((name for name in names if memory.is_written(name)), "")
+
+
+def _chains(
+    ir: IR, op_types: frozenset[str], value: TensorMeta
+) -> Iterator[tuple[tuple[OpNode, ...], TensorMeta]]:
+    """Yield each chain of nodes that makes a value, from the empty one, with where it begins."""
+    found: list[OpNode] = []
+    while True:
+        yield tuple(found), value
+        node = ir.producers.get(value.name)
+        if node is None or node.op_type not in op_types:
+            return
+        if (len(node.inputs), len(node.outputs)) != (1, 1):
+            return
+        found.append(node)
+        value = node.inputs[0]
 
 
 def attribute(schema: Schema | None, node: OpNode, name: str) -> Attribute:
@@ -262,7 +288,7 @@ def default_attribute(schema: Schema | None, name: str) -> Attribute:
 def fits(wanted: Spot, got: Attribute, found: dict[str, Attribute]) -> bool:
     """Return whether an attribute is what a pattern says; ``found`` gets what wildcards are."""
     if isinstance(wanted, Wildcard):
-        return identical(found.setdefault(wanted.name, got), got)
+        return wanted is ANYTHING or identical(found.setdefault(wanted.name, got), got)
     if isinstance(wanted, tuple) and isinstance(got, tuple):
         return len(wanted) == len(got) and all(
             fits(a, b, found) for a, b in zip(wanted, got, strict=True)

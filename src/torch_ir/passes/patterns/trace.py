@@ -18,6 +18,7 @@ from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.patterns.elements import (
+    ANYTHING,
     Call,
     Element,
     Pattern,
@@ -27,6 +28,7 @@ from torch_ir.passes.patterns.elements import (
     Wildcard,
 )
 from torch_ir.passes.patterns.matcher import attribute, operands_of
+from torch_ir.passes.patterns.numbers import is_number, numbers_apart
 from torch_ir.torch_api import silent_log
 
 LEVELS = ("export", "aten", "core_aten", "edge")
@@ -92,7 +94,7 @@ class Template:
 def _has_wildcard(spot: Spot) -> bool:
     if isinstance(spot, tuple):
         return any(map(_has_wildcard, cast(tuple[Spot, ...], spot)))
-    return isinstance(spot, Wildcard)
+    return isinstance(spot, Wildcard) and spot is not ANYTHING
 
 
 def _filled(spot: Spot, known: Mapping[str, Attribute]) -> Attribute:
@@ -132,7 +134,8 @@ def merged(
         spots[nodes[0].name] = found = {}
         for attr in names:
             values = [attribute(schema, node, attr) for node in nodes]
-            spot = _spot(values, valuations)
+            of_number = attr == "dtype" and first.dialect == "edge" and is_number(nodes[0])
+            spot = ANYTHING if of_number else _spot(values, valuations)
             if spot is _COMPUTED:
                 raise PassError(
                     _not_as_given(name, values, valuations),
@@ -233,7 +236,12 @@ def traced(
             picture=str(ir),
             remedy="Give it tensors as arguments, and let it only compute.",
         )
-    return ir.replace(nodes=[node for node in ir.nodes if node.outputs])
+    used = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
+    return ir.replace(
+        nodes=[
+            n for n in ir.nodes if n.outputs and (n.outputs[0].name in used or not is_number(n))
+        ]
+    )
 
 
 def _lowered(ir: IR, level: str) -> IR:
@@ -244,4 +252,4 @@ def _lowered(ir: IR, level: str) -> IR:
     core = decomposed(ir, preserve=[op for op in bindings() if op in ir.operators])
     if level == "core_aten":
         return core
-    return lower(core)
+    return numbers_apart(lower(core, is_body=True))[0]

@@ -14,7 +14,7 @@ from torch_ir.ops.schema import parse_schema
 from torch_ir.ops.variants import view_of
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match, Pattern
-from torch_ir.passes.patterns.matcher import Matcher
+from torch_ir.passes.patterns.matcher import Matcher, written
 from torch_ir.passes.quantized.codes import (
     DEQUANTIZE,
     LIBRARY,
@@ -254,7 +254,7 @@ class _Fuser:
             match for out in node.outputs for match in self.matcher.element(TABLE, out, Match())
         )
         match = next(found, None)
-        if match is None or self.matcher.written(match):
+        if match is None or written(self.matcher.memory, match):
             return False
         given, bits = self._given(match), bits_of(match)
         if bits < 8:
