@@ -314,3 +314,18 @@ def test_a_size_that_follows_from_found_ones_is_derived(joined):
         return
     with pytest.raises(CompileError, match=r"is not what aten\.cat\.default gives"):
         compile_graph(ir)
+
+
+def test_an_index_that_data_gives_is_not_tried_before():
+    def at(x, i):
+        return (x * 2)[i] + 1, x.narrow(0, i, 2)
+
+    x, given = torch.randn(4, 2), (torch.randn(4, 2), torch.tensor(1))
+    run = torch_ir.compile(torch_ir.extract_ir(at, given), {})
+    for index in (0, 2, -3):
+        for got, expected in zip(
+            run(x, torch.tensor(index)), at(x, torch.tensor(index)), strict=True
+        ):
+            assert torch.equal(got, expected)
+    with pytest.raises(ExecutionError, match="out of range"):
+        run(x, torch.tensor(4))
