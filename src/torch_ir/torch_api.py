@@ -565,8 +565,8 @@ def has_fake_kernel(operator: OpOverload) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _onnx_registry() -> Any:
-    """What torch's ONNX exporter translates, and how; torch.onnx.export makes it in each call."""
+def onnx_registry() -> Any:
+    """Return what torch's ONNX exporter translates, and how; torch.onnx.export makes it anew."""
     from torch.onnx._constants import ONNX_DEFAULT_OPSET  # pyright: ignore[reportPrivateUsage]
     from torch.onnx._internal.exporter import _registration  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
@@ -576,14 +576,14 @@ def _onnx_registry() -> Any:
 @lru_cache(maxsize=1)
 def onnx_operators() -> frozenset[str]:
     """Return the operators that torch's ONNX exporter translates; it needs onnxscript."""
-    return frozenset(map(overload_name, map(str, _onnx_registry().functions)))
+    return frozenset(map(overload_name, map(str, onnx_registry().functions)))
 
 
 def onnx_model(exported: ExportedProgram) -> Any:
     """Convert a program as torch.onnx.export does, which takes 0.6 s to begin each time."""
     from torch.onnx._internal.exporter import _core  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    registry = _onnx_registry()
+    registry = onnx_registry()
     program: Any = _core.export(
         exported, registry=registry, verbose=False, opset_version=registry.opset_version
     )

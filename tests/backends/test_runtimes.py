@@ -158,3 +158,19 @@ def test_32_bit_integers_are_given_to_a_runtime(runtime):
     run = torch_ir.compile(extract_ir(Narrow(), given), {}, backend=runtime)
     assert run.assignment.left == ()
     assert torch.equal(run(*given)[1], given[1] + 1)
+
+
+class Attending(nn.Module):
+    def forward(self, q, mask):
+        seen = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+        return seen * mask.to(torch.float32).sum(-1, keepdim=True)  # which asserts what mask is
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_attention_under_masks_is_not_cut_out(name):
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    given = torch.randn(2, 2, 3, 4), torch.ones(2, 1, 3, 3, dtype=torch.bool)
+    run = torch_ir.compile(extract_ir(Attending(), given), {}, backend=name)
+    assert run.assignment.left == ()
+    given[1][0, 0, 1] = False
+    torch.testing.assert_close(run(*given), Attending()(*given))

@@ -316,16 +316,16 @@ def test_a_size_that_follows_from_found_ones_is_derived(joined):
         compile_graph(ir)
 
 
-def test_an_index_that_data_gives_is_not_tried_before():
-    def at(x, i):
+class At(nn.Module):
+    def forward(self, x, i):
         return (x * 2)[i] + 1, x.narrow(0, i, 2)
 
-    x, given = torch.randn(4, 2), (torch.randn(4, 2), torch.tensor(1))
-    run = torch_ir.compile(torch_ir.extract_ir(at, given), {})
-    for index in (0, 2, -3):
-        for got, expected in zip(
-            run(x, torch.tensor(index)), at(x, torch.tensor(index)), strict=True
-        ):
+
+def test_an_index_that_data_gives_is_not_tried_before():
+    x = torch.randn(4, 2)
+    run = torch_ir.compile(torch_ir.extract_ir(At(), (x, torch.tensor(1))), {})
+    for index in map(torch.tensor, (0, 2, 1)):
+        for got, expected in zip(run(x, index), At()(x, index), strict=True):
             assert torch.equal(got, expected)
     with pytest.raises(ExecutionError, match="out of range"):
         run(x, torch.tensor(4))

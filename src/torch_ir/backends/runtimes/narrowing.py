@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,8 +15,39 @@ from torch_ir.errors import BackendError
 _MOST = (1 << 31) - 1
 _LEAST_ROOM = 1 << 16
 _SIZES = 1 << 24
+_NO_END = 1 << 62
+"""Numbers from here on are ends of slices, or are too far already when a delegate is proven."""
+
 _NARROW = {torch.bool: 1, torch.uint8: 255, torch.int8: 128, torch.int16: 1 << 15}
+_WIDE = (torch.int32, torch.int64)
 _SUMS = frozenset(("add", "sub", "rsub"))
+_GROWING = frozenset(
+    (
+        "pow",
+        "square",
+        "sum",
+        "prod",
+        "cumsum",
+        "cumprod",
+        "matmul",
+        "mm",
+        "bmm",
+        "dot",
+        "mv",
+        "addmm",
+        "baddbmm",
+        "linear",
+        "einsum",
+        "bitwise_left_shift",
+        "__lshift__",
+        "index_add",
+        "scatter_add",
+        "scatter_reduce",
+        "index_put",
+        "addcmul",
+    )
+)
+_CONVERSIONS = frozenset(("_to_copy", "to", "type_as", "convert_element_type"))
 
 _Bound = tuple[int, int]
 """How far a value is at most: so many times as far as the inputs, and so much more."""
@@ -25,7 +56,7 @@ _Bound = tuple[int, int]
 def room_for_integers(program: ExportedProgram) -> int:
     """Return how far 64-bit inputs of a program may be, so that no value passes 32 bits.
 
-    What multiplies is not looked at: a runtime is not given products.
+    Integers of 32 bits may wrap around, as they do everywhere, but not on their way to 64.
 
     Args:
         program: Functional, of tensors and sizes.
@@ -45,41 +76,60 @@ def room_for_integers(program: ExportedProgram) -> int:
             bounds[node] = 0, _farthest(held.get(lifted[node.name]))
         elif node.op != "output":
             bounds[node] = _bound(node, bounds)
-    room = _MOST
-    for times, more in bounds.values():
-        if times or more > _MOST:
-            room = min(room, (_MOST - more) // max(times, 1))
+    wide = [bounds[node] for node in bounds if _dtype(node) is torch.int64]
+    rooms = [(_MOST - b) // max(a, 1) for a, b in wide if a or b > _MOST]
+    room = min(rooms, default=_MOST)
     if room < _LEAST_ROOM:
         raise BackendError("sums of 64-bit integers may pass the 32 bits in which it computes")
     return room
 
 
 def _bound(node: Node, bounds: Mapping[Node, _Bound]) -> _Bound:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return (1, 0) if node.op == "placeholder" else (0, _SIZES)
-    if value.dtype in _NARROW:
-        return 0, _NARROW[value.dtype]
-    if value.dtype is not torch.int64:
-        return 0, 0 if value.dtype.is_floating_point else _MOST
+    dtype = _dtype(node)
+    if dtype is not None and dtype not in _WIDE:
+        return 0, _NARROW.get(dtype, 0)
     if node.op == "placeholder":
         return 1, 0
-    packet = str(node.target).split(".")[1]
+    packet = str(node.target).partition(".")[2].partition(".")[0]
     found = [_of(item, bounds) for item in tree_leaves((node.args, node.kwargs))]
-    if packet not in _SUMS:
-        return max((a for a, _ in found), default=0), max((b for _, b in found), default=0)
-    factor = max(abs(int(node.kwargs.get("alpha", 1))), 1)  # pyright: ignore[reportArgumentType]  # a number
-    return _total(found, 0) * factor, _total(found, 1) * factor
+    if packet in _SUMS:
+        factor = max(_of(node.kwargs.get("alpha", 1), bounds)[1], 1)
+        return sum(a for a, _ in found) * factor, sum(b for _, b in found) * factor
+    if packet == "mul":
+        (a, b), (c, d) = found
+        return (a * d + b * c, b * d) if not a * c else (0, _MOST)
+    is_found = any(_is_real(given) for given in node.all_input_nodes)
+    if packet in _GROWING or (is_found and packet in _CONVERSIONS):
+        return 0, _MOST
+    return max((a for a, _ in found), default=0), max([_SIZES, *[b for _, b in found]])
+
+
+def _dtype(node: Node) -> torch.dtype | None:
+    value = node.meta.get("val")
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def _is_real(node: Node) -> bool:
+    dtype = _dtype(node)
+    return dtype is not None and dtype.is_floating_point
 
 
 def _of(item: Any, bounds: Mapping[Node, _Bound]) -> _Bound:
     if isinstance(item, Node):
         return bounds[item]
-    return 0, abs(item) if type(item) is int else 0
+    return 0, abs(item) if type(item) is int and abs(item) < _NO_END else 0
 
 
-def _total(found: Iterable[_Bound], index: int) -> int:
-    return sum(bound[index] for bound in found)
+def is_within(array: Any, room: int) -> bool:
+    """Return whether integers of 32 or 64 bits are no farther than there is room for.
+
+    Args:
+        array: A NumPy array.
+        room: As :func:`room_for_integers` gives it.
+    """
+    if not array.size or (array.itemsize == 4 and room == _MOST):
+        return True
+    return bool(array.max() <= room and array.min() >= -room)
 
 
 def _farthest(tensor: Any) -> int:

@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
-from torch_ir.backends.runtimes.narrowing import room_for_integers
+from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, quietly
 from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
@@ -91,7 +91,7 @@ class OpenVino(NativeBackend):
         return _Request(self._runtime, compiled, room_for_integers(program))
 
 
-_WIDE = np.dtype(np.int64)
+_WIDE = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 class _Request:
@@ -114,7 +114,7 @@ class _Request:
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
             array = array_of(item)
-            if array.dtype == _WIDE and array.size and not self._has_room(array):
+            if array.dtype in _WIDE and not is_within(array, self._room):
                 raise BackendError("the CPU plugin computes 64-bit integers in 32 bits")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
@@ -127,9 +127,6 @@ class _Request:
             else:
                 made.append(torch.from_numpy(array))
         return made
-
-    def _has_room(self, array: Any) -> bool:
-        return array.max() <= self._room and array.min() >= -self._room
 
 
 OPENVINO = OpenVino()
