@@ -174,3 +174,31 @@ def test_attention_under_masks_is_not_cut_out(name):
     assert run.assignment.left == ()
     given[1][0, 0, 1] = False
     torch.testing.assert_close(run(*given), Attending()(*given))
+
+
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-127, 128, (4, 2, 3, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(4) / 100)
+        self.register_buffer("zeros", torch.zeros(4, dtype=torch.int64))
+
+    def forward(self, x):
+        ops, rule = torch.ops.quantized_decomposed, (0.05, 3, -128, 127, torch.int8)
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *rule), *rule)
+        held = (self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        return nn.functional.conv2d(x, ops.dequantize_per_channel(*held)).relu()
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_quantized_convolution_runs_whole(name):
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    for package in (name, "onnxscript"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    torch.manual_seed(0)
+    model, x = Quantized(), torch.randn(1, 2, 8, 8)
+    ir = extract_ir(model, (x,))
+    run = torch_ir.compile(ir, model.state_dict(), backend=name, tolerance=0.05)
+    assert run.assignment.left == ()
+    torch.testing.assert_close(run(x), model(x), rtol=0.05, atol=0.05)

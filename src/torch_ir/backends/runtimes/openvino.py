@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.export import ExportedProgram
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
-from torch_ir.backends.runtimes.onnx_model import array_of, quietly
+from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, quietly
 from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
 
@@ -67,7 +68,11 @@ class OpenVino(NativeBackend):
         """Convert a program to OpenVINO's model, and compile it."""
         room = room_for_integers(program)
         with quietly():
-            model = self._runtime.convert_model(program)
+            if _is_quantized(program):  # which its own frontend takes for floats
+                content = io.BytesIO(onnx_bytes(program))
+                model = self._runtime.Core().read_model(content)
+            else:
+                model = self._runtime.convert_model(program)
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
@@ -89,6 +94,14 @@ class OpenVino(NativeBackend):
         """Read a compiled model."""
         compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU")
         return _Request(self._runtime, compiled, room_for_integers(program))
+
+
+def _is_quantized(program: ExportedProgram) -> bool:
+    """Whether a program has quantized numbers, and can be converted by way of ONNX."""
+    if find_spec("onnx") is None or find_spec("onnxscript") is None:
+        return False
+    targets = [str(node.target) for node in program.graph.nodes]
+    return any(target.startswith("quantized_decomposed.") for target in targets)
 
 
 _WIDE = (np.dtype(np.int64), np.dtype(np.int32))
