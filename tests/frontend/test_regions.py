@@ -366,3 +366,27 @@ def test_results_that_are_attributes_and_casts_that_do_nothing():
     ir = extract_ir(spectra, (x,), regions="auto", verify_regions=True)
     assert all("function" in fate for fate in ir.metadata["regions"].values())
     extract_ir(MaskedLayers(), (x, x.sign()), regions="auto", verify_regions=True)
+
+
+class Written(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen[1:].mul_(2).add_(1)
+        self.seen = self.seen.clone()
+        return self.fc(x) * self.calls + self.seen.sum()
+
+
+@pytest.mark.parametrize("regions", [None, "auto", ["0", "1", "2"]])
+def test_what_layers_write_is_as_it_was_before_they_were_traced(regions):
+    model = nn.Sequential(*[Written() for _ in range(3)]).eval()
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    held = dict(model.named_buffers())
+    extract_ir(model, (torch.ones(2, 4),), regions=regions)
+    assert all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
+    assert all(tensor is held[name] for name, tensor in model.named_buffers())

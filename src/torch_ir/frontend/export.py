@@ -134,7 +134,8 @@ def _with_regions(
             )
     else:
         given = _told_apart((tuple(args), kwargs))
-        with _unwritten(model), on_fake_cpu(model, given, mode) as call:
+        unwritten = _unwritten(model, besides=("_parameters", "_modules"))
+        with unwritten, on_fake_cpu(model, given, mode) as call:
             found = finder.extract(call[0], call[1], get_model_name(model))
         ir = flat() if found is None else found
     return ir.replace(metadata={**ir.metadata, "regions": finder.found})
@@ -244,16 +245,18 @@ def _export(
 
 
 @contextmanager
-def _unwritten(model: nn.Module) -> Generator[None]:
-    """Give tensors that are attributes of a model their values again.
+def _unwritten(
+    model: nn.Module, besides: Sequence[str] = ("_parameters", "_buffers", "_modules")
+) -> Generator[None]:
+    """Give tensors that are attributes of a model their values again, ``besides`` some.
 
     torch.export traces parameters and buffers as fake tensors, and other tensors as they are: a
-    model that writes one is then written by the trace.
+    model that writes one is then written by the trace. Where regions are looked for, only
+    parameters are fake.
     """
-    registered = ("_parameters", "_buffers", "_modules")
     kept = _Kept()
     for module in model.modules():
-        others = [value for name, value in vars(module).items() if name not in registered]
+        others = [value for name, value in vars(module).items() if name not in besides]
         kept.keep(*pytree.tree_leaves(others))
     try:
         yield

@@ -32,7 +32,7 @@ def on_fake_cpu(
     """Replace the model's meta tensors by fake CPU tensors within a ``with`` block.
 
     It yields the arguments, made so too. Parameters, buffers and tensor attributes are replaced
-    one for one, tied ones by the same, and put back at the end.
+    one for one, tied ones by the same, and put back at the end, with those that the model set.
 
     Args:
         model: The model.
@@ -51,17 +51,27 @@ def on_fake_cpu(
             made[id(tensor)] = _fake(tensor, mode)
         return made[id(tensor)]
 
-    replaced: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+    held = [(holder, dict(holder)) for holder in _holders(model)]
     try:
-        for holder in _holders(model):
-            for name, value in list(holder.items()):
+        for holder, values in held:
+            for name, value in values.items():
                 is_weight = is_given and isinstance(value, nn.Parameter)
                 if isinstance(value, torch.Tensor) and (value.is_meta or is_weight):
-                    replaced.append((holder, name, value))
                     holder[name] = fake(value)
         yield pytree.tree_map(fake, arguments)
     finally:
-        for holder, name, value in replaced:
+        for holder, values in held:
+            _put_back(holder, values)
+
+
+def _put_back(holder: dict[str, Any], values: dict[str, Any]) -> None:
+    """Let a dict hold the tensors again that it held, and no other ones: a model sets some."""
+    for name, value in list(holder.items()):
+        if isinstance(value, torch.Tensor) and name not in values:
+            del holder[name]
+    for name, value in values.items():
+        now = holder.get(name)
+        if now is not value and (isinstance(value, torch.Tensor) or isinstance(now, torch.Tensor)):
             holder[name] = value
 
 
