@@ -567,6 +567,7 @@ def has_fake_kernel(operator: OpOverload) -> bool:
 @lru_cache(maxsize=1)
 def onnx_registry() -> Any:
     """Return what torch's ONNX exporter translates, and how; torch.onnx.export makes it anew."""
+    import torch.ao.quantization.fx._decomposed  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it takes what torch knows by then
     from torch.onnx._constants import ONNX_DEFAULT_OPSET  # pyright: ignore[reportPrivateUsage]
     from torch.onnx._internal.exporter import _registration  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 

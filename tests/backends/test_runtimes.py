@@ -1,5 +1,6 @@
 """The runtimes as backends: right, verified, and most of a net on them; skipped where missing."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -192,11 +193,13 @@ class Quantized(nn.Module):
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_quantized_convolution_runs_whole(name):
-    import torch.ao.quantization.fx._decomposed  # registers the operators
-
     for package in (name, "onnxscript"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     torch.manual_seed(0)
+    plain, two = nn.Linear(3, 3), torch.randn(2, 3)
+    torch_ir.compile(extract_ir(plain, (two,)), plain.state_dict(), backend=name)
+    import_module("torch.ao.quantization.fx._decomposed")  # registers operators, late
+
     model, x = Quantized(), torch.randn(1, 2, 8, 8)
     ir = extract_ir(model, (x,))
     run = torch_ir.compile(ir, model.state_dict(), backend=name, tolerance=0.05)
