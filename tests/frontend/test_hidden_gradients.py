@@ -8,6 +8,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 import torch_ir
+from frontend.test_custom_gradients import Doubled
 from torch_ir.errors import CompileError, ConversionError, TraceError
 
 X = torch.tensor([[0.2, -1.4, 3.0]])
@@ -133,19 +134,6 @@ class Cubed(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient * ctx.saved_tensors[0]
-
-
-class Doubled(torch.autograd.Function):
-    """Doubles in place, which no call of a body says."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x.mul_(2)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 7
 
 
 def outer(slope):

@@ -223,17 +223,16 @@ def read_report(path: str) -> object:
         InputError: It cannot be read, or is no JSON.
         SerializationError: It is larger than a JSON document may be.
     """
-    from torch_ir.serde.files import MAX_JSON_BYTES, too_large
+    from torch_ir.serde.files import MAX_JSON_BYTES, read_bounded
 
     try:
         with nullcontext(sys.stdin.buffer) if path == STDIO else Path(path).open("rb") as file:
-            data = file.read(MAX_JSON_BYTES + 1)  # a device never ends
-        if len(data) <= MAX_JSON_BYTES:
-            return json.loads(data)
+            return json.loads(read_bounded(file, path, MAX_JSON_BYTES))
+    except SerializationError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         remedy = "Give what profile, plan, cost, validate or support prints with --json."
         raise unreadable(Path(path), error, remedy, " as JSON") from None
-    raise too_large(path, MAX_JSON_BYTES)
 
 
 def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> InputError:

@@ -127,7 +127,7 @@ def spread(
         for move in moves:
             inputs = {m.name: move.values.get(m.name, made[m.name]) for m in node.inputs}
             is_same = not any(m.name in move.values for m in node.inputs)
-            moved = results if is_same else _moved(evaluation, node, made, inputs)
+            moved = results if is_same else _moved(evaluation, node, results, made, inputs)
             for meta in node.outputs:
                 index = meta.producer_output_idx
                 move.move(meta.name, moved[index], own[index])
@@ -145,7 +145,11 @@ def spread(
 
 
 def _moved(
-    evaluation: Evaluation, node: OpNode, made: Mapping[str, Any], inputs: Mapping[str, Any]
+    evaluation: Evaluation,
+    node: OpNode,
+    results: Sequence[Any],
+    made: Mapping[str, Any],
+    inputs: Mapping[str, Any],
 ) -> Sequence[Any]:
     """What a node means at moved inputs; it is not known where it refuses them."""
     given = {name: made[name] for name in inputs}
@@ -156,7 +160,7 @@ def _moved(
         np.full_like(part, np.nan)
         if isinstance(part, np.ndarray) and is_inexact(part.dtype)
         else part
-        for part in evaluation.evaluate(node, given)
+        for part in results
     ]
 
 

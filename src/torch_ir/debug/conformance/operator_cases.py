@@ -65,9 +65,9 @@ def operator_cases(
     types = list(dtypes or DTYPES)
     rare = [name for name in types if name not in DTYPES]
     found = {case.id: case for case in _kept_cases(frozenset(kept), frozenset(types))}
-    for names, dtypes_ in ((own, types), (kept, rare)):
-        if names and dtypes_:
-            found |= {case.id: _with_kinds(case, types) for case in made_cases(names, dtypes_)}
+    for names, of in ((own, types), (kept, rare)):
+        if names and of:
+            found |= {case.id: _with_kinds(case, types) for case in made_cases(names, of)}
     return CaseSet(tuple([found[name] for name in sorted(found)]))
 
 

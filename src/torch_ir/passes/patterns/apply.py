@@ -220,8 +220,10 @@ class _Rewriter:
             for new in (*self.added.get(position, ()), *kept):
                 self.builder.keep(new)
         made = self.builder.finish()
-        if made is ir or self.origins is None:
-            return self.before if made is ir else made
+        if made is ir:
+            return self.before
+        if self.origins is None:
+            return made
         return numbers_together(self.before, self.origins, made, is_body=self.is_body)
 
     def _rewritten(self, match: Match) -> str:

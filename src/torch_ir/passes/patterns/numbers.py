@@ -50,9 +50,7 @@ def _apart(ir: IR) -> tuple[IR, Origins]:
             nodes.append(OpNode(own, _NUMBER, (), (copy,), attrs, {}))
             origins[own] = meta
             inputs.append(copy)
-        nodes.append(
-            node.replace(inputs=inputs) if len(origins) and inputs != [*node.inputs] else node
-        )
+        nodes.append(node.replace(inputs=inputs) if inputs != [*node.inputs] else node)
     return (ir.replace(nodes=nodes) if origins else ir), origins
 
 

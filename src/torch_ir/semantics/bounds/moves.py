@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from torch_ir.errors import InvalidIRError, Raised, attempt
+from torch_ir.errors import Raised, TorchIRError, attempt
 from torch_ir.semantics.bounds.call import widened
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
 
@@ -52,15 +52,14 @@ def meant_at(
         given: The arguments where they were.
         moved: The arguments that are moved, by name.
     """
-    made = attempt(call, moved)
-    if isinstance(made, Raised):
+    try:
+        return call(moved)
+    except TorchIRError:
         places = {name: _clipped(call, given, name, at) for name, at in moved.items()}
-        made = attempt(call, places)
-    if not isinstance(made, Raised):
-        return made
-    if isinstance(made.error, InvalidIRError):
+    try:
+        return call(places)
+    except TorchIRError:
         return None
-    raise made.error
 
 
 def _clipped(

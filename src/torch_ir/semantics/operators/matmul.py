@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import (
-    Array,
-    is_bool,
-    is_integer,
-    result_dtype,
-    rounded,
-    working,
-)
+from torch_ir.semantics.dtypes import Array, is_bool, is_integer, result_dtype, rounded, working
 from torch_ir.semantics.registry import denotes
 
 
