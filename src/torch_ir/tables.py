@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 from unicodedata import east_asian_width
@@ -57,29 +58,49 @@ def _width(text: str) -> int:
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What stands between two columns, or before a comment."""
+
+
 def fitted(text: str, width: int) -> str:
-    """Return a text with longer lines folded at spaces, what follows indented; words stay whole.
+    """Return a text with longer lines folded at spaces, at best between columns; words stay whole.
+
+    What follows is indented: as far as the last column, if that begins in the first half.
 
     Example:
         >>> print(fitted("  58.8%  37  aten.linear.default", 20))
           58.8%  37
               aten.linear.default
+        >>> print(fitted("run   Run a program on inputs.", 20))
+        run   Run a program
+              on inputs.
     """
     return "\n".join([part for line in text.split("\n") for part in _folded(line, width)])
 
 
 def _folded(line: str, width: int) -> list[str]:
     parts: list[str] = []
-    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    least = len(line) - len(line.lstrip())
+    *_, last = [0, *[gap.end() for gap in _GAP.finditer(line)]]
+    words = max(map(_width, line[last:].split()), default=0)
+    is_hung = 0 < last <= width // 2 and last + words <= width
+    indent = " " * (last if is_hung else least + 4)
     while _width(line) > width:
-        least = len(line) - len(line.lstrip())
-        at = line.rfind(" ", least, width + 1)
+        most = _reach(line, width)
+        gaps = [] if is_hung else [gap.start() for gap in _GAP.finditer(line, least, most + 3)]
+        at = max((gap for gap in gaps if gap <= most), default=0)
+        at = at or line.rfind(" ", last if is_hung and not parts else least, most + 1)
         at = line.find(" ", least) if at < 0 else at
         if at < 0:
             break
         parts.append(line[:at].rstrip())
-        line = indent + line[at:].lstrip()
+        line, least = indent + line[at:].lstrip(), len(indent)
     return [*parts, line]
+
+
+def _reach(line: str, width: int) -> int:
+    """Return how many characters of a line fit."""
+    return next(at for at in range(min(width, len(line)), -1, -1) if _width(line[:at]) <= width)
 
 
 def shortened(text: str, width: int) -> str:

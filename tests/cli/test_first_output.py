@@ -5,6 +5,7 @@ Told by what is loaded and by what ends, not by the clock.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -177,32 +178,50 @@ def test_what_is_wrong_is_said_before_torch_is_loaded(folder):
         assert [line for line in shown.splitlines() if not fits(line)] == [], args
 
 
-def fits(line):
-    """Whether a line has 80 columns and no code for a terminal, or is one word."""
-    return "\x1b" not in line and (len(line) <= 80 or len(line.split()) == 1)
+def fits(line, variables=CALM):
+    """Whether a line has so many columns and no code for a terminal, or is one word."""
+    columns = int(variables.get("COLUMNS", 10**6))
+    return "\x1b" not in line and (len(line) <= columns or len(line.split()) == 1)
 
 
 LONG = """ir {
-  input %tokens_of_the_first_sentence_of_the_batch: f32[2, 8]
-  %the_result_of_an_activation_function: f32[2, 8] = aten.relu.default(
-    %tokens_of_the_first_sentence_of_the_batch)
-  %the_result_of_a_normalization_layer: f32[2, 8] = aten.softmax.int(
-    %the_result_of_an_activation_function, -1)
+  symbol s0: 2..77
+  func &the_branch_that_is_taken_for_positive_sums "positive" {
+    symbol s0: 2..77
+    input %tokens_of_the_branch: f32[s0, 8]
+    %the_result_of_an_activation_function: f32[s0, 8] = aten.relu.default(%tokens_of_the_branch)
+    return %the_result_of_an_activation_function
+  }
+  func &the_branch_that_is_taken_for_negative_sums "negative" {
+    symbol s0: 2..77
+    input %tokens_of_the_branch: f32[s0, 8]
+    %the_negative_of_the_tokens: f32[s0, 8] = aten.neg.default(%tokens_of_the_branch)
+    return %the_negative_of_the_tokens
+  }
+  input %tokens_of_the_first_sentence_of_the_batch: f32[s0, 8]
+  %sum_of_all_tokens_of_the_first_sentence_of_the_batch: f32[] = aten.sum.default(\
+%tokens_of_the_first_sentence_of_the_batch)
+  %is_positive: b8[] = aten.gt.Scalar(%sum_of_all_tokens_of_the_first_sentence_of_the_batch, \
+other=0)
+  %cond.0: f32[s0, 8] = cond: higher_order.cond(pred=%is_positive, \
+operands=[%tokens_of_the_first_sentence_of_the_batch], \
+true_fn=&the_branch_that_is_taken_for_positive_sums, \
+false_fn=&the_branch_that_is_taken_for_negative_sums)
+  %the_result_of_a_normalization_layer: f32[s0, 8] = aten.softmax.int(%cond.0, -1)  \
+# model_of_the_branches.py:27 in the.first.layer (net.Layer): return x.softmax(-1)
   return %the_result_of_a_normalization_layer
 }
 """
+WAYS = {
+    "terminal": {"COLUMNS": "80"},
+    "without colors": {"COLUMNS": "80", "NO_COLOR": "1"},
+    "wide": {"COLUMNS": "120"},
+    "pipe": {},
+}
 
 
-def test_every_command_fits_in_80_columns_without_colors(folder, monkeypatch):
-    for name, value in CALM.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
-    monkeypatch.chdir(folder)
-    (folder / "m.ir").write_text(LONG)
-    (folder / "net.py").write_text(
-        "import torch\nclass Net(torch.nn.Module):\n  def forward(self, x): return x.relu()\n"
-        "def build(): return Net(), (torch.ones(2, 8),)\n"
-    )
+def calls_to_look_at():
+    """Every command with its help, but for those that take the terminal or seconds."""
     known = {
         name: call_of(name)
         for name in COMMANDS
@@ -210,12 +229,41 @@ def test_every_command_fits_in_80_columns_without_colors(folder, monkeypatch):
     }
     known |= {"extract": ["net.py:build"], "verify": ["m.ir", "net.py:build"]}
     known |= {"cut": ["m.ir", "--nodes", "the_result_of_a_normalization_layer"]}
-    listed = [[name, *args] for name, args in known.items()] + [[], ["opt", "--list"]]
-    listed += [[name, "--help"] for name in COMMANDS if name != "browse"]
-    for args in listed:
-        done = CliRunner().invoke(main, args, prog_name="torch-ir")
-        assert done.exit_code in (0, 1) or args[0] not in CALLS, (args, done.output)
-        assert [line for line in done.output.splitlines() if not fits(line)] == [], args
+    for name, args in known.items():
+        random = ["--symbol", "s0=3"] if "--random" in args else []
+        yield [name, *args, *random]
+    yield from [[], ["--help"], ["opt", "--list"]]
+    yield from ([name, "--help"] for name in COMMANDS)
+
+
+def test_every_command_fits_its_terminal_and_has_colors_nowhere_else(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "m.ir").write_text(LONG)
+    (folder / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n  def forward(self, x): return x.relu()\n"
+        "def build(): return Net(), (torch.ones(2, 8),)\n"
+    )
+    calls, painted, words = list(calls_to_look_at()), set(), {}
+    for way, variables in WAYS.items():
+        with monkeypatch.context() as patch:
+            patch.delenv("NO_COLOR", raising=False)
+            for name, value in {"TERM": "xterm", "LINES": "999", **variables}.items():
+                patch.setenv(name, value)
+            if way != "pipe":
+                patch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
+            for args in calls:
+                done = CliRunner().invoke(main, args, prog_name="torch-ir", color=way != "pipe")
+                assert done.exit_code in (0, 1) or args[0] not in CALLS, (args, done.output)
+                plain = re.sub(r"\x1b\[\d+m", "", done.output)
+                painted |= {way} if plain != done.output else set()
+                if way != "pipe":  # what progress draws over, and how
+                    plain = re.sub(r".*\r|\x1b\[\d*[AK]", "", plain)
+                wide = [line for line in plain.splitlines() if not fits(line, variables)]
+                assert wide == [], (way, args)
+                if not {"--random", "--help"} & {*args}:  # no times, no choices of click's
+                    said = re.sub(r"\x1b\[\d+m", "", done.stdout).split()
+                    assert words.setdefault(tuple(args), said) == said, (way, args)
+    assert painted == {"terminal", "wide"}
 
 
 BUSY = {
@@ -227,13 +275,14 @@ BUSY = {
 
 
 @pytest.mark.parametrize(
-    ("what", "status"), [("an import", -signal.SIGINT), ("a kernel", 130), ("Python", 130)]
+    ("what", "status"),
+    [("torch", -signal.SIGINT), ("click", -signal.SIGINT), ("a kernel", 130), ("Python", 130)],
 )
 def test_an_interrupt_ends_every_work(folder, what, status):
     args = ["check", "m.ir"]
-    if what == "an import":  # a torch that is loaded for hours, and holds the interpreter
-        (folder / "lib" / "torch").mkdir(parents=True)
-        (folder / "lib" / "torch" / "__init__.py").write_text(BUSY[what])
+    if what in ("torch", "click"):  # loaded for hours, and holds the interpreter
+        (folder / "lib" / what).mkdir(parents=True)
+        (folder / "lib" / what / "__init__.py").write_text(BUSY["an import"])
     else:
         (folder / "slow.py").write_text(BUSY[what])
         args += ["--import", "slow.py"]
@@ -243,6 +292,7 @@ def test_an_interrupt_ends_every_work(folder, what, status):
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         # A run in the background of a shell ignores interrupts, and so would what it starts.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -251,6 +301,7 @@ def test_an_interrupt_ends_every_work(folder, what, status):
         assert process.stdout.readline() == "|busy\n"
         time.sleep(0.5)  # until the call of C has begun
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == status
+        assert "Traceback" not in process.communicate(timeout=60)[1]
+        assert process.returncode == status
     finally:
         process.kill()

@@ -7,6 +7,7 @@ names and paths, and appear as escapes. Only an archive on stdout is written as 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -22,14 +23,38 @@ SHOW_TRACEBACK = "torch_ir.traceback"
 
 
 def result(text: str) -> None:
-    """Print a result to stdout; in a terminal, long lines are folded between words."""
-    click.echo(folded(text, sys.stdout))
+    """Print a result to stdout; in a terminal, long lines are folded and some have colors."""
+    click.echo(_painted(text, sys.stdout))
 
 
 def folded(text: str, stream: IO[Any]) -> str:
     """Return a text without what a terminal obeys, folded between words if it goes to one."""
     lines = printable_lines(text)
     return fitted(lines, screen()[0]) if stream.isatty() else lines
+
+
+_PAINTS = (
+    (re.compile(r"\A[+] .*", re.S), 32),
+    (re.compile(r"\A(- .*|error\b)", re.S | re.I), 31),
+    (re.compile(r"\A(~ .*|warning\b)", re.S | re.I), 33),
+    (re.compile(r"(?<=\S)\s{2,}# .*", re.S), 2),
+)
+"""What has a color in a terminal, first come first served: changes, findings, comments."""
+
+
+def _painted(text: str, stream: IO[Any]) -> str:
+    """Return a text folded, with colors if a terminal has them and ``NO_COLOR`` is not set."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return folded(text, stream)
+    return "\n".join([_painted_line(folded(line, stream)) for line in text.split("\n")])
+
+
+def _painted_line(line: str) -> str:
+    for place, code in _PAINTS:
+        if found := place.search(line):
+            painted = f"\x1b[{code}m{found[0]}\x1b[0m"
+            return line[: found.start()] + painted + line[found.end() :]
+    return line
 
 
 def screen() -> tuple[int, int]:
@@ -39,7 +64,7 @@ def screen() -> tuple[int, int]:
 
 def message(text: str, file: IO[Any] | None = None) -> None:
     """Print to stderr what is no result."""
-    click.echo(folded(text, file or sys.stderr), file=file, err=True)
+    click.echo(_painted(text, file or sys.stderr), file=file, err=True)
 
 
 def note(text: str) -> None:
@@ -60,7 +85,7 @@ def document(data: bytes, *, fold: bool) -> None:
         if text.startswith("{"):
             text = _ascii_json(text)
         else:
-            text = folded(text, sys.stdout) if fold else printable_lines(text)
+            text = _painted(text, sys.stdout) if fold else printable_lines(text)
         data = text.encode()
     click.echo(data, nl=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 import warnings
@@ -19,7 +20,7 @@ from torch_ir.steps import counting
 @contextmanager
 def progress(what: str) -> Generator[None]:
     """Show that something long is going on: its steps, if it counts them, and the time left."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
     from rich.console import Console

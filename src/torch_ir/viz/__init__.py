@@ -1,10 +1,15 @@
 """Pictures of an IR: a viewer in one file of HTML, tables for notebooks, Mermaid diagrams."""
 
-from torch_ir.viz.html import ir_html
-from torch_ir.viz.mermaid import generate_op_distribution_pie, ir_to_mermaid
-from torch_ir.viz.page import Page, view, view_html
-from torch_ir.viz.plots import Plot, plot
-from torch_ir.viz.viewers import register_viewer
+from typing import TYPE_CHECKING
+
+from torch_ir.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torch_ir.viz.html import ir_html
+    from torch_ir.viz.mermaid import generate_op_distribution_pie, ir_to_mermaid
+    from torch_ir.viz.page import Page, view, view_html
+    from torch_ir.viz.plots import Plot, plot
+    from torch_ir.viz.viewers import register_viewer
 
 __all__ = [
     "generate_op_distribution_pie",
@@ -17,3 +22,18 @@ __all__ = [
     "Page",
     "Plot",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "generate_op_distribution_pie": "torch_ir.viz.mermaid",
+        "ir_html": "torch_ir.viz.html",
+        "ir_to_mermaid": "torch_ir.viz.mermaid",
+        "view": "torch_ir.viz.page",
+        "view_html": "torch_ir.viz.page",
+        "plot": "torch_ir.viz.plots",
+        "register_viewer": "torch_ir.viz.viewers",
+        "Page": "torch_ir.viz.page",
+        "Plot": "torch_ir.viz.plots",
+    },
+)

@@ -11,7 +11,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import require_torch
-from torch_ir.cli.progress import progress
+from torch_ir.cli.progress import held_back, progress
 from torch_ir.cli.values import symbol_values
 from torch_ir.errors import TorchIRError
 from torch_ir.tables import table
@@ -56,7 +56,7 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
     reports: list[str] = []
     for name in names:
         try:
-            with progress(f"compiling for {name}"):
+            with progress(f"compiling for {name}"), held_back():
                 run: Any = compile_program(ir, weights, backend=name, seconds=seconds)
         except TorchIRError as error:
             rows.append((name, "", "", "", error.message))

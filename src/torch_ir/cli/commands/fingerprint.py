@@ -30,7 +30,6 @@ def command(
     torch-ir fingerprint m.tir --regions --no-keys | sort      # equal layers
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.ir.analysis.fingerprints import fingerprint
-    from torch_ir.passes.cutting import module_fingerprints
 
     wanted = {"shapes": not no_shapes, "dtypes": not no_dtypes, "keys": not no_keys}
     found: dict[str, str] = {}
@@ -38,6 +37,8 @@ def command(
         ir = read_ir(file)
         found[file] = fingerprint(ir, **wanted)
         if regions:
+            from torch_ir.passes.cutting import module_fingerprints
+
             parts = module_fingerprints(ir, **wanted)
             found |= {f"{file}:{name}": made for name, made in parts.items()}
     if as_json:
