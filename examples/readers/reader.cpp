@@ -1,168 +1,18 @@
-// Runs a float32 program of torch-ir, in core ATen, from its archive and nothing else.
+// Runs a program of torch-ir, in core ATen, from its archive and nothing else.
 //
 //     g++ -std=c++17 -O2 -o reader reader.cpp
 //     ./reader PROGRAM.tir INPUTS.safetensors OUTPUTS.safetensors
 //
-// Inputs and outputs go by their names in the graph. Every tensor here lies in row-major order.
-// What docs/format.md says is checked: a damaged file ends in one line on stderr and status 1.
+// Inputs and outputs go by their names in the graph. Values are float32, int64 (to 2^53) or bool:
+// they are computed in double, and rounded to the type that the program records. A damaged file
+// ends in one line on stderr and status 1; members are compared with the CRC-32 of the zip.
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <limits>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
-using std::string;
-using Ints = std::vector<int64_t>;
-
-constexpr int64_t LIMIT = int64_t(1) << 28;  // elements of one tensor
-
-void need(bool condition, const string& text) {
-    if (!condition) throw std::runtime_error(text);
-}
-
-// -- JSON -----------------------------------------------------------------------------------------
-
-struct Json {
-    enum Kind { Null, Bool, Number, Text, List, Object } kind = Null;
-    bool truth = false;
-    double number = 0;
-    string text;
-    std::vector<Json> items;
-    std::map<string, Json> fields;
-
-    const Json* find(const string& key) const {
-        auto found = fields.find(key);
-        return found == fields.end() ? nullptr : &found->second;
-    }
-    const Json& at(const string& key) const {
-        need(kind == Object && find(key), "a document without " + key);
-        return *find(key);
-    }
-    const string& str() const { return need(kind == Text, "a text is wanted"), text; }
-    double real() const { return need(kind == Number, "a number is wanted"), number; }
-    int64_t whole() const {
-        need(kind == Number && number == std::floor(number), "an integer is wanted");
-        return int64_t(std::clamp(number, -9e15, 9e15));  // the end of a slice may be 2^63 - 1
-    }
-    Ints ints() const {
-        if (kind == Number) return {whole()};
-        need(kind == List, "a list is wanted");
-        Ints made;
-        for (auto& item : items) made.push_back(item.whole());
-        return made;
-    }
-};
-
-struct Parser {
-    const string& text;
-    size_t at = 0;
-    int depth = 0;
-
-    char peek() {
-        while (at < text.size() && std::strchr(" \n\r\t", text[at])) at++;
-        need(at < text.size(), "a document is cut off");
-        return text[at];
-    }
-    bool take(char wanted) { return peek() == wanted ? ++at : false; }
-    void expect(char wanted) { need(take(wanted), string("a document without ") + wanted); }
-
-    Json value() {
-        Json made;
-        need(++depth < 200, "a document is nested too deeply");
-        char first = peek();
-        if (first == '{') {
-            made.kind = Json::Object;
-            at++;
-            if (!take('}')) {
-                do {
-                    peek();
-                    string key = quoted();
-                    expect(':');
-                    made.fields[key] = value();
-                } while (take(','));
-                expect('}');
-            }
-        } else if (first == '[') {
-            made.kind = Json::List;
-            at++;
-            if (!take(']')) {
-                do made.items.push_back(value());
-                while (take(','));
-                expect(']');
-            }
-        } else if (first == '"') {
-            made.kind = Json::Text;
-            made.text = quoted();
-        } else {
-            size_t end = text.find_first_of(",]} \n\r\t", at);
-            string word = text.substr(at, end == string::npos ? end : end - at);
-            at += word.size();
-            if (word == "true" || word == "false") {
-                made.kind = Json::Bool;
-                made.truth = word == "true";
-            } else if (word != "null") {
-                size_t used = 0;
-                made.kind = Json::Number;
-                try {
-                    made.number = std::stod(word, &used);
-                } catch (const std::exception&) {
-                }
-                need(used == word.size() && used > 0, "a document has an unknown word");
-            }
-        }
-        depth--;
-        return made;
-    }
-
-    string quoted() {
-        expect('"');
-        string made;
-        while (true) {
-            need(at < text.size(), "a document is cut off");
-            char c = text[at++];
-            if (c == '"') return made;
-            if (c != '\\') {
-                made += c;
-                continue;
-            }
-            need(at < text.size(), "a document is cut off");
-            c = text[at++];
-            const char *names = "bfnrt", *codes = "\b\f\n\r\t", *known = std::strchr(names, c);
-            if (c == 'u') {
-                need(at + 4 <= text.size(), "a document is cut off");
-                unsigned code = unsigned(std::strtoul(text.substr(at, 4).c_str(), nullptr, 16));
-                at += 4;
-                if (code < 0x80) made += char(code);
-                else if (code < 0x800) made += {char(0xC0 | code >> 6), char(0x80 | (code & 63))};
-                else made += {char(0xE0 | code >> 12), char(0x80 | ((code >> 6) & 63)),
-                              char(0x80 | (code & 63))};
-            } else {
-                made += known ? codes[known - names] : c;
-            }
-        }
-    }
-};
-
-Json parse(const string& text) {
-    Parser parser{text};
-    return parser.value();
-}
-
-string escaped(const string& text) {
-    string made = "\"";
-    for (char c : text) made += (c == '"' || c == '\\') ? string{'\\', c} : string{c};
-    return made + '"';
-}
+#include "tensors.hpp"
 
 // -- files ----------------------------------------------------------------------------------------
 
@@ -172,546 +22,375 @@ string read(const string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-uint64_t little(const string& data, size_t at, int bytes) {
-    need(at <= data.size() && data.size() - at >= size_t(bytes), "a file is cut off");
-    uint64_t made = 0;
-    while (bytes-- > 0) made = made << 8 | uint8_t(data[at + size_t(bytes)]);
-    return made;
-}
-
-string part(const string& data, uint64_t at, uint64_t size, const string& what) {
-    need(at <= data.size() && size <= data.size() - at, what + " is cut off");
-    return data.substr(at, size);
-}
-
-string sha256(string data) {
-    static const auto roots = [](int count, double power) {
-        std::vector<uint32_t> made;  // the first bits of roots of primes
-        for (int n = 2; int(made.size()) < count; n++) {
-            bool prime = true;
-            for (int d = 2; d * d <= n; d++) prime &= n % d != 0;
-            long double root = std::pow((long double)n, (long double)1 / power);
-            if (prime) made.push_back(uint32_t((root - std::floor(root)) * 4294967296.0L));
-        }
-        return made;
-    };
-    static const auto k = roots(64, 3);
-    auto state = roots(8, 2);
-    auto turn = [](uint32_t x, int n) { return x >> n | x << (32 - n); };
-    uint64_t bits = data.size() * 8;
-    data += char(0x80);
-    while (data.size() % 64 != 56) data += char(0);
-    for (int i = 7; i >= 0; i--) data += char(bits >> (8 * i));
-    for (size_t block = 0; block < data.size(); block += 64) {
-        uint32_t w[64];
-        for (size_t i = 0; i < 16; i++) {
-            w[i] = 0;
-            for (size_t j = 0; j < 4; j++) w[i] = w[i] << 8 | uint8_t(data[block + 4 * i + j]);
-        }
-        for (int i = 16; i < 64; i++) {
-            uint32_t a = w[i - 15], b = w[i - 2];
-            w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] +
-                   (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
-        }
-        auto s = state;
-        for (size_t i = 0; i < 64; i++) {
-            uint32_t first = s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) +
-                             ((s[4] & s[5]) ^ (~s[4] & s[6])) + k[i] + w[i];
-            uint32_t second = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) +
-                              ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-            s = {first + second, s[0], s[1], s[2], s[3] + first, s[4], s[5], s[6]};
-        }
-        for (size_t i = 0; i < 8; i++) state[i] += s[i];
+uint32_t crc32(const string& data) {
+    uint32_t rest = ~0u;
+    for (char byte : data) {
+        rest ^= uint8_t(byte);
+        for (int bit = 0; bit < 8; bit++) rest = rest >> 1 ^ (rest & 1 ? 0xEDB88320u : 0);
     }
-    string made;
-    for (uint32_t word : state)
-        for (int i = 28; i >= 0; i -= 4) made += "0123456789abcdef"[word >> i & 15];
-    return made;
+    return ~rest;
 }
 
 using Files = std::map<string, string>;
 
-// The members of an archive, each compared with its hash in the manifest.
+// The members of an archive.
 Files archive(const string& path) {
     string file = read(path);
     size_t end = file.rfind(string("PK\5\6", 4));
     need(end != string::npos, "not a zip archive");
-    uint64_t at = little(file, end + 16, 4), count = little(file, end + 10, 2);
+    uint64_t at = little(file, end + 16, 4);
     Files found;
-    while (count-- > 0) {
+    for (uint64_t count = little(file, end + 10, 2); count > 0; count--) {
         need(little(file, at, 4) == 0x02014b50, "the zip directory is damaged");
         uint64_t size = little(file, at + 24, 4), name = little(file, at + 28, 2);
         uint64_t local = little(file, at + 42, 4), method = little(file, at + 10, 2);
-        string key = part(file, at + 46, name, "the zip directory");
-        need(method == 0 && little(file, local, 4) == 0x04034b50, "a member is damaged");
+        string key = part(file, at + 46, name);
+        need(method == 0 && little(file, local, 4) == 0x04034b50, "a member is damaged: " + key);
         uint64_t start = local + 30 + little(file, local + 26, 2) + little(file, local + 28, 2);
-        found[key] = part(file, start, size, "a member");
+        found[key] = part(file, start, size);
+        need(crc32(found[key]) == little(file, at + 16, 4), "a member is damaged: " + key);
         at += 46 + name + little(file, at + 30, 2) + little(file, at + 32, 2);
     }
     need(found.count("manifest.json") && found.count("ir.json"), "not a torch-ir archive");
-    Json manifest = parse(found["manifest.json"]);
+    Json manifest = parse_json(found["manifest.json"]);
     need(manifest.at("format").str() == "torch-ir archive" && manifest.at("version").real() == 1,
          "an unknown version");
-    auto& listed = manifest.at("members").fields;
-    for (auto& [name, record] : listed) {
-        need(found.count(name) > 0, "there is no member " + name);
-        need(sha256(found[name]) == record.at("sha256").str(), "a member has another hash: " + name);
-    }
-    need(found.size() == listed.size() + 1, "a member is not listed");
+    for (auto& member : manifest.at("members").fields)
+        need(found.count(member.first) > 0, "there is no member " + member.first);
     return found;
-}
-
-// -- tensors --------------------------------------------------------------------------------------
-
-int64_t count(const Ints& shape) {
-    int64_t total = 1;
-    for (int64_t n : shape) {
-        need(n >= 0 && n <= LIMIT, "no such shape");
-        total *= n;
-        need(total <= LIMIT, "a tensor is too large");
-    }
-    return total;
-}
-
-struct Tensor {
-    Ints shape;
-    std::vector<float> data;
-    explicit Tensor(Ints sizes = {}) : shape(std::move(sizes)), data(size_t(count(shape))) {}
-    int64_t size() const { return int64_t(data.size()); }
-    int64_t rank() const { return int64_t(shape.size()); }
-    float& operator[](int64_t i) { return data[size_t(i)]; }
-    float operator[](int64_t i) const { return data[size_t(i)]; }
-};
-
-using Tensors = std::map<string, Tensor>;
-
-Tensors safetensors(const string& data) {
-    uint64_t length = little(data, 0, 8);
-    Json header = parse(part(data, 8, length, "the header of a safetensors file"));
-    need(header.kind == Json::Object, "the header of a safetensors file is damaged");
-    Tensors found;
-    for (auto& [name, record] : header.fields) {
-        if (name == "__metadata__" || record.at("dtype").str() != "F32") continue;
-        Ints place = record.at("data_offsets").ints();
-        Tensor made(record.at("shape").ints());
-        need(place.size() == 2 && place[0] >= 0 && place[1] - place[0] == 4 * made.size(),
-             "a tensor has another size: " + name);
-        string bytes = part(data, 8 + length + uint64_t(place[0]), 4 * made.data.size(), name);
-        std::memcpy(made.data.data(), bytes.data(), bytes.size());  // on a little-endian machine
-        found.emplace(name, made);
-    }
-    const Json* notes = header.find("__metadata__");
-    const Json* same = notes ? notes->find("torch-ir-same") : nullptr;
-    if (same)
-        for (auto& [key, first] : parse(same->str()).fields) found[key] = found[first.str()];
-    return found;
-}
-
-void write(const string& path, const Tensors& named) {
-    string header = "{", body;
-    for (auto& [name, tensor] : named) {
-        string sizes;
-        for (int64_t n : tensor.shape) sizes += (sizes.empty() ? "" : ",") + std::to_string(n);
-        size_t from = body.size();
-        body.append(reinterpret_cast<const char*>(tensor.data.data()), 4 * tensor.data.size());
-        header += (header == "{" ? "" : ",") + escaped(name) + ":{\"dtype\":\"F32\",\"shape\":[" +
-                  sizes + "],\"data_offsets\":[" + std::to_string(from) + "," +
-                  std::to_string(body.size()) + "]}";
-    }
-    header += "}";
-    std::ofstream file(path, std::ios::binary);
-    for (int i = 0; i < 8; i++) file.put(char(uint64_t(header.size()) >> (8 * i)));
-    need(bool(file << header << body), "cannot write " + path);
-}
-
-Ints strides(const Ints& shape) {
-    Ints made(shape.size(), 1);
-    for (size_t d = shape.size(); d-- > 1;) made[d - 1] = made[d] * shape[d];
-    return made;
-}
-
-Tensor gather(const Tensor& source, const Ints& shape, const Ints& steps, int64_t offset = 0) {
-    Tensor made(shape);
-    Ints index(shape.size());
-    for (int64_t i = 0; i < made.size(); i++) {
-        int64_t at = offset;
-        for (size_t d = 0; d < shape.size(); d++) at += index[d] * steps[d];
-        need(at >= 0 && at < source.size(), "a view of elements that are not there");
-        made[i] = source[at];
-        for (size_t d = shape.size(); d-- > 0 && ++index[d] == shape[d];) index[d] = 0;
-    }
-    return made;
-}
-
-template <class F>
-Tensor pointwise(const Tensor& left, const Tensor& right, F compute) {
-    Ints shape(std::max(left.shape.size(), right.shape.size()));
-    auto size = [&](const Tensor& t, size_t d) {
-        size_t ahead = shape.size() - t.shape.size();
-        return d < ahead ? 1 : t.shape[d - ahead];
-    };
-    for (size_t d = 0; d < shape.size(); d++) {
-        int64_t a = size(left, d), b = size(right, d);
-        need(a == b || a == 1 || b == 1, "sizes do not go together");
-        shape[d] = a == 1 ? b : a;
-    }
-    auto full = [&](const Tensor& t) {
-        Ints own = strides(t.shape), steps(shape.size());
-        for (size_t d = shape.size() - t.shape.size(), i = 0; d < shape.size(); d++, i++)
-            steps[d] = t.shape[i] == 1 ? 0 : own[i];
-        return gather(t, shape, steps);
-    };
-    Tensor made = full(left), other = full(right);
-    for (int64_t i = 0; i < made.size(); i++) made[i] = float(compute(made[i], other[i]));
-    return made;
-}
-
-size_t axis(int64_t dim, size_t rank) {
-    int64_t found = dim < 0 ? dim + int64_t(rank) : dim;
-    need(found >= 0 && found < std::max<int64_t>(int64_t(rank), 1), "no such dimension");
-    return size_t(found);
 }
 
 // -- operators ------------------------------------------------------------------------------------
 
-// One node with the values that it takes.
+// One node with the values that it takes, and the shape of its first result.
 struct Call {
     const Json& node;
     const Tensors& values;
+    Ints shape;
 
     const Tensor& value(const Json& position) const {
         auto& inputs = node.at("inputs").items;
-        need(position.whole() >= 0 && size_t(position.whole()) < inputs.size(), "no such input");
-        const string& name = inputs[size_t(position.whole())].at("name").str();
-        auto found = values.find(name);
-        need(found != values.end(), "%" + name + " has no float32 value");
+        int64_t at = position.whole();
+        need(0 <= at && at < int64_t(inputs.size()), "no such input");
+        auto found = values.find(inputs[size_t(at)].at("name").str());
+        need(found != values.end(), "an input has no value, or one of an unknown type");
         return found->second;
     }
-    const Tensor* optional(const string& name) const {
-        const Json* position = node.at("operands").find(name);
-        return position && position->kind != Json::Null ? &value(*position) : nullptr;
-    }
-    const Tensor& tensor(const string& name = "self") const {
-        need(optional(name) != nullptr, "there is no " + name);
-        return *optional(name);
+    std::vector<Tensor> tensors(const string& name) const {
+        std::vector<Tensor> made;
+        for (auto& position : node.at("operands").at(name).items) made.push_back(value(position));
+        return made;
     }
     // An attribute; what a file leaves out has the default of the schema (docs/operators.json).
-    const Json* attr(const string& name) const {
+    double real(const string& name, double fallback = NAN) const {
         const Json* found = node.at("attrs").find(name);
-        return found && found->kind != Json::Null ? found : nullptr;
-    }
-    double real(const string& name, double fallback) const {
-        return attr(name) ? attr(name)->real() : fallback;
+        need((found && found->kind != Json::Null) || !std::isnan(fallback), "there is no " + name);
+        if (!found || found->kind == Json::Null) return fallback;
+        const Json* special = found->find("$float");  // inf, -inf or nan
+        return special ? std::strtod(special->str().c_str(), nullptr) : found->real();
     }
     int64_t whole(const string& name, int64_t fallback) const {
-        return attr(name) ? attr(name)->whole() : fallback;
+        double number = real(name, double(fallback));
+        return int64_t(std::clamp(number, -9e15, 9e15));  // the end of a slice may be 2^63 - 1
     }
-    bool flag(const string& name) const { return attr(name) && attr(name)->truth; }
-    Ints ints(const string& name) const { return attr(name) ? attr(name)->ints() : Ints{}; }
-    // Sizes of a window in two dimensions; a line is an image of one row.
-    Ints pair(const string& name, size_t rank, int64_t fallback) const {
+    Ints ints(const string& name) const {
+        const Json* found = node.at("attrs").find(name);
+        return found && found->kind != Json::Null ? found->ints() : Ints{};
+    }
+    // Sizes of a window, of which one may stand for all.
+    Ints sizes(const string& name, size_t rank, int64_t fallback) const {
         Ints given = ints(name);
-        if (given.empty()) given = {fallback};
-        if (given.size() == 1) given.resize(rank, given[0]);
-        need(given.size() == rank, "no such sizes of a window");
-        if (rank == 1) given.insert(given.begin(), fallback);
+        if (given.size() < 2) given.resize(rank, given.empty() ? fallback : given[0]);
+        need(given.size() == rank, "no such window");
+        for (int64_t size : given) need(0 <= size && size <= LIMIT, "no such window");
         return given;
+    }
+    // A tensor, or a number as one, which torch rounds to the type of the tensors beside it.
+    Tensor tensor(const string& name = "self", double fallback = NAN) const {
+        const Json* position = node.at("operands").find(name);
+        if (position && position->kind != Json::Null) return value(*position);
+        auto& inputs = node.at("inputs").items;
+        bool is_single = !inputs.empty() && inputs[0].at("dtype").str() == "float32";
+        double number = real(name, fallback);
+        return Tensor({}, is_single ? float(number) : number);
     }
 };
 
-using Places = std::vector<std::vector<std::pair<int64_t, int64_t>>>;
+using Operator = std::function<Tensor(const Call&)>;
 
-// For each output position, the input positions and those in the window.
-Places windows(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t step, bool ceil) {
-    for (int64_t n : {kernel, stride, step}) need(n > 0 && n < LIMIT, "no such window");
-    need(pad >= 0 && pad < LIMIT && kernel * step < LIMIT, "no such window");
-    double span = double(size + 2 * pad - step * (kernel - 1) - 1) / double(stride);
-    int64_t total = int64_t(ceil ? std::ceil(span) : std::floor(span)) + 1;
-    if (ceil && (total - 1) * stride >= size + pad) total--;
-    need(total >= 0 && total <= LIMIT / kernel, "no such window");
-    Places made(static_cast<size_t>(total));
-    for (int64_t o = 0; o < total; o++)
-        for (int64_t k = 0; k < kernel; k++) {
-            int64_t i = o * stride - pad + k * step;
-            if (i >= 0 && i < size) made[size_t(o)].push_back({i, k});
-        }
-    return made;
+struct Argument {
+    string name;
+    double fallback;
+    Argument(const char* name, double fallback = NAN) : name(name), fallback(fallback) {}
+};
+
+// The same function of each element of the arguments, expanded to the shape of the result.
+Operator pointwise(const std::vector<Argument>& arguments, double (*compute)(Values)) {
+    return [=](const Call& call) {
+        std::vector<Tensor> operands;
+        for (auto& [name, fallback] : arguments) operands.push_back(call.tensor(name, fallback));
+        operands.push_back(Tensor(call.shape));
+        return elementwise(operands, compute);
+    };
 }
 
-Tensor convolution(const Call& call) {
-    const Tensor &x = call.tensor("input"), &w = call.tensor("weight"), *bias = call.optional("bias");
-    need(!call.flag("transposed"), "transposed convolution is not supported");
-    size_t rank = x.shape.size() - 2;
-    need((rank == 1 || rank == 2) && w.rank() == x.rank(), "a convolution of 1 or 2 dimensions");
-    Ints stride = call.pair("stride", rank, 1), pad = call.pair("padding", rank, 0);
-    Ints step = call.pair("dilation", rank, 1), in = x.shape, kernel = w.shape;
-    if (rank == 1) in.insert(in.begin() + 2, 1), kernel.insert(kernel.begin() + 2, 1);
-    int64_t groups = call.whole("groups", 1), c = in[1], f = kernel[0], g = kernel[1];
-    need(groups > 0 && c == g * groups && f % groups == 0 && (!bias || bias->size() == f),
-         "channels and groups do not fit");
-    Places rows = windows(in[2], kernel[2], stride[0], pad[0], step[0], false);
-    Places columns = windows(in[3], kernel[3], stride[1], pad[1], step[1], false);
-    Ints shape{in[0], f, int64_t(rows.size()), int64_t(columns.size())};
-    if (rank == 1) shape.erase(shape.begin() + 2);
-    Tensor made(shape);
-    int64_t at = 0;
-    for (int64_t b = 0; b < in[0]; b++)
-        for (int64_t o = 0; o < f; o++)
-            for (auto& row : rows)
-                for (auto& column : columns) {
-                    double sum = bias ? (*bias)[o] : 0;
-                    for (int64_t i = 0; i < g; i++)
-                        for (auto [y, p] : row) {
-                            int64_t from = ((b * c + o / (f / groups) * g + i) * in[2] + y) * in[3];
-                            int64_t weights = ((o * g + i) * kernel[2] + p) * kernel[3];
-                            for (auto [z, q] : column) sum += double(x[from + z]) * w[weights + q];
-                        }
-                    made[at++] = float(sum);
-                }
-    return made;
+// A fold, and what is made of it and of the number of elements.
+Operator reduction(Fold fold, double (*finish)(Values)) {
+    return [=](const Call& call) {
+        Tensor x = call.tensor(), made = folded(x, call.ints("dim"), fold);
+        Tensor width({}, double(x.size()) / double(made.size()));
+        return elementwise({made, width}, finish);
+    };
+}
+
+// The windows on the last dimensions of a padded tensor: [..., places..., elements...].
+Tensor windows(const Call& call, const Tensor& x, const Ints& kernel, const Ints& stride,
+               double fill) {
+    size_t n = kernel.size(), lead = x.shape.size() - n;
+    need(x.shape.size() >= n && call.shape.size() == x.shape.size(), "no such window");
+    Ints pads = call.sizes("padding", n, 0), gaps = call.sizes("dilation", n, 1);
+    Ints shape = x.shape, view = x.shape;
+    for (size_t d = 0; d < n; d++) {
+        int64_t places = call.shape[lead + d], whole = x.shape[lead + d] + 2 * pads[d];
+        view[lead + d] = places;
+        view.push_back(kernel[d]);
+        shape[lead + d] = std::max(whole, (places - 1) * stride[d] + gaps[d] * (kernel[d] - 1) + 1);
+    }
+    Tensor padded(shape, fill);
+    Ints every = strides(shape), steps = every;
+    int64_t corner = 0;
+    for (size_t d = 0; d < n; d++) {
+        corner += pads[d] * every[lead + d];
+        steps[lead + d] *= stride[d];
+        steps.push_back(every[lead + d] * gaps[d]);
+    }
+    paste(x, padded, corner);
+    return strided(padded, view, steps);
 }
 
 Tensor max_pool(const Call& call) {
-    const Tensor& x = call.tensor();
-    need(x.rank() >= 3, "max_pool2d takes images");
-    Ints kernel = call.pair("kernel_size", 2, 1), stride = kernel;
-    if (!call.ints("stride").empty()) stride = call.pair("stride", 2, 1);
-    Ints pad = call.pair("padding", 2, 0), step = call.pair("dilation", 2, 1), shape = x.shape;
-    int64_t &h = shape[shape.size() - 2], &v = shape.back(), height = h, width = v;
-    bool ceil = call.flag("ceil_mode");
-    Places rows = windows(h, kernel[0], stride[0], pad[0], step[0], ceil);
-    Places columns = windows(v, kernel[1], stride[1], pad[1], step[1], ceil);
-    h = int64_t(rows.size()), v = int64_t(columns.size());
-    Tensor made(shape);
-    int64_t at = 0;
-    for (int64_t image = 0; image < x.size(); image += height * width)
-        for (auto& row : rows)
-            for (auto& column : columns) {
-                float most = -std::numeric_limits<float>::infinity();
-                for (auto [y, p] : row)
-                    for (auto [z, q] : column) {
-                        float value = x[image + y * width + z];
-                        if (value > most || std::isnan(value)) most = value;
-                    }
-                made[at++] = most;
-            }
-    return made;
+    Ints kernel = call.sizes("kernel_size", 2, 0);
+    Ints stride = call.ints("stride").empty() ? kernel : call.sizes("stride", 2, 0);
+    return folded(windows(call, call.tensor(), kernel, stride, -INF), {-2, -1}, larger, -INF);
+}
+
+// A product of matrices for each group: the windows, and their weights.
+Tensor convolution(const Call& call) {
+    Tensor x = call.tensor("input"), w = call.tensor("weight"), bias = call.tensor("bias", 0);
+    int64_t groups = call.whole("groups", 1), rank = x.rank();
+    need(call.real("transposed") == 0, "transposed convolution is not supported");
+    need(rank > 2 && w.rank() == rank && groups > 0 && x.shape[1] == w.shape[1] * groups,
+         "channels and groups do not fit");
+    int64_t n = x.shape[0], channels = w.shape[1], features = w.shape[0] / groups;
+    Ints kernel(w.shape.begin() + 2, w.shape.end()), order{1, 0};
+    Tensor seen = windows(call, x, kernel, call.sizes("stride", kernel.size(), 1), 0);
+    seen.shape[1] = channels;  // [n, groups, channels, places..., elements...], and groups first
+    seen.shape.insert(seen.shape.begin() + 1, groups);
+    for (int64_t d = 3; d <= rank; d++) order.push_back(d);
+    order.push_back(2);
+    for (int64_t d = rank + 1; d < 2 * rank - 1; d++) order.push_back(d);
+    int64_t length = channels * count(kernel),
+            rows = seen.size() / std::max<int64_t>(groups * length, 1);
+    Tensor left = reshaped(permuted(seen, order), {groups, rows, length});
+    Tensor right = permuted(reshaped(w, {groups, features, length}), {0, 2, 1});
+    Tensor made =
+        reshaped(product(left, right), {groups, n, rows / std::max<int64_t>(n, 1), features});
+    if (bias.rank() > 0) bias.shape.resize(size_t(rank) - 1, 1);
+    Tensor one({}, 1);
+    return elementwise({reshaped(permuted(made, {1, 0, 3, 2}), call.shape), bias, one}, add);
 }
 
 Tensor batch_norm(const Call& call) {
-    Tensor made = call.tensor("input");
-    const Tensor &mean = call.tensor("running_mean"), &variance = call.tensor("running_var");
-    const Tensor *weight = call.optional("weight"), *bias = call.optional("bias");
-    need(made.rank() >= 2 && mean.size() == made.shape[1] && variance.size() == mean.size() &&
-             (!weight || weight->size() == mean.size()) && (!bias || bias->size() == mean.size()),
-         "the sizes of a batch norm do not fit");
-    int64_t inner = count(Ints(made.shape.begin() + 2, made.shape.end()));
-    for (int64_t i = 0; i < made.size(); i++) {
-        int64_t c = i / inner % made.shape[1];
-        double scaled = (made[i] - mean[c]) / std::sqrt(variance[c] + call.real("eps", 0));
-        made[i] = float(scaled * (weight ? (*weight)[c] : 1) + (bias ? (*bias)[c] : 0));
-    }
-    return made;
+    std::vector<Tensor> given{call.tensor("input"),       call.tensor("running_mean"),
+                              call.tensor("running_var"), call.tensor("weight", 1),
+                              call.tensor("bias", 0),     Tensor({}, call.real("eps"))};
+    for (size_t i = 1; i < 5; i++)
+        if (given[i].rank() == 1) given[i].shape.resize(call.shape.size() - 1, 1);
+    return elementwise(given, normalize);
 }
 
-// Replaces the elements along some dimensions by what a function makes of their list.
-template <class F>
-Tensor reduced(const Tensor& x, const Ints& dims, bool keep, F compute) {
-    std::vector<bool> gone(x.shape.size());
-    for (int64_t dim : dims) gone[axis(dim, x.shape.size())] = !x.shape.empty();
-    Ints own = strides(x.shape), outer, steps, sizes, inner, kept;
-    for (size_t d = 0; d < x.shape.size(); d++) {
-        (gone[d] ? sizes : outer).push_back(x.shape[d]);
-        (gone[d] ? inner : steps).push_back(own[d]);
-        kept.push_back(gone[d] ? 1 : x.shape[d]);
-    }
-    Tensor made(outer);
-    Ints index(outer.size());
-    for (int64_t i = 0; i < made.size(); i++) {
-        int64_t offset = 0;
-        for (size_t d = 0; d < outer.size(); d++) offset += index[d] * steps[d];
-        made[i] = float(compute(gather(x, sizes, inner, offset).data));
-        for (size_t d = outer.size(); d-- > 0 && ++index[d] == outer[d];) index[d] = 0;
-    }
-    if (keep) made.shape = kept;
-    return made;
-}
-
-double total(const std::vector<float>& values) {
-    double sum = 0;
-    for (float value : values) sum += value;
-    return sum;
+Tensor layer_norm(const Call& call) {
+    Ints dims;
+    Tensor x = call.tensor("input"), width({}, double(count(call.ints("normalized_shape"))));
+    for (int64_t d = int64_t(call.ints("normalized_shape").size()); d > 0; d--) dims.push_back(-d);
+    Tensor mean = elementwise({folded(x, dims, sum), width}, divide);
+    Tensor rest = elementwise({x, mean, Tensor({}, 1)}, subtract);
+    Tensor variance = elementwise({folded(rest, dims, squares), width}, divide);
+    return elementwise({x, mean, variance, call.tensor("weight", 1), call.tensor("bias", 0),
+                        Tensor({}, call.real("eps"))},
+                       normalize);
 }
 
 Tensor softmax(const Call& call) {
     Ints dim{call.whole("dim", 0)};
-    Tensor most = reduced(call.tensor(), dim, true, [](const std::vector<float>& v) {
-        return v.empty() ? 0 : *std::max_element(v.begin(), v.end());
-    });
-    Tensor powers = pointwise(call.tensor(), most, [](double a, double b) { return std::exp(a - b); });
-    return pointwise(powers, reduced(powers, dim, true, total), std::divides<double>());
-}
-
-Tensor mean(const Call& call) {
-    Ints dims = call.ints("dim");
-    for (int64_t d = 0; call.ints("dim").empty() && d < call.tensor().rank(); d++) dims.push_back(d);
-    auto average = [](const std::vector<float>& v) { return total(v) / double(v.size()); };
-    return reduced(call.tensor(), dims, call.flag("keepdim"), average);
-}
-
-Tensor product(const Tensor& left, const Tensor& right) {
-    need(left.rank() == 2 && right.rank() == 2 && left.shape[1] == right.shape[0],
-         "no product of matrices");
-    int64_t k = left.shape[1], m = right.shape[1];
-    Tensor made({left.shape[0], m});
-    for (int64_t i = 0; i < left.shape[0]; i++)
-        for (int64_t j = 0; j < m; j++) {
-            double sum = 0;
-            for (int64_t p = 0; p < k; p++) sum += double(left[i * k + p]) * right[p * m + j];
-            made[i * m + j] = float(sum);
-        }
-    return made;
+    Tensor most = folded(call.tensor(), dim, larger, -INF);
+    Tensor made =
+        elementwise({call.tensor(), most}, [](Values v) { return std::exp(v[0] - v[1]); });
+    return elementwise({made, folded(made, dim, sum)}, divide);
 }
 
 Tensor addmm(const Call& call) {
-    double beta = call.real("beta", 1), alpha = call.real("alpha", 1);
-    return pointwise(call.tensor(), product(call.tensor("mat1"), call.tensor("mat2")),
-                     [=](double a, double b) { return beta * a + alpha * b; });
+    auto compute = [](Values v) { return v[2] * v[0] + v[3] * v[1]; };
+    return elementwise({call.tensor(), product(call.tensor("mat1"), call.tensor("mat2")),
+                        call.tensor("beta", 1), call.tensor("alpha", 1)},
+                       compute);
 }
 
-Tensor view(const Call& call) {
-    Tensor made = call.tensor();
-    Ints size = call.ints("size");
-    auto open = std::find(size.begin(), size.end(), -1);
-    if (open != size.end()) {
-        *open = 1;
-        *open = made.size() / std::max<int64_t>(count(size), 1);
-    }
-    need(count(size) == made.size(), "no view of so many elements");
-    made.shape = size;
-    return made;
+Tensor gelu(const Call& call) {
+    const Json* formula = call.node.at("attrs").find("approximate");
+    need(!formula || formula->str() == "none", "an approximation is not supported");
+    auto compute = [](Values v) { return v[0] * (1 + std::erf(v[0] / std::sqrt(2.0))) / 2; };
+    return elementwise({call.tensor()}, compute);
 }
 
-Tensor permute(const Call& call) {
-    const Tensor& x = call.tensor();
-    Ints own = strides(x.shape), shape, steps, dims = call.ints("dims");
-    std::vector<bool> seen(x.shape.size());
-    for (int64_t dim : dims) {
-        size_t d = axis(dim, x.shape.size());
-        need(!x.shape.empty() && !seen[d], "no such order of dimensions");
-        seen[d] = true;
-        shape.push_back(x.shape[d]);
-        steps.push_back(own[d]);
-    }
-    need(shape.size() == x.shape.size(), "no such order of dimensions");
-    return gather(x, shape, steps);
+Tensor vector_norm(const Call& call) {
+    need(call.real("ord", 2) == 2, "a norm of another order is not supported");
+    return reduction(squares, [](Values v) { return std::sqrt(v[0]); })(call);
 }
 
 Tensor slice(const Call& call) {
-    const Tensor& x = call.tensor();
-    size_t dim = axis(call.whole("dim", 0), x.shape.size());
-    need(!x.shape.empty(), "a number has no slices");
-    Ints shape = x.shape, steps = strides(x.shape);
-    int64_t size = shape[dim], step = call.whole("step", 1);
-    auto bound = [=](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-    int64_t start = bound(call.whole("start", 0)), end = bound(call.whole("end", size));
-    need(step > 0 && step <= LIMIT, "a step is positive");
-    int64_t offset = start * steps[dim];
-    shape[dim] = std::max<int64_t>((end - start + step - 1) / step, 0);
-    steps[dim] *= step;
-    return gather(x, shape, steps, offset);
+    Tensor x = call.tensor();
+    size_t dim = axis(call.whole("dim", 0), x.shape);
+    Ints steps = strides(x.shape);
+    int64_t size = x.shape.at(dim), start = call.whole("start", 0), step = call.whole("step", 1);
+    int64_t first = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size) * steps[dim];
+    steps[dim] *= std::clamp<int64_t>(step, 0, LIMIT);
+    return strided(x, call.shape, steps, first);
 }
 
 Tensor cat(const Call& call) {
-    std::vector<const Tensor*> parts;
-    for (auto& position : call.node.at("operands").at("tensors").items)
-        if (call.value(position).shape != Ints{0}) parts.push_back(&call.value(position));
-    need(!parts.empty(), "nothing to join");
-    Ints shape = parts[0]->shape;
-    size_t dim = axis(call.whole("dim", 0), shape.size());
-    int64_t outer = count(Ints(shape.begin(), shape.begin() + int64_t(dim)));
-    need(!shape.empty(), "numbers are not joined");
-    shape[dim] = 0;
-    for (auto* part : parts) {
-        Ints other = part->shape, same = shape;
-        need(other.size() == shape.size(), "tensors of other ranks");
-        shape[dim] += other[dim];
-        other[dim] = same[dim] = 0;
-        need(other == same, "sizes do not go together");
+    Tensor made(call.shape);
+    int64_t offset = 0, step = strides(call.shape).at(axis(call.whole("dim", 0), call.shape));
+    for (auto& part : call.tensors("tensors")) {
+        if (part.size() == 0) continue;
+        paste(part, made, offset);
+        offset += part.shape.at(axis(call.whole("dim", 0), call.shape)) * step;
     }
-    Tensor made(shape);
-    auto at = made.data.begin();
-    for (int64_t i = 0; i < outer; i++)
-        for (auto* part : parts) {
-            int64_t length = part->size() / outer;
-            at = std::copy_n(part->data.begin() + i * length, length, at);
-        }
     return made;
 }
 
-using Operator = std::function<Tensor(const Call&)>;
-
-Operator unary(double (*compute)(double)) {
-    return [=](const Call& call) {
-        Tensor made = call.tensor();
-        for (float& value : made.data) value = float(compute(value));
-        return made;
-    };
+// The rows of a tensor that tensors of indices name, one for each of its first dimensions.
+Tensor indexed(const Tensor& x, std::vector<Tensor> indices) {
+    need(!indices.empty() && indices.size() <= x.shape.size(), "too many indices");
+    indices = broadcast(std::move(indices));
+    Ints own = strides(x.shape);
+    int64_t rows = indices[0].size(), width = own[indices.size() - 1];
+    Tensor made({rows, width});
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t from = 0;
+        for (size_t d = 0; d < indices.size(); d++) {
+            auto at = int64_t(indices[d][i]) + (indices[d][i] < 0 ? x.shape[d] : 0);
+            need(0 <= at && at < x.shape[d], "an index is out of range");
+            from += at * own[d];
+        }
+        for (int64_t j = 0; j < width; j++) made[i * width + j] = x[from + j];
+    }
+    return made;
 }
 
-Operator binary(double (*compute)(double, double, double)) {
-    return [=](const Call& call) {
-        Tensor number;
-        number[0] = float(call.optional("other") ? 0 : call.real("other", 0));
-        const Tensor* other = call.optional("other") ? call.optional("other") : &number;
-        double alpha = call.real("alpha", 1);
-        auto with = [=](double a, double b) { return compute(a, b, alpha); };
-        return pointwise(call.tensor(), *other, with);
-    };
+Tensor arange(const Call& call) {
+    Tensor made(call.shape);
+    for (int64_t i = 0; i < made.size(); i++)
+        made[i] = call.real("start") + double(i) * call.real("step", 1);
+    return made;
 }
+
+Tensor itself(const Call& call) { return call.tensor(); }  // run() gives it the recorded shape
 
 const std::map<string, Operator> OPERATORS{
-    {"aten.convolution.default", convolution},
     {"aten._native_batch_norm_legit_no_training.default", batch_norm},
-    {"aten.relu.default", unary([](double x) { return x < 0 ? 0 : x; })},
-    {"aten.sigmoid.default", unary([](double x) { return 1 / (1 + std::exp(-x)); })},
-    {"aten.tanh.default", unary(std::tanh)},
-    {"aten.add.Tensor", binary([](double a, double b, double c) { return a + c * b; })},
-    {"aten.sub.Tensor", binary([](double a, double b, double c) { return a - c * b; })},
-    {"aten.mul.Tensor", binary([](double a, double b, double) { return a * b; })},
-    {"aten.addmm.default", addmm},
-    {"aten.mm.default", [](const Call& c) { return product(c.tensor(), c.tensor("mat2")); }},
-    {"aten.mean.dim", mean},
-    {"aten.view.default", view},
-    {"aten.view_copy.default", view},
-    {"aten.permute.default", permute},
-    {"aten.permute_copy.default", permute},
-    {"aten.clone.default", [](const Call& call) { return call.tensor(); }},
     {"aten._softmax.default", softmax},
-    {"aten.max_pool2d_with_indices.default", max_pool},
+    {"aten._to_copy.default", itself},
+    {"aten.add.Scalar", pointwise({"self", "other", {"alpha", 1}}, add)},
+    {"aten.add.Tensor", pointwise({"self", "other", {"alpha", 1}}, add)},
+    {"aten.addmm.default", addmm},
+    {"aten.any.dim", reduction(either, same)},
+    {"aten.arange.start_step", arange},
+    {"aten.bitwise_and.Tensor",
+     pointwise({"self", "other"}, [](Values v) { return double(int64_t(v[0]) & int64_t(v[1])); })},
+    {"aten.bmm.default", [](const Call& c) { return product(c.tensor(), c.tensor("mat2")); }},
     {"aten.cat.default", cat},
+    {"aten.clamp.default", pointwise({"self", {"min", -INF}, {"max", INF}},
+                                     [](Values v) {
+                                         return v[0] < v[1] ? v[1] : v[0] > v[2] ? v[2] : v[0];
+                                     })},
+    {"aten.clone.default", itself},
+    {"aten.convolution.default", convolution},
+    {"aten.div.Tensor", pointwise({"self", "other"}, divide)},
+    {"aten.embedding.default",
+     [](const Call& c) { return indexed(c.tensor("weight"), {c.tensor("indices")}); }},
+    {"aten.eq.Scalar", pointwise({"self", "other"}, [](Values v) { return double(v[0] == v[1]); })},
+    {"aten.expand.default", pointwise({"self"}, same)},
+    {"aten.expand_copy.default", pointwise({"self"}, same)},
+    {"aten.full.default", pointwise({"fill_value"}, same)},
+    {"aten.full_like.default", pointwise({"fill_value"}, same)},
+    {"aten.ge.Scalar", pointwise({"self", "other"}, [](Values v) { return double(v[0] >= v[1]); })},
+    {"aten.gelu.default", gelu},
+    {"aten.index.Tensor", [](const Call& c) { return indexed(c.tensor(), c.tensors("indices")); }},
+    {"aten.linalg_vector_norm.default", vector_norm},
+    {"aten.logical_not.default", pointwise({"self"}, [](Values v) { return double(v[0] == 0); })},
+    {"aten.max_pool2d_with_indices.default", max_pool},
+    {"aten.mean.dim", reduction(sum, divide)},
+    {"aten.mm.default", [](const Call& c) { return product(c.tensor(), c.tensor("mat2")); }},
+    {"aten.mul.Scalar", pointwise({"self", "other"}, multiply)},
+    {"aten.mul.Tensor", pointwise({"self", "other"}, multiply)},
+    {"aten.native_layer_norm.default", layer_norm},
+    {"aten.permute.default", [](const Call& c) { return permuted(c.tensor(), c.ints("dims")); }},
+    {"aten.permute_copy.default",
+     [](const Call& c) { return permuted(c.tensor(), c.ints("dims")); }},
+    {"aten.relu.default", pointwise({"self"}, [](Values v) { return v[0] < 0 ? 0 : v[0]; })},
+    {"aten.scalar_tensor.default", pointwise({"s"}, same)},
+    {"aten.sigmoid.default",
+     pointwise({"self"}, [](Values v) { return 1 / (1 + std::exp(-v[0])); })},
     {"aten.slice.Tensor", slice},
     {"aten.slice_copy.Tensor", slice},
+    {"aten.sub.Tensor", pointwise({"self", "other", {"alpha", 1}}, subtract)},
+    {"aten.sum.dim_IntList", reduction(sum, same)},
+    {"aten.tanh.default", pointwise({"self"}, [](Values v) { return std::tanh(v[0]); })},
+    {"aten.unsqueeze.default", itself},
+    {"aten.unsqueeze_copy.default", itself},
+    {"aten.view.default", itself},
+    {"aten.view_copy.default", itself},
+    {"aten.where.self",
+     pointwise({"condition", "self", "other"}, [](Values v) { return v[0] != 0 ? v[1] : v[2]; })},
 };
 
 // -- programs -------------------------------------------------------------------------------------
 
-bool fits(const Json& shape, const Tensor& tensor) {
-    bool same = shape.items.size() == tensor.shape.size();
-    for (size_t d = 0; same && d < tensor.shape.size(); d++)
-        same = shape.items[d].kind == Json::Text || shape.items[d].whole() == tensor.shape[d];
-    return same;
+// The sizes that a program records; one that varies is a symbol, which the inputs bind.
+Ints sizes(const Json& shape, const std::map<string, int64_t>& symbols) {
+    Ints made;
+    for (auto& size : shape.items) {
+        bool varies = size.kind == Json::Text;
+        need(!varies || symbols.count(size.text), "a size is no plain symbol: " + size.text);
+        made.push_back(varies ? symbols.at(size.text) : size.whole());
+    }
+    return made;
 }
 
-Tensor filled(const Json& record) {
-    const string& digits = record.at("fill").str();
-    bool fits = digits.size() == 8 && digits.find_first_not_of("0123456789abcdef") == string::npos;
-    need(fits, "a constant of one value has no float32");
-    uint32_t bits = 0;
-    for (int i = 6; i >= 0; i -= 2) bits = bits << 8 | uint32_t(std::stoul(digits.substr(i, 2), nullptr, 16));
-    Tensor made(record.at("shape").ints());
-    for (int64_t i = 0; i < made.size(); i++) std::memcpy(&made[i], &bits, 4);
-    return made;
+// A constant is a stored tensor, one value in each place, or a view of another constant. One whose
+// type is not known here has no value: what uses it says so.
+bool constant(const Json& records, const string& key, const Tensors& stored, Tensor& made) {
+    const Json &record = records.at(key), *fill = record.find("fill"), *shown = record.find("view");
+    const string& dtype = record.at("dtype").str();
+    Ints shape = record.at("shape").ints();
+    if (!TYPES.count(dtype)) return false;
+    if (shown) {
+        Tensor base;
+        if (!constant(records, shown->at("of").str(), stored, base)) return false;
+        made = strided(base, shape, shown->at("strides").ints(), shown->at("offset").whole());
+    } else if (fill) {
+        string bytes;
+        for (size_t i = 0; i + 1 < fill->str().size(); i += 2)
+            bytes += char(std::strtol(fill->text.substr(i, 2).c_str(), nullptr, 16));
+        made = Tensor(shape, decoded({}, bytes, dtype)[0]);
+    } else {
+        const string& name = record.at("tensor").str();
+        need(stored.count(name) > 0, "there is no constant " + name);
+        made = stored.at(name);
+    }
+    made.dtype = dtype;
+    return true;
 }
 
 Tensors run(const Json& ir, Files& files, const Tensors& inputs) {
@@ -721,44 +400,41 @@ Tensors run(const Json& ir, Files& files, const Tensors& inputs) {
         return files.count(name) ? safetensors(files[name]) : Tensors{};
     };
     Tensors values, weights = tensors("weights.safetensors");
-    Tensors stored = tensors("constants.safetensors");
-    std::map<string, string> key_of;  // the stored tensor of a constant
+    const Tensors stored = tensors("constants.safetensors");
     const Json none, *named = ir.find("weight_name_mapping"), *constants = ir.find("constants");
-    auto constant = [&](const string& key) { return constants ? constants->find(key) : nullptr; };
-    for (auto& [name, mapped] : named ? named->fields : none.fields) {
-        const string& key = mapped.str();
-        const Json *record = constant(key), *shown = record ? record->find("view") : nullptr;
-        const string& base_key = shown ? shown->at("of").str() : key;
-        if (const Json* base = constant(base_key)) {
-            bool is_filled = base->find("fill");
-            key_of[name] = is_filled ? "fill of " + base_key : base->at("tensor").str();
-            if (is_filled && base->at("dtype").str() == "float32" && !stored.count(key_of[name]))
-                stored.emplace(key_of[name], filled(*base));
-        }
-        auto weight = weights.find(key), stored_at = stored.find(key_of[name]);
-        if (weight != weights.end()) values[name] = weight->second;
-        else if (stored_at == stored.end()) continue;  // it is no float32: what uses it says so
-        else if (!shown) values[name] = stored_at->second;
-        else
-            values[name] = gather(stored_at->second, record->at("shape").ints(),
-                                  shown->at("strides").ints(), shown->at("offset").whole());
+    for (auto& [name, key] : named ? named->fields : none.fields) {
+        auto weight = weights.find(key.str());
+        bool is_known = constants && constants->find(key.str());
+        Tensor made;
+        if (weight != weights.end())
+            values[name] = weight->second;
+        else if (is_known && constant(*constants, key.str(), stored, made))
+            values[name] = made;
     }
+    std::map<string, int64_t> symbols;
     for (auto& meta : ir.at("graph_inputs").items) {
         auto given = inputs.find(meta.at("name").str());
-        need(given != inputs.end(), "there is no float32 input " + meta.at("name").str());
-        need(fits(meta.at("shape"), given->second), "the shape of an input is another");
-        values[given->first] = given->second;
+        need(given != inputs.end(), "there is no input " + meta.at("name").str());
+        const Tensor& x = values[given->first] = given->second;
+        auto& shape = meta.at("shape").items;
+        for (size_t d = 0; d < std::min(shape.size(), x.shape.size()); d++)
+            if (shape[d].kind == Json::Text) symbols.emplace(shape[d].text, x.shape[d]);
+        need(x.dtype == meta.at("dtype").str() && x.shape == sizes(meta.at("shape"), symbols),
+             "the type or shape of an input is another: " + given->first);
     }
     for (auto& node : ir.at("nodes").items) {
         const string &name = node.at("name").str(), &op_type = node.at("op_type").str();
+        if (op_type == "aten._assert_tensor_metadata.default") continue;
         auto known = OPERATORS.find(op_type);
-        need(known != OPERATORS.end(), "node " + name + ": there is no operator " + op_type + " here");
+        need(known != OPERATORS.end(),
+             "node " + name + ": there is no operator " + op_type + " here");
         try {
             need(!node.at("outputs").items.empty(), "it has no result");
             const Json& first = node.at("outputs").items[0];
-            Tensor made = known->second(Call{node, values});
-            need(fits(first.at("shape"), made), "it gives another shape");
-            values[first.at("name").str()] = made;
+            Ints shape = sizes(first.at("shape"), symbols);
+            Tensor made = reshaped(known->second(Call{node, values, shape}), shape);
+            const string& dtype = first.at("dtype").str();
+            values[first.at("name").str()] = decoded(shape, encoded(made, dtype), dtype);
         } catch (const std::exception& error) {
             throw std::runtime_error("node " + name + ": " + error.what());
         }
@@ -776,7 +452,7 @@ int main(int count, char** arguments) {
     try {
         need(count == 4, "usage: reader PROGRAM.tir INPUTS.safetensors OUTPUTS.safetensors");
         Files files = archive(arguments[1]);
-        Json ir = parse(files["ir.json"]);
+        Json ir = parse_json(files["ir.json"]);
         write(arguments[3], run(ir, files, safetensors(read(arguments[2]))));
     } catch (const std::exception& error) {
         std::cerr << "error: " << error.what() << std::endl;

@@ -1,22 +1,40 @@
-// Runs a float32 program of torch-ir, in core ATen, from its archive and nothing else.
+// Runs a program of torch-ir, in core ATen, from its archive and nothing else.
 //
 //     node reader.mjs PROGRAM.tir INPUTS.safetensors OUTPUTS.safetensors
 //
-// Inputs and outputs go by their names in the graph. Every tensor here lies in row-major order.
-// What docs/format.md says is checked: a damaged file ends in one line on stderr and status 1.
+// Inputs and outputs go by their names in the graph. Values are float32, int64 (to 2^53) or bool:
+// they are computed in double, and rounded to the type that the program records. Every tensor here
+// lies in row-major order. A damaged file ends in one line on stderr and status 1.
 
 import { createHash } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 
-const LIMIT = 2 ** 28; // elements of one tensor
-
-function fail(text) {
-  throw new Error(text);
-}
-
-function need(condition, text) {
-  if (!condition) fail(text);
-}
+import {
+  TYPES,
+  fail,
+  need,
+  safetensors,
+  writeSafetensors,
+  decoded,
+  typed,
+  count,
+  tensor,
+  mapped,
+  reshaped,
+  strides,
+  axis,
+  strided,
+  paste,
+  permuted,
+  broadcast,
+  elementwise,
+  folded,
+  sum,
+  squares,
+  larger,
+  divide,
+  product,
+} from "./tensors.mjs";
 
 // -- files ----------------------------------------------------------------------------------------
 
@@ -59,426 +77,338 @@ function archive(path) {
   return found;
 }
 
-/** The tensors of a safetensors file by name; those of other types than float32 without values. */
-function safetensors(data) {
-  const length = Number(data.readBigUInt64LE(0));
-  need(length + 8 <= data.length, "the header of a safetensors file is cut off");
-  const header = JSON.parse(data.toString("utf8", 8, 8 + length));
-  const body = data.subarray(8 + length);
-  const found = new Map();
-  for (const [name, record] of Object.entries(header)) {
-    if (name === "__metadata__") continue;
-    const { shape, data_offsets: [begin, end] } = record;
-    need(0 <= begin && begin <= end && end <= body.length, `tensor ${name} is cut off`);
-    const made = record.dtype === "F32" ? tensor(shape) : { shape, data: null };
-    found.set(name, made);
-    if (!made.data) continue;
-    need(end - begin === 4 * made.data.length, `tensor ${name} has another size`);
-    for (let i = 0; i < made.data.length; i++) made.data[i] = body.readFloatLE(begin + 4 * i);
-  }
-  const same = JSON.parse(header.__metadata__?.["torch-ir-same"] ?? "{}");
-  for (const [key, first] of Object.entries(same)) found.set(key, found.get(first));
-  return found;
-}
-
-function writeSafetensors(path, named) {
-  const header = {};
-  let at = 0;
-  for (const [name, { shape, data }] of named) {
-    header[name] = { dtype: "F32", shape, data_offsets: [at, (at += 4 * data.length)] };
-  }
-  const text = Buffer.from(JSON.stringify(header).padEnd(8), "utf8");
-  const out = Buffer.alloc(8 + text.length + at);
-  out.writeBigUInt64LE(BigInt(text.length), 0);
-  text.copy(out, 8);
-  at = 8 + text.length;
-  for (const { data } of named.values()) for (const x of data) at = out.writeFloatLE(x, at);
-  writeFileSync(path, out);
-}
-
-// -- tensors --------------------------------------------------------------------------------------
-
-function count(shape) {
-  need(Array.isArray(shape) && shape.every((n) => Number.isInteger(n) && n >= 0), "no such shape");
-  const total = shape.reduce((product, n) => product * n, 1);
-  need(total <= LIMIT, `a tensor of ${total} elements`);
-  return total;
-}
-
-function tensor(shape) {
-  return { shape: [...shape], data: new Float32Array(count(shape)) };
-}
-
-function strides(shape) {
-  const found = new Array(shape.length);
-  for (let d = shape.length - 1, step = 1; d >= 0; step *= shape[d--]) found[d] = step;
-  return found;
-}
-
-/** Call a function with each position of a shape in row-major order, and its number. */
-function each(shape, visit) {
-  const index = new Array(shape.length).fill(0);
-  for (let i = 0, total = count(shape); i < total; i++) {
-    visit(index, i);
-    for (let d = shape.length - 1; d >= 0 && ++index[d] === shape[d]; d--) index[d] = 0;
-  }
-}
-
-/** A tensor of a shape whose elements lie in another by an offset and strides. */
-function gather(source, shape, steps, offset = 0) {
-  const made = tensor(shape);
-  each(shape, (index, i) => {
-    const at = index.reduce((sum, n, d) => sum + n * steps[d], offset);
-    need(at >= 0 && at < source.data.length, "a view of elements that are not there");
-    made.data[i] = source.data[at];
-  });
-  return made;
-}
-
-function expanded(source, shape) {
-  const own = strides(source.shape);
-  const ahead = shape.length - source.shape.length;
-  const steps = shape.map((n, d) => (d < ahead || source.shape[d - ahead] === 1 ? 0 : own[d - ahead]));
-  return gather(source, shape, steps);
-}
-
-function pointwise(left, right, compute) {
-  const rank = Math.max(left.shape.length, right.shape.length);
-  const size = (t, d) => t.shape[d - rank + t.shape.length] ?? 1;
-  const shape = Array.from({ length: rank }, (_, d) => {
-    const [a, b] = [size(left, d), size(right, d)];
-    need(a === b || a === 1 || b === 1, `sizes ${a} and ${b} do not go together`);
-    return a === 1 ? b : a;
-  });
-  const { data } = expanded(right, shape);
-  return mapped(expanded(left, shape), (value, i) => compute(value, data[i]));
-}
-
-function mapped(source, compute) {
-  return { shape: source.shape, data: source.data.map(compute) };
-}
-
-function axis(dim, rank) {
-  const found = dim < 0 ? dim + rank : dim;
-  need(Number.isInteger(found) && found >= 0 && found < Math.max(rank, 1), `no dimension ${dim}`);
-  return found;
-}
-
-function product(left, right) {
-  const [[n, k], [rows, m]] = [left.shape, right.shape];
-  need(k === rows && left.shape.length === 2 && right.shape.length === 2, "no product of matrices");
-  return mapped(tensor([n, m]), (_, at) => {
-    const [row, column] = [Math.floor(at / m) * k, at % m];
-    let sum = 0;
-    for (let p = 0; p < k; p++) sum += left.data[row + p] * right.data[p * m + column];
-    return sum;
-  });
-}
-
 // -- operators ------------------------------------------------------------------------------------
 
-function pair(value, rank, fallback) {
-  const list = value === undefined || value.length === 0 ? [fallback] : [value].flat();
-  const full = list.length === 1 ? new Array(rank).fill(list[0]) : list;
-  need(full.length === rank && full.every(Number.isInteger), "no such sizes of a window");
-  return rank === 1 ? [fallback, ...full] : full; // a line is an image of one row
-}
-
-/** The places of a window: for each output position, the input position and that in the window. */
-function windows(size, kernel, stride, padding, dilation, ceil) {
-  need(stride > 0 && dilation > 0 && kernel > 0 && padding >= 0, "no such window");
-  const span = (size + 2 * padding - dilation * (kernel - 1) - 1) / stride;
-  let total = (ceil ? Math.ceil(span) : Math.floor(span)) + 1;
-  if (ceil && (total - 1) * stride >= size + padding) total--;
-  need(total >= 0 && total <= LIMIT, "no such window");
-  return Array.from({ length: total }, (_, o) => {
-    const places = Array.from({ length: kernel }, (_, k) => [o * stride - padding + k * dilation, k]);
-    return places.filter(([i]) => i >= 0 && i < size);
+/** The windows on the last dimensions of a padded tensor: [..., places..., elements...]. */
+function windows(call, x, kernel, stride, fill) {
+  const [n, lead] = [kernel.length, x.shape.length - kernel.length];
+  need(lead >= 0 && call.shape.length === x.shape.length, "no such window");
+  const [pads, gaps] = [call.sizes("padding", n, 0), call.sizes("dilation", n, 1)];
+  const places = call.shape.slice(lead);
+  const whole = x.shape.slice(lead).map((size, d) => {
+    return Math.max(
+      size + 2 * pads[d],
+      (places[d] - 1) * stride[d] + gaps[d] * (kernel[d] - 1) + 1,
+    );
   });
-}
-
-function convolution(call) {
-  const [x, w, bias] = [call.tensor("input"), call.tensor("weight"), call.optional("bias")];
-  need(!call.attr("transposed", false), "transposed convolution is not supported");
-  const rank = x.shape.length - 2;
-  need((rank === 1 || rank === 2) && w.shape.length === x.shape.length, "a convolution of 1 or 2");
-  const [groups, stride] = [call.attr("groups", 1), pair(call.attr("stride"), rank, 1)];
-  const padding = pair(call.attr("padding"), rank, 0);
-  const dilation = pair(call.attr("dilation"), rank, 1);
-  const [n, c, h, v] = rank === 1 ? [x.shape[0], x.shape[1], 1, x.shape[2]] : x.shape;
-  const [f, g, kh, kv] = rank === 1 ? [w.shape[0], w.shape[1], 1, w.shape[2]] : w.shape;
-  need(groups > 0 && c === g * groups && f % groups === 0, "channels and groups do not fit");
-  const rows = windows(h, kh, stride[0], padding[0], dilation[0]);
-  const columns = windows(v, kv, stride[1], padding[1], dilation[1]);
-  const image = rank === 1 ? [columns.length] : [rows.length, columns.length];
-  const made = tensor([n, f, ...image]);
-  let at = 0;
-  for (let b = 0; b < n; b++) {
-    for (let o = 0; o < f; o++) {
-      const first = Math.floor(o / (f / groups)) * g;
-      for (const row of rows) {
-        for (const column of columns) {
-          let sum = bias ? bias.data[o] : 0;
-          for (let i = 0; i < g; i++) {
-            for (const [y, p] of row) {
-              const from = ((b * c + first + i) * h + y) * v;
-              const weights = ((o * g + i) * kh + p) * kv;
-              for (const [z, q] of column) sum += x.data[from + z] * w.data[weights + q];
-            }
-          }
-          made.data[at++] = sum;
-        }
-      }
-    }
-  }
-  return made;
+  const padded = tensor([...x.shape.slice(0, lead), ...whole], fill);
+  const every = strides(padded.shape);
+  paste(
+    x,
+    padded,
+    pads.reduce((at, pad, d) => at + pad * every[lead + d], 0),
+  );
+  const [outer, last] = [every.slice(0, lead), every.slice(lead)];
+  const steps = [
+    ...outer,
+    ...last.map((n, d) => n * stride[d]),
+    ...last.map((n, d) => n * gaps[d]),
+  ];
+  return strided(padded, [...x.shape.slice(0, lead), ...places, ...kernel], steps);
 }
 
 function maxPool(call) {
-  const x = call.tensor("self");
-  need(x.shape.length >= 3, "max_pool2d takes images");
-  const kernel = pair(call.attr("kernel_size"), 2, 1);
-  const given = call.attr("stride", []);
-  const stride = [given].flat().length === 0 ? kernel : pair(given, 2, 1);
-  const [padding, dilation] = [pair(call.attr("padding"), 2, 0), pair(call.attr("dilation"), 2, 1)];
-  const [h, v] = x.shape.slice(-2);
-  const ceil = call.attr("ceil_mode", false);
-  const rows = windows(h, kernel[0], stride[0], padding[0], dilation[0], ceil);
-  const columns = windows(v, kernel[1], stride[1], padding[1], dilation[1], ceil);
-  const made = tensor([...x.shape.slice(0, -2), rows.length, columns.length]);
-  let at = 0;
-  for (let image = 0; image < x.data.length; image += h * v) {
-    for (const row of rows) {
-      for (const column of columns) {
-        let most = -Infinity;
-        for (const [y] of row) {
-          for (const [z] of column) {
-            const value = x.data[image + y * v + z];
-            if (value > most || Number.isNaN(value)) most = value;
-          }
-        }
-        made.data[at++] = most;
-      }
-    }
-  }
-  return made;
+  const kernel = call.sizes("kernel_size", 2, 0);
+  const stride = call.list("stride").length > 0 ? call.sizes("stride", 2, 0) : kernel;
+  const seen = windows(call, call.tensor("self"), kernel, stride, -Infinity);
+  return folded(seen, [-2, -1], larger, -Infinity);
+}
+
+/** A product of matrices for each group: the windows, and their weights. */
+function convolution(call) {
+  const [x, w, bias] = [call.tensor("input"), call.tensor("weight"), call.tensor("bias", 0)];
+  const [groups, rank] = [call.attr("groups", 1), x.shape.length];
+  need(!call.attr("transposed", false), "transposed convolution is not supported");
+  const [[n, all], [features, channels, ...kernel]] = [x.shape, w.shape];
+  need(rank > 2 && w.shape.length === rank && all === channels * groups, "channels do not fit");
+  const seen = windows(call, x, kernel, call.sizes("stride", rank - 2, 1), 0);
+  seen.shape.splice(1, 1, groups, channels); // [n, groups, channels, places..., elements...]
+  const dims = [...seen.shape.keys()];
+  const order = [1, 0, ...dims.slice(3, rank + 1), 2, ...dims.slice(rank + 1)];
+  const length = channels * count(kernel);
+  const rows = seen.data.length / (groups * length);
+  const left = reshaped(permuted(seen, order), [groups, rows, length]);
+  const right = permuted(reshaped(w, [groups, features / groups, length]), [0, 2, 1]);
+  const made = reshaped(product(left, right), [groups, n, rows / n, features / groups]);
+  return elementwise([reshaped(permuted(made, [1, 0, 3, 2]), call.shape), column(bias, rank)], sum);
+}
+
+/** A tensor of one dimension beside the channels of another. */
+function column(x, rank) {
+  return x.shape.length === 1 ? reshaped(x, [...x.shape, ...new Array(rank - 2).fill(1)]) : x;
+}
+
+function normalized(call, mean, variance, fit) {
+  const [weight, bias] = [fit(call.tensor("weight", 1)), fit(call.tensor("bias", 0))];
+  const eps = call.attr("eps");
+  const compute = (x, m, v, w, b) => ((x - m) / Math.sqrt(v + eps)) * w + b;
+  return elementwise([call.tensor("input"), mean, variance, weight, bias], compute);
 }
 
 function batchNorm(call) {
-  const x = call.tensor("input");
+  const fit = (x) => column(x, call.shape.length);
   const [mean, variance] = [call.tensor("running_mean"), call.tensor("running_var")];
-  const [weight, bias] = [call.optional("weight"), call.optional("bias")];
-  const eps = call.attr("eps");
-  const inner = count(x.shape.slice(2));
-  return mapped(x, (value, i) => {
-    const c = Math.floor(i / inner) % x.shape[1];
-    const scaled = (value - mean.data[c]) / Math.sqrt(variance.data[c] + eps);
-    return scaled * (weight ? weight.data[c] : 1) + (bias ? bias.data[c] : 0);
-  });
+  return normalized(call, fit(mean), fit(variance), fit);
 }
 
-/** Replace the elements along some dimensions by what a function makes of their list. */
-function reduced(x, dims, keep, compute) {
-  const gone = new Set(dims.map((dim) => axis(dim, x.shape.length)));
-  const [own, kept] = [strides(x.shape), x.shape.map((_, d) => d).filter((d) => !gone.has(d))];
-  const [outer, inner] = [kept.map((d) => x.shape[d]), [...gone]];
-  const made = tensor(outer);
-  each(outer, (index, i) => {
-    const offset = index.reduce((sum, n, d) => sum + n * own[kept[d]], 0);
-    const sizes = inner.map((d) => x.shape[d]);
-    made.data[i] = compute(gather(x, sizes, inner.map((d) => own[d]), offset).data);
-  });
-  if (keep) made.shape = x.shape.map((n, d) => (gone.has(d) ? 1 : n));
-  return made;
+function layerNorm(call) {
+  const [x, sizes] = [call.tensor("input"), call.attr("normalized_shape")];
+  const dims = sizes.map((_, d) => d - sizes.length);
+  const average = (made) => mapped(made, (value) => value / count(sizes));
+  const mean = average(folded(x, dims, sum));
+  const rest = elementwise([x, mean], (a, b) => a - b);
+  return normalized(call, mean, average(folded(rest, dims, squares)), (given) => given);
 }
 
 function softmax(call) {
-  const x = call.tensor("self");
-  const dim = [call.attr("dim")];
-  const most = reduced(x, dim, true, (values) => Math.max(...values));
-  const powers = pointwise(x, most, (a, b) => Math.exp(a - b));
-  const total = reduced(powers, dim, true, (values) => values.reduce((sum, v) => sum + v, 0));
-  return pointwise(powers, total, (a, b) => a / b);
-}
-
-function view(call) {
-  const x = call.tensor("self");
-  const size = [...call.attr("size")];
-  const known = size.reduce((total, n) => (n === -1 ? total : total * n), 1);
-  const open = size.indexOf(-1);
-  if (open >= 0) size[open] = x.data.length / known;
-  need(count(size) === x.data.length, `no view of ${x.data.length} elements as ${size}`);
-  return { shape: size, data: x.data };
-}
-
-function permute(call) {
-  const x = call.tensor("self");
-  const dims = call.attr("dims").map((dim) => axis(dim, x.shape.length));
-  need(new Set(dims).size === x.shape.length, "no such order of dimensions");
-  const own = strides(x.shape);
-  return gather(x, dims.map((d) => x.shape[d]), dims.map((d) => own[d]));
-}
-
-function slice(call) {
-  const x = call.tensor("self");
-  const dim = axis(call.attr("dim", 0), x.shape.length);
-  const [size, step] = [x.shape[dim], call.attr("step", 1)];
-  const bound = (at) => Math.min(Math.max(at < 0 ? at + size : at, 0), size);
-  const [start, end] = [bound(call.attr("start", 0) ?? 0), bound(call.attr("end", size) ?? size)];
-  need(step > 0, "a step is positive");
-  const own = strides(x.shape);
-  const shape = x.shape.map((n, d) => (d === dim ? Math.max(Math.ceil((end - start) / step), 0) : n));
-  const steps = own.map((n, d) => (d === dim ? n * step : n));
-  return gather(x, shape, steps, start * own[dim]);
-}
-
-function cat(call) {
-  const parts = call.tensors("tensors").filter((part) => part.shape.join() !== "0");
-  need(parts.length > 0, "nothing to join");
-  const dim = axis(call.attr("dim", 0), parts[0].shape.length);
-  const outer = count(parts[0].shape.slice(0, dim));
-  const shape = [...parts[0].shape];
-  shape[dim] = parts.reduce((sum, part) => sum + part.shape[dim], 0);
-  const made = tensor(shape);
-  let at = 0;
-  for (let i = 0; i < outer; i++) {
-    for (const { data } of parts) {
-      const length = data.length / outer;
-      made.data.set(data.subarray(i * length, (i + 1) * length), at);
-      at += length;
-    }
-  }
-  return made;
-}
-
-function mean(call) {
-  const x = call.tensor("self");
-  const given = call.attr("dim", null);
-  const dims = given === null || given.length === 0 ? x.shape.map((_, d) => d) : given;
-  const average = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  return reduced(x, dims, call.attr("keepdim", false), average);
+  const [x, dim] = [call.tensor("self"), [call.attr("dim")]];
+  const most = folded(x, dim, larger, -Infinity);
+  const powers = elementwise([x, most], (a, b) => Math.exp(a - b));
+  return elementwise([powers, folded(powers, dim, sum)], divide);
 }
 
 function addmm(call) {
   const [beta, alpha] = [call.attr("beta", 1), call.attr("alpha", 1)];
   const made = product(call.tensor("mat1"), call.tensor("mat2"));
-  return pointwise(call.tensor("self"), made, (a, b) => beta * a + alpha * b);
+  return elementwise([call.tensor("self"), made], (a, b) => beta * a + alpha * b);
 }
 
+/** The error function, as a series near 0 and as a continued fraction further out. */
+function erf(x) {
+  const square = x * x;
+  if (Math.abs(x) < 3) {
+    let [term, total] = [x, x];
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(total); n++) {
+      term *= (2 * square) / (2 * n + 1);
+      total += term;
+    }
+    return (2 / Math.sqrt(Math.PI)) * Math.exp(-square) * total;
+  }
+  let rest = Math.abs(x);
+  for (let n = 30; n > 0; n--) rest = Math.abs(x) + n / 2 / rest;
+  return Math.sign(x) * (1 - Math.exp(-square) / (rest * Math.sqrt(Math.PI)));
+}
+
+function gelu(call) {
+  need(call.attr("approximate", "none") === "none", "an approximation is not supported");
+  return mapped(call.tensor("self"), (x) => (x * (1 + erf(x / Math.SQRT2))) / 2);
+}
+
+function slice(call) {
+  const x = call.tensor("self");
+  const [dim, own] = [axis(call.attr("dim", 0), x.shape.length), strides(x.shape)];
+  const [size, start] = [x.shape[dim], call.attr("start", 0) ?? 0];
+  const first = Math.min(Math.max(start < 0 ? start + size : start, 0), size);
+  const steps = own.map((n, d) => (d === dim ? n * call.attr("step", 1) : n));
+  return strided(x, call.shape, steps, first * own[dim]);
+}
+
+function cat(call) {
+  const made = tensor(call.shape);
+  const dim = axis(call.attr("dim", 0), call.shape.length);
+  let offset = 0;
+  for (const part of call.tensors("tensors").filter((part) => part.data.length > 0)) {
+    paste(part, made, offset);
+    offset += part.shape[dim] * strides(call.shape)[dim];
+  }
+  return made;
+}
+
+/** The rows of a tensor that tensors of indices name, one for each of its first dimensions. */
+function indexed(x, indices) {
+  need(indices.length > 0 && indices.length <= x.shape.length, "too many indices");
+  const [own, given] = [strides(x.shape), broadcast(indices)];
+  const [rows, width] = [given[0].data.length, own[indices.length - 1]];
+  const made = tensor([rows, width]);
+  for (let i = 0; i < rows; i++) {
+    const from = given.reduce((sum, { data }, d) => {
+      const at = data[i] < 0 ? data[i] + x.shape[d] : data[i];
+      need(at >= 0 && at < x.shape[d], `index ${data[i]} is out of range`);
+      return sum + at * own[d];
+    }, 0);
+    made.data.set(x.data.subarray(from, from + width), i * width);
+  }
+  return made;
+}
+
+function arange(call) {
+  const [start, step] = [call.attr("start"), call.attr("step", 1)];
+  return mapped(tensor(call.shape), (_, i) => start + i * step);
+}
+
+/** The same function of each element of the arguments, expanded to the shape of the result. */
+function pointwise(names, compute) {
+  return (call) =>
+    elementwise([...names.map((name) => call.tensor(name)), tensor(call.shape)], compute);
+}
+
+function reduction(fold, finish = (x) => x) {
+  return (call) => {
+    const x = call.tensor("self");
+    const made = folded(x, call.list("dim"), fold);
+    return mapped(made, (value) => finish(value, x.data.length / made.data.length));
+  };
+}
+
+const itself = (call) => call.tensor("self"); // run() gives it the recorded shape
+const permute = (call) => permuted(call.tensor("self"), call.attr("dims"));
+const multiplied = (call) => product(call.tensor("self"), call.tensor("mat2"));
+const scaled = (call, sign) => {
+  const alpha = sign * call.attr("alpha", 1);
+  return elementwise([call.tensor("self"), call.tensor("other")], (a, b) => a + alpha * b);
+};
+const norm = (call) => {
+  need(call.attr("ord", 2) === 2, "a norm of another order is not supported");
+  return reduction(squares, Math.sqrt)(call);
+};
+const clamp = (call) => {
+  const [least, most] = [call.attr("min", null) ?? -Infinity, call.attr("max", null) ?? Infinity];
+  return mapped(call.tensor("self"), (x) => Math.min(Math.max(x, least), most));
+};
+
 const OPERATORS = {
-  "aten.convolution.default": convolution,
   "aten._native_batch_norm_legit_no_training.default": batchNorm,
-  "aten.relu.default": (call) => mapped(call.tensor("self"), (x) => (x < 0 ? 0 : x)),
-  "aten.sigmoid.default": (call) => mapped(call.tensor("self"), (x) => 1 / (1 + Math.exp(-x))),
-  "aten.tanh.default": (call) => mapped(call.tensor("self"), Math.tanh),
-  "aten.add.Tensor": (call) => call.binary((a, b, alpha) => a + alpha * b),
-  "aten.sub.Tensor": (call) => call.binary((a, b, alpha) => a - alpha * b),
-  "aten.mul.Tensor": (call) => call.binary((a, b) => a * b),
+  "aten._softmax.default": softmax,
+  "aten._to_copy.default": itself,
+  "aten.add.Scalar": (call) => scaled(call, 1),
+  "aten.add.Tensor": (call) => scaled(call, 1),
   "aten.addmm.default": addmm,
-  "aten.mm.default": (call) => product(call.tensor("self"), call.tensor("mat2")),
-  "aten.mean.dim": mean,
-  "aten.view.default": view,
-  "aten.view_copy.default": view,
+  "aten.any.dim": reduction((a, b) => Number(a !== 0 || b !== 0)),
+  "aten.arange.start_step": arange,
+  "aten.bitwise_and.Tensor": pointwise(["self", "other"], (a, b) => Number(BigInt(a) & BigInt(b))),
+  "aten.bmm.default": multiplied,
+  "aten.cat.default": cat,
+  "aten.clamp.default": clamp,
+  "aten.clone.default": itself,
+  "aten.convolution.default": convolution,
+  "aten.div.Tensor": pointwise(["self", "other"], divide),
+  "aten.embedding.default": (call) => indexed(call.tensor("weight"), [call.tensor("indices")]),
+  "aten.eq.Scalar": pointwise(["self", "other"], (a, b) => Number(a === b)),
+  "aten.expand.default": pointwise(["self"], (x) => x),
+  "aten.expand_copy.default": pointwise(["self"], (x) => x),
+  "aten.full.default": pointwise(["fill_value"], (x) => x),
+  "aten.full_like.default": pointwise(["fill_value"], (x) => x),
+  "aten.ge.Scalar": pointwise(["self", "other"], (a, b) => Number(a >= b)),
+  "aten.gelu.default": gelu,
+  "aten.index.Tensor": (call) => indexed(call.tensor("self"), call.tensors("indices")),
+  "aten.linalg_vector_norm.default": norm,
+  "aten.logical_not.default": pointwise(["self"], (x) => Number(x === 0)),
+  "aten.max_pool2d_with_indices.default": maxPool,
+  "aten.mean.dim": reduction(sum, divide),
+  "aten.mm.default": multiplied,
+  "aten.mul.Scalar": pointwise(["self", "other"], (a, b) => a * b),
+  "aten.mul.Tensor": pointwise(["self", "other"], (a, b) => a * b),
+  "aten.native_layer_norm.default": layerNorm,
   "aten.permute.default": permute,
   "aten.permute_copy.default": permute,
-  "aten.clone.default": (call) => call.tensor("self"),
-  "aten._softmax.default": softmax,
-  "aten.max_pool2d_with_indices.default": maxPool,
-  "aten.cat.default": cat,
+  "aten.relu.default": pointwise(["self"], (x) => (x < 0 ? 0 : x)),
+  "aten.scalar_tensor.default": pointwise(["s"], (x) => x),
+  "aten.sigmoid.default": pointwise(["self"], (x) => 1 / (1 + Math.exp(-x))),
   "aten.slice.Tensor": slice,
   "aten.slice_copy.Tensor": slice,
+  "aten.sub.Tensor": (call) => scaled(call, -1),
+  "aten.sum.dim_IntList": reduction(sum),
+  "aten.tanh.default": pointwise(["self"], Math.tanh),
+  "aten.unsqueeze.default": itself,
+  "aten.unsqueeze_copy.default": itself,
+  "aten.view.default": itself,
+  "aten.view_copy.default": itself,
+  "aten.where.self": pointwise(["condition", "self", "other"], (c, a, b) => (c !== 0 ? a : b)),
 };
 
 // -- programs -------------------------------------------------------------------------------------
 
-/** One node with the values that it takes. */
+/** One node with the values that it takes, and the shape of its first result. */
 class Call {
-  constructor(node, values) {
-    Object.assign(this, { node, values });
+  constructor(node, values, shape) {
+    Object.assign(this, { node, values, shape });
   }
 
   value(position) {
     const name = this.node.inputs[position]?.name;
-    return this.values.get(name) ?? fail(`%${name} has no value`);
-  }
-
-  optional(name) {
-    const position = this.node.operands?.[name];
-    if (position === undefined || position === null) return null;
-    const found = this.value(position);
-    return found.data ? found : fail(`${name} is not float32`);
-  }
-
-  tensor(name) {
-    return this.optional(name) ?? fail(`there is no ${name}`);
+    return this.values.get(name) ?? fail(`%${name} has no value, or one of an unknown type`);
   }
 
   tensors(name) {
     return (this.node.operands[name] ?? []).map((position) => this.value(position));
   }
 
+  /** A tensor, or a number as one, which torch rounds to the type of the tensors beside it. */
+  tensor(name, fallback) {
+    const position = this.node.operands?.[name] ?? null;
+    if (position !== null) return this.value(position);
+    const number = Number(this.attr(name, fallback) ?? fallback ?? fail(`there is no ${name}`));
+    const single = this.node.inputs[0]?.dtype === "float32";
+    return tensor([], single ? Math.fround(number) : number);
+  }
+
   /** An attribute; what a file leaves out has the default of the schema (docs/operators.json). */
   attr(name, fallback) {
     const value = this.node.attrs[name];
     if (value === undefined) return fallback;
+    const special = value === null ? undefined : value.$float; // "inf", "-inf" or "nan"
+    if (special !== undefined) return Number(special.replace("inf", "Infinity"));
     const tagged = [value].flat().some((item) => item !== null && typeof item === "object");
     return tagged ? fail(`${name} is no plain value`) : value;
   }
 
-  binary(compute) {
-    const number = this.attr("other", null);
-    const other = this.optional("other") ?? { shape: [], data: Float32Array.of(number) };
-    const alpha = this.attr("alpha", 1);
-    return pointwise(this.tensor("self"), other, (a, b) => compute(a, b, alpha));
+  list(name) {
+    return [this.attr(name, null) ?? []].flat();
+  }
+
+  /** Sizes of a window, of which one may stand for all. */
+  sizes(name, rank, fallback) {
+    const given = this.list(name);
+    const full = given.length < 2 ? new Array(rank).fill(given[0] ?? fallback) : given;
+    need(
+      full.length === rank && full.every((n) => Number.isInteger(n) && n >= 0),
+      "no such window",
+    );
+    return full;
   }
 }
 
 /** The weights and constants of a program, by the names under which nodes use them. */
 function externals(ir, files) {
-  const weights = files.has("weights.safetensors")
-    ? safetensors(files.get("weights.safetensors"))
-    : new Map();
-  const stored = files.has("constants.safetensors")
-    ? safetensors(files.get("constants.safetensors"))
-    : new Map();
+  const read = (name) => (files.has(name) ? safetensors(files.get(name)) : new Map());
+  const [weights, stored] = [read("weights.safetensors"), read("constants.safetensors")];
   const constant = (key) => {
     const record = ir.constants?.[key] ?? fail(`there is no weight or constant ${key}`);
-    if (record.fill && record.dtype === "float32") {
-      need(/^[0-9a-f]{8}$/.test(record.fill), `constant ${key} has no float32`);
-      const made = tensor(record.shape);
-      made.data.fill(Buffer.from(record.fill, "hex").readFloatLE(0));
-      return made;
-    }
-    if (!record.view) return stored.get(record.tensor) ?? fail(`constant ${key} is missing`);
-    const base = constant(record.view.of);
-    return gather(base, record.shape, record.view.strides, record.view.offset);
+    const { shape, dtype, fill, view } = record;
+    if (!Object.hasOwn(TYPES, dtype)) return undefined; // what uses it says so
+    if (view) return { ...strided(constant(view.of), shape, view.strides, view.offset), dtype };
+    if (!fill) return stored.get(record.tensor) ?? fail(`constant ${key} is missing`);
+    const [value] = decoded(Buffer.from(fill, "hex"), [], dtype).data;
+    return { ...tensor(shape, value), dtype };
   };
   const names = Object.entries(ir.weight_name_mapping ?? {});
   return new Map(names.map(([name, key]) => [name, weights.get(key) ?? constant(key)]));
 }
 
-/** Whether a tensor has a recorded shape; a size that varies is an expression, a string. */
-function fits(shape, recorded) {
-  const same = recorded.every((n, d) => typeof n === "string" || n === shape[d]);
-  return same && shape.length === recorded.length;
-}
-
 function run(ir, files, inputs) {
   need([1, 2].includes(ir.format_version), `format version ${ir.format_version} is not known`);
-  const values = externals(ir, files);
-  for (const { name, shape } of ir.graph_inputs) {
+  const [values, symbols] = [externals(ir, files), new Map()];
+  const sizes = (shape) =>
+    shape.map((n) =>
+      Number.isInteger(n) ? n : (symbols.get(n) ?? fail(`${n} is no plain symbol`)),
+    );
+  for (const { name, shape, dtype } of ir.graph_inputs) {
     const given = inputs.get(name) ?? fail(`there is no input ${name}`);
-    need(given.data && fits(given.shape, shape), `input ${name}: its type is another`);
+    shape.forEach(
+      (n, d) => typeof n !== "string" || symbols.has(n) || symbols.set(n, given.shape[d]),
+    );
+    const fits = given.dtype === dtype && given.shape.join() === sizes(shape).join();
+    need(fits, `input ${name}: its type is another`);
     values.set(name, given);
   }
   for (const node of ir.nodes) {
+    if (node.op_type === "aten._assert_tensor_metadata.default") continue;
     const operator = Object.hasOwn(OPERATORS, node.op_type) ? OPERATORS[node.op_type] : null;
     need(operator, `node ${node.name}: there is no operator ${node.op_type} here`);
-    const [first] = node.outputs;
     try {
-      const made = operator(new Call(node, values));
-      need(fits(made.shape, first.shape), `it gives ${made.shape}`);
-      values.set(first.name, made);
+      const { name, shape, dtype } = node.outputs[0];
+      const made = operator(new Call(node, values, sizes(shape)));
+      values.set(name, typed(reshaped(made, sizes(shape)), dtype));
     } catch (error) {
       fail(`node ${node.name}: ${error.message}`);
     }

@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from torch import nn
 import torch_ir
 from torch_ir.ir.edit import with_defaults
 
-READERS = Path(__file__).parents[2] / "examples" / "readers"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+READERS = EXAMPLES / "readers"
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +64,39 @@ class Line(nn.Module):
         return torch.sub(self.conv(x), x.mean((0, 1, 2)), alpha=0.5).view(x.shape[0], -1)
 
 
+class Numbers(nn.Module):
+    """Values that are no float32: indices, flags, and what comes of them."""
+
+    def forward(self, x, at):
+        near = x[at] >= 0.1
+        rows = torch.where(near, x[at] * 0.1, torch.full((), -torch.inf))
+        return at * 3 - 1, near, rows.softmax(0), rows.clamp(min=-1), x[at, at - 1].any(0)
+
+
+def encoder():
+    """The demo's model, small."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        from minilm import (  # pyright: ignore[reportMissingImports]  # found on the path just set
+            SentenceEncoder,
+        )
+        from transformers import BertConfig
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    return SentenceEncoder(BertConfig(vocab_size=50, num_hidden_layers=2, **sizes))
+
+
+def sentences():
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])
+    return torch.randint(0, 50, (2, 5)), torch.zeros(2, 5, dtype=torch.int64), mask
+
+
 MODELS = {
     "net": (Net, lambda: (torch.randn(2, 3, 17, 15), torch.randn(3, 2))),
     "line": (Line, lambda: (torch.randn(3, 2, 6),)),
+    "numbers": (Numbers, lambda: (torch.randn(4, 3), torch.tensor([2, 0, -1]))),
+    "encoder": (encoder, sentences),
 }
 
 
@@ -89,7 +122,14 @@ def run(reader, folder, program="p.tir", given="in.safetensors"):
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("name", MODELS)
+without_demo = pytest.mark.skipif(
+    find_spec("transformers") is None or find_spec("tokenizers") is None, reason="needs the demo"
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[without_demo] * (name == "encoder")) for name in MODELS]
+)
 def test_a_reader_gives_what_torch_gives(reader, name, tmp_path):
     expected = written(name, tmp_path)
     done = run(reader, tmp_path)
@@ -97,7 +137,8 @@ def test_a_reader_gives_what_torch_gives(reader, name, tmp_path):
     got = load_file(tmp_path / "out.safetensors")
     assert got.keys() == expected.keys()
     for key, tensor in got.items():
-        torch.testing.assert_close(tensor, expected[key].detach(), rtol=1e-5, atol=1e-5)
+        close = {"rtol": 1e-5, "atol": 1e-5, "equal_nan": True}
+        torch.testing.assert_close(tensor, expected[key].detach(), **close)
 
 
 def test_a_program_with_its_defaults_gives_the_same(reader, tmp_path):
