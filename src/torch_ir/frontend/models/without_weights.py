@@ -38,15 +38,18 @@ def without_weights() -> Generator[None]:
     token = _KNOWN.set({})
     hook = register_module_parameter_registration_hook(cast(Any, _without_values))
     try:
-        with _EmptyWhereThereIsNoRoom():
+        with _WithoutValues():
             yield
     finally:
         hook.remove()
         _KNOWN.reset(token)
 
 
-class _EmptyWhereThereIsNoRoom(TorchFunctionMode):
-    """Makes empty tensors that are larger than what may be allocated on the meta device."""
+class _WithoutValues(TorchFunctionMode):
+    """Makes empty tensors that are larger than what may be allocated on the meta device.
+
+    Initializers of tensors on meta are not called: models of many layers have thousands.
+    """
 
     def __torch_function__(
         self,
@@ -57,6 +60,8 @@ class _EmptyWhereThereIsNoRoom(TorchFunctionMode):
     ) -> Any:
         """Call torch."""
         given = dict(kwargs or {})
+        if getattr(func, "__module__", None) == nn.init.__name__ and given["tensor"].is_meta:
+            return given["tensor"]
         try:
             return func(*args, **given)
         except RuntimeError as error:
