@@ -67,7 +67,7 @@ def remembered(find: Callable[..., T], signature: CallSignature, *more: Hashable
         return find(signature, *more)
     slots = None if operands is None else tuple(operands.items())
     default = torch.get_default_dtype()  # of numbers and of what has no tensor to take it from
-    key = (find, op_type, attrs and _exact(attrs), slots, default, *others, more)
+    key = (find, op_type, _exact(attrs), slots, default, *others, more)
     known = _KNOWN.get(key)
     if known is None:
         if len(_KNOWN) >= MAX_KNOWN:
@@ -78,10 +78,16 @@ def remembered(find: Callable[..., T], signature: CallSignature, *more: Hashable
 
 def _exact(attrs: Mapping[str, Any]) -> Hashable:
     """The arguments as a key that tells 1 from 1.0 and True, and is cheaper than they are."""
-    values = attrs.values()
-    kinds = [tuple(map(type, value)) if type(value) is tuple else type(value) for value in values]
-    is_deep = any(type(kind) is tuple and tuple in kind for kind in kinds)
-    return cast(Hashable, attrs) if is_deep else (*attrs.items(), *kinds)
+    kinds: list[object] = []
+    for value in attrs.values():
+        kind = type(value)
+        if kind is not tuple:
+            kinds.append(kind)
+        elif tuple in (inner := tuple(map(type, value))):
+            return cast(Hashable, attrs)
+        else:
+            kinds.append(inner)
+    return (*attrs.items(), *kinds)
 
 
 # -- calls that may fail --------------------------------------------------------------------------
