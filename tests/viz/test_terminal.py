@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from torch_ir.errors import OptionalDependencyError
+from torch_ir.ir import IR
 from torch_ir.ir.queries import graphs
 from torch_ir.viz.terminal import Branch, ProgramTree, browser
 from viz.programs import branches, chain, hostile, layers, tangled
@@ -63,13 +64,13 @@ def test_without_textual_the_extra_is_named(monkeypatch):
         browser(branches())
 
 
-def in_terminal(ir, *keys):
+def in_terminal(ir, *keys, size=(100, 30)):
     """What is shown after keys: the rows that exist, the cursor, the details."""
     pytest.importorskip("textual", reason="pip install textual")
     app = browser(ir)
 
     async def walk():
-        async with app.run_test(size=(100, 30)) as pilot:
+        async with app.run_test(size=size) as pilot:
             await pilot.press(*keys)
             await pilot.pause()
             await pilot.pause()
@@ -77,6 +78,7 @@ def in_terminal(ir, *keys):
             while rows:
                 made += 1
                 rows += rows.pop().children
+            assert all(widget.region.width <= size[0] for widget in app.query("*"))
             return made, app.place, str(app.query_one("#details").render())
 
     return asyncio.run(walk())
@@ -91,6 +93,30 @@ def test_keys_open_walk_and_search():
     assert "calls &yes" in details
     after = in_terminal(ir, "slash", *"cond", "enter", "u", "u")[1]
     assert ir.nodes[after.member].name == "sum"
+
+
+def test_parts_of_long_lists_have_the_names_of_their_ends():
+    known = ProgramTree(layers(400))
+    (repeat,) = known.roots()
+    assert known.label(repeat) == "layers 0 … 399 x 400  Block"
+    assert [known.label(b) for b in known.inside(repeat)][:2] == ["0 … 79", "80 … 159"]
+    nodes = ProgramTree(chain([""] * 200))
+    assert next(map(nodes.label, nodes.roots())) == "%v0 … %v55"
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 5), (200, 60)])
+@pytest.mark.parametrize("program", [lambda: IR([], [], [], []), hostile, branches])
+def test_every_key_works_everywhere(size, program):
+    keys = ["n", "escape", *"udf", "slash", "x", "escape", "down", *"udf", "enter", "slash"]
+    _, _, said = in_terminal(program(), *keys, *"zz", "enter", "n", size=size)
+    assert said == "no node has the words 'zz'"
+
+
+def test_a_call_leads_to_its_function():
+    ir = branches()
+    _, place, said = in_terminal(ir, "slash", *"cond", "enter", "f")
+    assert place.path == "yes/"
+    assert said.startswith("&yes\n\n2 nodes\n")
 
 
 def test_of_a_large_program_only_what_is_open_is_made():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.text import Text
 
@@ -21,13 +21,20 @@ _widgets: Any = import_module("textual.widgets")
 class Browser(_app.App):  # pyright: ignore[reportUntypedBaseClass]  # an optional dependency
     """The tree on the left, the node on the right, the search below."""
 
-    CSS = "Tree { width: 45%; } VerticalScroll { padding: 0 1; } Input { dock: bottom; }"
+    CSS = """
+    Tree { width: 45%; } VerticalScroll { padding: 0 1; } Input { dock: bottom; }
+    .-narrow Horizontal { layout: vertical; } .-narrow Tree { width: 100%; height: 60%; }
+    """
+    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (60, "-wide")]
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS = (
         ("slash", "search", "Search"),
         ("n", "next", "Next"),
         ("u", "maker", "Maker"),
         ("d", "user", "User"),
+        ("f", "function", "Function"),
         ("q", "quit", "Quit"),
+        ("escape", "leave", ""),
     )
 
     def __init__(self, ir: IR):
@@ -87,20 +94,27 @@ class Browser(_app.App):  # pyright: ignore[reportUntypedBaseClass]  # an option
         search.display = True
         search.focus()
 
+    def action_leave(self) -> None:
+        """Close the search."""
+        self.query_one(_widgets.Input).display = False
+        self.rows.focus()
+
     def on_input_submitted(self, event: Any) -> None:
         """Go to the first node with the words."""
         self.words = event.value
-        event.input.display = False
-        self.rows.focus()
-        self.action_next()
+        self.action_leave()
+        if self.words:
+            self.action_next()
 
     def action_next(self) -> None:
-        """Go to the next node with the words."""
-        found = self.known.find(self.words, self.place)
-        if found is None:
-            self.notify("nothing has these words")
-        else:
+        """Go to the next node with the words; ask for them first."""
+        found = self.known.find(self.words, self.place) if self.words else None
+        if found is not None:
             self.go(found)
+        elif self.words:
+            self.query_one("#details").update(f"no node has the words {printable(self.words)!r}")
+        else:
+            self.action_search()
 
     @property
     def place(self) -> Branch | None:
@@ -121,6 +135,14 @@ class Browser(_app.App):  # pyright: ignore[reportUntypedBaseClass]  # an option
             graph = self.known.bodies[path]
             makers = [graph.producers.get(m.name) for m in graph.nodes[member].inputs]
             self._linked([node.name for node in makers if node is not None])
+
+    def action_function(self) -> None:
+        """Go to the first function that the node calls."""
+        path, member = self.place or ("", None)
+        names = self.known.bodies[path].nodes[member].functions if isinstance(member, int) else ()
+        rows = {row.data.path: row for row in self.rows.root.children if row.data.path}
+        for row in [rows[f"{path}{name}/"] for name in names if f"{path}{name}/" in rows][:1]:
+            self.rows.move_cursor(row, True)
 
     def action_user(self) -> None:
         """Go to the first node that takes a result."""

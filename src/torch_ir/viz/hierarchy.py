@@ -41,6 +41,10 @@ class ModuleGroup:
         """Return the groups that are members."""
         return [member for member in self.members if isinstance(member, ModuleGroup)]
 
+    def times(self) -> int:
+        """Return how many groups a repeat has, those in parts counted too."""
+        return sum(inner.times() if inner.kind == "part" else 1 for inner in self.groups())
+
     def nodes(self) -> Iterator[int]:
         """Yield the positions of all nodes inside."""
         for member in self.members:

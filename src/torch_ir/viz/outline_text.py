@@ -117,17 +117,12 @@ def _inside(group: ModuleGroup, graph: IR, level: int, depth: int) -> Iterator[_
             if inner.kind == "part":
                 yield from _inside(inner, graph, level, depth)
                 continue
-            times = f"  x {_times(inner)}" if inner.kind == "repeat" else ""
+            times = f"  x {inner.times()}" if inner.kind == "repeat" else ""
             kind = inner.module_type.rpartition(".")[2]
             yield _Row(depth, inner.label + times, kind, inner.count)
             if level > 1:
                 opened = _first(inner) if inner.kind == "repeat" else inner
                 yield from _inside(opened, graph, level - 1, depth + 1)
-
-
-def _times(group: ModuleGroup) -> int:
-    """How many equal modules a repeat has, those in parts counted too."""
-    return sum(_times(inner) if inner.kind == "part" else 1 for inner in group.groups())
 
 
 def _first(group: ModuleGroup) -> ModuleGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.text.printer import NameScope, located_node_text, scope_of
 from torch_ir.lazy import optional_module
-from torch_ir.viz.fold import short_operator
+from torch_ir.viz.fold import count_operators, short_operator
 from torch_ir.viz.hierarchy import Member, ModuleGroup, hierarchy
 
 MOST_LINKS = 12
@@ -54,17 +55,27 @@ class ProgramTree:
         """Return the row of a branch."""
         path, member = branch
         if isinstance(member, ModuleGroup):
-            name = member.label or f"&{path[:-1]}"
-            times = f" x {len(member.groups())}" if member.kind == "repeat" else ""
+            ends = (self._end(branch, 0), self._end(branch, -1)) if member.kind == "part" else ()
+            name = " … ".join(ends) or member.label or f"&{path[:-1]}"
+            times = f" x {member.times():,}" if member.kind == "repeat" else ""
             return printable(f"{name}{times}  {member.module_type.rpartition('.')[2]}").rstrip()
         node = self.bodies[path].nodes[member]
         return printable(f"{short_operator(node.op_type)}  %{node.name}")
+
+    def _end(self, branch: Branch, at: int) -> str:
+        """Return the name of the first or the last member of a part."""
+        path, member = branch
+        while isinstance(member, ModuleGroup) and member.kind == "part":
+            member = member.members[at]
+        if isinstance(member, ModuleGroup):
+            return member.label.split(" … ")[at]
+        return f"%{self.bodies[path].nodes[member].name}"
 
     def details(self, branch: Branch) -> str:
         """Return all that is known of a node, or how much there is in a group."""
         path, member = branch
         if isinstance(member, ModuleGroup):
-            return f"{self.label(branch)}\n\n{counted(member.count, 'node')}"
+            return self._group_details(branch, member)
         graph = self.bodies[path]
         node = graph.nodes[member]
         if path not in self._scopes:
@@ -78,6 +89,14 @@ class ProgramTree:
         lines += [f"and {len(users) - MOST_LINKS} more"] if len(users) > MOST_LINKS else []
         lines += [f"calls &{path}{name}" for name in node.functions]
         return "\n".join(map(printable, lines))
+
+    def _group_details(self, branch: Branch, group: ModuleGroup) -> str:
+        nodes = self.bodies[branch.path].nodes
+        operators = count_operators([nodes[at] for at in group.nodes()])
+        lines = [self.label(branch), "", counted(group.count, "node")]
+        lines += [f"module {printable(group.path)}"] if group.path else []
+        lines += ["", *(f"{count:>6,}  {printable(name)}" for name, count in operators)]
+        return "\n".join(lines)
 
     def way(self, path: str, position: int) -> list[Branch]:
         """Return the branches from the top of the tree to a node."""
@@ -101,19 +120,28 @@ class ProgramTree:
     def find(self, words: str, after: Branch | None = None) -> Branch | None:
         """Return the next node, in program order and around, that has all words in its line."""
         wanted = words.lower().split()
-        places = [
-            (path, at) for path, body in self.bodies.items() for at in range(len(body.nodes))
-        ]
         start = 0
         if after is not None and isinstance(after.member, int):
-            start = places.index((after.path, after.member)) + 1
-        for path, at in chain(places[start:], places[:start]):
-            node = self.bodies[path].nodes[at]
-            module = node.location.module if node.location else ""
-            line = f"{path}{node.name} {node.op_type} {module}".lower()
-            if all(word in line for word in wanted):
-                return Branch(path, at)
-        return None
+            start = next(at for at, (place, _) in enumerate(self._lines) if place == after) + 1
+        found = (
+            place
+            for place, line in chain(self._lines[start:], self._lines[:start])
+            if all(word in line for word in wanted)
+        )
+        return next(found, None)
+
+    @cached_property
+    def _lines(self) -> list[tuple[Branch, str]]:
+        """Every node and the text in which words are looked for."""
+        return [
+            (
+                Branch(path, at),
+                f"{path}{node.name} {node.op_type} "
+                f"{node.location.module if node.location else ''}".lower(),
+            )
+            for path, body in self.bodies.items()
+            for at, node in enumerate(body.nodes)
+        ]
 
 
 def browser(ir: IR) -> Any:

@@ -13,7 +13,8 @@ def command(file: str) -> None:
     """Walk the IR in FILE in the terminal: modules, functions, nodes, search.
 
     Enter opens, / searches, n goes to the next, u to what makes the value, d to
-    what takes it, q ends. It needs the extra torch-ir[browse].
+    what takes it, f to the function that it calls, q ends. It needs the extra
+    torch-ir[browse].
     """
     from torch_ir.viz.terminal import browser
 
