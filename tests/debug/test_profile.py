@@ -247,6 +247,21 @@ def test_the_trace_nests_nodes_in_modules():
     }
 
 
+def test_the_trace_lists_what_is_around_before_what_is_inside(report):
+    around = []
+    for event in report.to_chrome_trace()["traceEvents"][1:]:
+        start = round(event["ts"] * 1000)
+        around = [end for end in around if end > start]
+        if event["ph"] == "X":
+            end = start + round(event["dur"] * 1000)
+            assert not around or end <= around[-1]
+            around.append(end)
+            last = event
+        elif event["ph"] == "f":
+            assert last["cat"] == "node"
+            assert last["ts"] == event["ts"]
+
+
 def test_arrows_in_the_trace_go_from_a_node_to_those_that_take_its_results(report):
     assert [node.sources for node in report.nodes[:3]] == [(), ("embedding",), ("linear",)]
     events = report.to_chrome_trace()["traceEvents"]

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
     """Lay nodes end to end, inside slices for their modules, with arrows along the values.
 
-    Times are in microseconds, to the nanosecond.
+    Times are in microseconds, to the nanosecond. Of events at one time, the slices around others
+    come first and the arrows last: readers nest and bind them in the order of the file.
     """
-    events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": name or "model"}}
-    ]
+    title = {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": name or "model"}}
+    events: list[dict[str, Any]] = []
     is_open: list[tuple[str, int]] = []  # modules around the present node, with their starts
     now = 0
     ends: dict[str, int] = {}
@@ -35,7 +35,9 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
         ends[node.node] = now + max(duration - 1, 0)  # an arrow starts inside its slice
         now += duration
     events += _closed(is_open, 0, now)
-    return {"traceEvents": events, "displayTimeUnit": "ns"}
+    events.reverse()  # modules that take equal time were closed from the inside out
+    events.sort(key=lambda event: (event["ts"], -event.get("dur", -1), event["cat"]))
+    return {"traceEvents": [title, *events], "displayTimeUnit": "ns"}
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:

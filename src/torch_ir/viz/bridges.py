@@ -232,6 +232,7 @@ def _flows(ir: IR, start: str) -> Iterator[str]:
 
 
 def _quoted(*lines: str) -> str:
-    """A label in Graphviz' quotes, in which a backslash and a quote are the only marks."""
-    texts = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines]
+    """A label in Graphviz' quotes, in which backslashes, quotes and ampersands are marks."""
+    marks = {"\\": r"\\", '"': r"\"", "&": "&amp;"}
+    texts = ["".join([marks.get(letter, letter) for letter in printable(line)]) for line in lines]
     return '"' + "\\n".join(texts) + '"'
