@@ -3,6 +3,7 @@
 import pytest
 
 from torch_ir import parse
+from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.passes import outline
 from torch_ir.viz import view, view_html
 from viz.browser import Opened, chromium
@@ -169,8 +170,11 @@ def test_colors_say_what_the_legend_says(opened):
         "3",
         "ms",
         "all:",
+        "\N{GREATER-THAN OR EQUAL TO}",
         "4",
         "ms",
+        "not",
+        "known",
     ]
     assert view("() => page.active.boxes.get('n1').box.element.classList.contains('unknown')")
     fill = "(key) => getComputedStyle(page.active.boxes.get(key).box.element.firstChild).fill"
@@ -187,6 +191,18 @@ def test_the_same_node_is_selected_on_both_sides(opened):
     view("() => page.go('n7')")
     assert view("() => page.panes.map((pane) => pane.selected)") == ["n7", "n7"]
     assert "changed 1" in view.page.locator(".legend").inner_text()
+
+
+def test_what_stands_for_more_values_lights_their_lines(opened):
+    x = [TensorMeta(f"input_{at}", (2, 8), "float32") for at in range(12)]
+    made = TensorMeta("y", (24, 8), "float32", "y")
+    view = opened(IR([OpNode("y", "aten.cat.default", x, [made], {})], x, [made], []))
+    view.page.locator(".box.in .title", has_text="more").dispatch_event("click", {"bubbles": True})
+    shown, more = view(
+        "() => [page.panel.host.innerText, page.active.boxes.get(page.active.selected).box.values]"
+    )
+    assert all(f"%input_{at}" in shown for at in more)
+    assert view("() => document.querySelectorAll('.line.lit').length") == 1
 
 
 def test_a_notebook_shows_it_in_a_frame_without_rights(browser):
@@ -255,10 +271,14 @@ def test_labels_stand_apart_inside_their_boxes_and_can_be_read(opened, program, 
         assert view(LABELS) == []
 
 
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("width", [1280, 800, 375])
 def test_tree_results_and_panel_have_a_place_at_every_width(opened, width):
     view = opened(layers(3), "#node=v7")
     view.page.set_viewport_size({"width": width, "height": 760})
+    controls = view.page.locator("header > *:not(.space)").all()
+    assert all(
+        0 < each.bounding_box()["x"] + each.bounding_box()["width"] <= width for each in controls
+    )
     for place in ("#trees", "#panel", "main"):
         box = view.page.locator(place).bounding_box()
         assert box["width"] >= 180, place

@@ -15,7 +15,13 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
     Times are in microseconds, to the nanosecond. Of events at one time, the slices around others
     come first and the arrows last: readers nest and bind them in the order of the file.
     """
-    title = {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": name or "model"}}
+    title = {
+        "name": "process_name",
+        "ph": "M",
+        "pid": 0,
+        "tid": 0,
+        "args": {"name": name or "model"},
+    }
     events: list[dict[str, Any]] = []
     is_open: list[tuple[str, int]] = []  # modules around the present node, with their starts
     now = 0

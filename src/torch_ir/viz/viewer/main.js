@@ -88,9 +88,8 @@ class Page {
 
   light(pane, key) {
     if (!key) return pane.light("", null);
-    const port = /^(.*) (in|out) (.*)$/.exec(key);
-    const { prefix, kind, number } = splitKey(port ? port[1] : key), graph = pane.program.graphAt(prefix);
-    if (port) return pane.light(prefix, new Set([Number(port[3])]));
+    const { prefix, kind, number } = splitKey(key.split(" ")[0]), graph = pane.program.graphAt(prefix);
+    if (/ /.test(key)) return pane.light(prefix, new Set(pane.boxes.get(key).box.values));
     if (kind === "n") return pane.light(prefix, new Set([...graph.taken(number), ...graph.made(number)]));
     const level = levelOf(graph, number);
     return pane.light(prefix, new Set([...level.ins.keys(), ...level.outs.keys()]));

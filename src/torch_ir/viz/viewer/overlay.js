@@ -8,6 +8,7 @@ class Overlay {
   constructor({ name, unit = "", combine = "sum", colors = {}, note = "" }, program, find) {
     Object.assign(this, { name, unit, combine, note, program, find });
     this.totals = new Map();
+    this.partial = new Set(); // graphs in which the values of some nodes are not known
     this.colors = new Map(Object.entries(colors));
     if (combine === "kind") this.count();
   }
@@ -48,7 +49,7 @@ class Overlay {
     const totals = new Array(graph.groupCount()).fill(undefined);
     for (let n = 0; n < graph.size; n++) {
       const value = this.combine === "kind" ? this.find(graph, n) : this.node(graph, n);
-      if (value === undefined) continue;
+      if (value === undefined) { this.partial.add(graph); continue; }
       for (let g = graph.nodes.group[n]; g >= 0; g = graph.groups.parent[g]) {
         if (this.combine === "kind") (totals[g] ??= new Map()).set(value, (totals[g].get(value) ?? 0) + 1);
         else totals[g] = this.join([totals[g], value]);
@@ -65,6 +66,7 @@ class Overlay {
   paint(pane) {
     const faces = [...pane.boxes.values()].filter(({ box }) => !box.open && (box.kind === "group" || box.kind === "node"));
     const values = faces.map(({ box }) => this.of(box));
+    this.unknown = values.includes(undefined);
     this.most = this.combine === "kind" ? 0 : values.reduce((most, value) => Math.max(most, value ?? 0), 0);
     faces.forEach(({ box }, at) => {
       const face = box.element.querySelector(":scope > .face");
@@ -114,8 +116,10 @@ class Overlay {
     } else {
       const total = this.group(this.program.graphs[0], 0);
       legend.append("0", html("i", { class: "ramp" }), quantity(this.most, this.unit));
-      if (total !== undefined) legend.append(html("span", { class: "dim" }, `${this.combine === "max" ? "most" : "all"}: ${quantity(total, this.unit)}`));
+      const least = this.combine === "sum" && this.partial.size ? "≥ " : "";
+      if (total !== undefined) legend.append(html("span", { class: "dim" }, `${this.combine === "max" ? "most" : "all"}: ${least}${quantity(total, this.unit)}`));
     }
+    if (this.unknown) legend.append(html("span", { class: "chip" }, html("i", { class: "none" }), "not known"));
     if (this.note) legend.append(html("span", { class: "dim" }, this.note));
     return legend;
   }

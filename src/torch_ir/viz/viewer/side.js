@@ -189,9 +189,8 @@ class Panel {
   }
 
   ofPort(pane, key) {
-    const [at, side, which] = key.split(" "), { prefix, number } = splitKey(at), graph = pane.program.graphAt(prefix);
-    const level = levelOf(graph, number), all = [...(side === "in" ? level.ins : level.outs).keys()];
-    const values = which === "more" ? ports(graph, all, "in", "").pop().values : [Number(which)];
+    const [at, side] = key.split(" "), { prefix } = splitKey(at), graph = pane.program.graphAt(prefix);
+    const values = pane.boxes.get(key).box.values;
     const facts = new Facts();
     facts.add(side === "in" ? "comes in" : "goes out", ...values.slice(0, 100).map((value) => this.value(pane, prefix, graph, value)));
     const users = [...new Set(values.flatMap((value) => graph.users(value)))];
