@@ -26,6 +26,7 @@ from multiprocessing import get_context
 import torch
 
 from torch_ir import IR
+from torch_ir.debug.copies import copied
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly
@@ -155,9 +156,8 @@ def errors(
     if isinstance(meaning, str):
         return  # of half complex numbers, which NumPy has not
     inputs = [given[meta.name] for meta in node.inputs]
-    copies = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
     try:
-        made = call_plainly(node, copies, {}, {}, torch.device("cpu"))
+        made = call_plainly(node, copied(inputs), {}, {}, torch.device("cpu"))
     except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError, TorchIRError):
         return  # torch refuses these values
     try:

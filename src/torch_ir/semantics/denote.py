@@ -30,7 +30,7 @@ from torch_ir.semantics.calls import (
 )
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, numpy_dtype
-from torch_ir.semantics.registry import denotation, has_denotation
+from torch_ir.semantics.registry import Denotation, denotation, has_denotation
 
 
 def denote(
@@ -240,7 +240,7 @@ class _Graph:
             )
             if found.draws:
                 arguments["draws"] = Draws(self._seed, self._scope + node.name)
-            results = _flat(found.function(**arguments))
+            results = self._results(found, node, arguments, symbols)
             self._bind(node, results, symbols)
             for meta in node.outputs:
                 _require_declared(meta, results, symbols)
@@ -251,6 +251,17 @@ class _Graph:
         except Exception as error:  # NumPy raises anything for arguments that do not fit
             raise error_at(node, f"{node.op_type} failed: {error}") from error
         return results
+
+    def _results(
+        self, found: Denotation, node: OpNode, arguments: Any, symbols: Mapping[str, Number]
+    ) -> list[Value]:
+        """What a call gives, flattened; of no elements, whatever their type, there are none."""
+        try:
+            return _flat(found.function(**arguments))
+        except InvalidIRError:
+            if (empty := empty_results(node, symbols)) is None:
+                raise
+            return [*empty]
 
     def _bind(self, node: OpNode, results: list[Value], symbols: dict[str, Number]) -> None:
         """Give the symbols that the results determine their value, once in each evaluation."""
@@ -316,6 +327,24 @@ def _flat(results: Any) -> list[Value]:
     if isinstance(results, list | tuple):
         return [item for part in cast(list[Any], results) for item in _flat(part)]
     return [results]
+
+
+def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | None:
+    """Return what a call gives whose results are all declared empty; None if some may not be."""
+    schema = lookup(node.op_type)
+    if schema is None or node.binds or not node.outputs:
+        return None
+    if any(not result.type.startswith("Tensor") for result in schema.returns):
+        return None  # numbers
+    empty: dict[int, Array] = {}
+    for meta in node.outputs:
+        if not all(isinstance(dim, int) or dim.text in symbols for dim in meta.shape):
+            return None
+        shape = tuple([size_of(dim, symbols) for dim in meta.shape])
+        empty[meta.producer_output_idx] = np.zeros(shape, numpy_dtype(meta.dtype))
+    if any(array.size for array in empty.values()):
+        return None
+    return [empty.get(index, np.zeros(0)) for index in range(max(empty) + 1)]
 
 
 def _require_declared(

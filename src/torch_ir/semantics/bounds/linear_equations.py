@@ -263,6 +263,8 @@ def exponential(call: BoundedCall) -> Errors:
     It carries what is off as ``|X| E + E |X|``, and adds the roundings of a product.
     """
     matrix = _finite(call.wide("self"))
+    if matrix.shape[-1] == 1:
+        return [call.unit * 8 * (1 + np.abs(matrix)) * moduli(call.results[0])]
     norms = np.max(np.sum(np.abs(matrix), -2), -1, initial=0)
     times = np.maximum(np.ceil(np.log2(np.maximum(norms, _SCALE) / _SCALE)), 0)[..., None, None]
     forms = 4 if call.dtype == np.float64 else 2  # a polynomial is added up in some way

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, moduli, widened
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.dtypes import Array, is_complex
 
 FEW = 4
 
@@ -103,12 +103,22 @@ def instance_norm(call: BoundedCall) -> Errors:
 
 
 def rms_norm(call: BoundedCall) -> Errors:
-    """Bound relative to the result: nothing is subtracted."""
+    """Bound relative to the result: nothing is subtracted, but from complex squares.
+
+    What is left of these is off by as much more as they are larger; open by the root's branch.
+    """
     axes = _trailing(call)
     wide = call.wide("input")
     count = FEW + depth(_length(wide, axes))
     sizes = np.abs(wide)
     greatest = np.max(sizes, axis=axes, keepdims=True, initial=0, where=np.isfinite(sizes))
+    count = count * np.ones(())
+    if is_complex(wide.dtype):
+        left = np.mean(wide**2, axis=axes, keepdims=True) + (call["eps"] or 0)
+        from_cut = np.where(left.real < 0, np.abs(left.imag), np.abs(left))
+        added = np.mean(sizes**2, axis=axes, keepdims=True)
+        is_sure = call.unit * 4 * count * added < from_cut
+        count = 4 * count * np.where(is_sure, 1 + added / np.abs(left), np.inf)
     errors = [call.unit * count * moduli(result) for result in call.results]
     return [call.opened(error, _length(wide, axes) * greatest**2) for error in errors]
 

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_float, is_inexact, rounded, working
 from torch_ir.semantics.registry import denotes
 from torch_ir.semantics.windows import at_least, per_axis
 
@@ -27,14 +27,14 @@ def _counts(values: Array, output_size: int | Sequence[int], rank: int) -> tuple
     if values.ndim not in (rank + 1, rank + 2) or 0 in values.shape[-rank:]:
         shape = list(values.shape)
         raise InvalidIRError(f"pooling of {rank} axes takes no tensor of shape {shape}")
-    if not is_float(values.dtype):
-        raise InvalidIRError(f"pooling to a size is of floating-point numbers, not {values.dtype}")
     return counts
 
 
 @np.errstate(all="ignore")
 def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     counts = _counts(values, output_size, rank)
+    if not is_inexact(values.dtype):
+        raise InvalidIRError(f"means are no integers, as {values.dtype} has")
     total, divisors = values.astype(working(values.dtype)), np.ones((), "int64")
     for axis, count in zip(range(-rank, 0), counts, strict=True):
         windows = _windows(values.shape[axis], count)
@@ -57,7 +57,7 @@ def _declare_mean(rank: int, *op_types: str) -> None:
 
         Raises:
             InvalidIRError: A pooled axis is empty, the rank is not the operator's or one more, or
-                the dtype not floating.
+                the dtype neither floating nor complex.
         """
         return _mean(self, output_size, rank)
 
@@ -84,6 +84,8 @@ def adaptive_avg_pool2d_backward(grad_output: Array, self: Array) -> Array:
 
 def _greatest(values: Array, output_size: int | Sequence[int], rank: int) -> tuple[Array, Array]:
     counts = _counts(values, output_size, rank)
+    if not is_float(values.dtype):
+        raise InvalidIRError(f"a maximum is of floating-point numbers, not of {values.dtype}")
     if 0 in values.shape[1:]:
         raise InvalidIRError(f"a tensor of shape {list(values.shape)} has no maximum")
     sizes, kept = values.shape[-rank:], values.shape[:-rank]

@@ -35,7 +35,7 @@ def _require(p: float, *operands: Array) -> None:
     if not p >= 0:
         raise InvalidIRError(f"there is no norm of order {p}")
     for values in operands:
-        if not is_float(values.dtype):
+        if not is_float(values.dtype) and values.size:
             raise InvalidIRError(f"distances are of floating-point numbers, not {values.dtype}")
 
 
@@ -78,6 +78,6 @@ def pdist(self: Array, p: float = 2.0) -> Array:
     _require(p, self)
     if self.ndim != 2:
         raise InvalidIRError(f"a tensor of shape {list(self.shape)} is no list of vectors")
-    values = self.astype(working(self.dtype))
+    values = self.astype(working(self.dtype) if self.size else "float64")
     parts = [norm(values[i] - values[i + 1 :], p) for i in range(len(values))]
     return rounded(np.concatenate([*parts, np.zeros(0, values.dtype)]), self.dtype)

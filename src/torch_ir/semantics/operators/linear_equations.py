@@ -99,6 +99,8 @@ def wide(matrix: Array, name: str = "A") -> Array:
     Raises:
         InvalidIRError: It is none, or of a type that no equations are solved in.
     """
+    if matrix.ndim > 1 and not matrix.size:  # of no elements, whatever their type
+        return np.zeros(matrix.shape)
     if matrix.ndim < 2 or not is_inexact(matrix.dtype) or matrix.dtype.itemsize < 4:
         raise InvalidIRError(f"{name} of {matrix.dtype}{list(matrix.shape)} is no matrix of these")
     return matrix.astype(working(matrix.dtype))
@@ -351,7 +353,12 @@ def cholesky_inverse(self: Array, upper: bool = False) -> Array:
 @denotes("aten.linalg_matrix_exp.default")
 @np.errstate(all="ignore")
 def matrix_exponential(self: Array) -> Array:
-    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times."""
+    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times.
+
+    Of a matrix of one element, that is its exponential, in half types too.
+    """
+    if self.shape[-2:] == (1, 1) and is_inexact(self.dtype):
+        return rounded(np.exp(self.astype(working(self.dtype))), self.dtype)
     matrix = _square(wide(self, "self"))
     norm = np.max(np.sum(np.abs(matrix), -2), initial=0)
     times = max(int(np.ceil(np.log2(norm))), 0) if 0 < norm < np.inf else 0

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, working
 from torch_ir.semantics.operators.reductions import wide_mean
 from torch_ir.semantics.operators.statistics import wide_variance
 from torch_ir.semantics.registry import denotes
@@ -408,14 +408,15 @@ def fused_rms_norm(
     """``x / √(Σ x² / n + eps) · weight`` over the last dimensions, of ``normalized_shape``.
 
     Without ``eps``, that is the epsilon of the dtype computed in (float32 for float16 and
-    bfloat16).
+    bfloat16). Complex numbers are squared as they are, and the root is the principal one.
 
     Returns:
         The result, and 1 / √(Σ x² / n + eps) in that dtype, with size 1 in those dimensions.
     """
-    _require_floating(input)
+    if not is_complex(input.dtype):
+        _require_floating(input)
     axes = trailing(input, normalized_shape)
-    dtype = np.dtype("float64" if input.dtype == np.float64 else "float32")
+    dtype = input.dtype if input.dtype.itemsize > 2 else np.dtype("float32")
     wide = _wide(input)
     added = float(np.finfo(dtype).eps) if eps is None else eps
     with np.errstate(all="ignore"):
