@@ -30,6 +30,7 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly
+from torch_ir.debug.reference.tolerance_check import READING_MEMORY
 from torch_ir.errors import TorchIRError
 
 DTYPES = (
@@ -96,10 +97,10 @@ OPERANDS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-AS_LAID_OUT = {
+AS_LAID_OUT = READING_MEMORY | {
     f"aten.{name}.default"
     for name in (
-        *("_reshape_alias", "_reshape_alias_copy"),  # they mean what lies where
+        "native_group_norm_backward",  # its caller makes operands contiguous, and it reads so
         "_scaled_dot_product_flash_attention_for_cpu",  # its callers see to the strides
         "adaptive_max_pool3d_backward",  # it reads the indices as if they were contiguous
     )

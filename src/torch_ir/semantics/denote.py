@@ -258,7 +258,7 @@ class _Graph:
         """What a call gives, flattened; of no elements, whatever their type, there are none."""
         try:
             return _flat(found.function(**arguments))
-        except InvalidIRError:
+        except Exception:  # NumPy raises anything for a type that it does not compute in
             if (empty := empty_results(node, symbols)) is None:
                 raise
             return [*empty]

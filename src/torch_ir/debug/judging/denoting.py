@@ -10,7 +10,7 @@ from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import DRAWS, OPEN, REFUSED, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
+from torch_ir.debug.reference.tolerance_check import READING_MEMORY, VALUES_OPEN, Error
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 
@@ -47,8 +47,8 @@ class Denoting:
     ) -> Iterator[tuple[str, Error]]:
         """Yield the difference of each value from the denotation, as ``errors_of`` does."""
         meaning = self._meanings.of(node)
-        if node.op_type == "aten.as_strided.default" and not is_whole(inputs[0]):
-            meaning = "aten.as_strided.default reads memory, not a value"
+        if node.op_type in READING_MEMORY and not is_whole(inputs[0]):
+            meaning = f"{node.op_type} reads memory, not a value"
         if isinstance(meaning, str):
             self.undenoted[node.name] = meaning
             self._tally.left(node, meaning)

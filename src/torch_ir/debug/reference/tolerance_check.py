@@ -28,6 +28,15 @@ VALUES_OPEN = frozenset(
 )
 """Operators whose values are whatever is in memory; only type and shape are defined."""
 
+READING_MEMORY = frozenset(
+    f"aten.{name}.default"
+    for name in (
+        *("as_strided", "as_strided_copy", "as_strided_scatter"),
+        *("_reshape_alias", "_reshape_alias_copy"),
+    )
+)
+"""Operators that mean what lies where, and not only a value, unless that is all of its storage."""
+
 TIES_OPEN = frozenset(
     f"aten.{name}"
     for name in (

@@ -76,6 +76,23 @@ def function(call: BoundedCall) -> Errors:
     ]
 
 
+def power(call: BoundedCall) -> Errors:
+    """Allow what a function may; of a complex power, the roundings of ``exponent · ln base`` too.
+
+    The real part of that product grows the power, the imaginary one turns it.
+    """
+    (error,) = function(call)
+    (result,) = call.results
+    if not is_complex(result.dtype):
+        return [error]
+    base: Any = call.wide("self") if "pow" in call.op_type else 2.0
+    exponent = "exponent" if "exponent" in call.arguments else "other"
+    sizes = call.size(exponent if exponent in call.arguments else "self")
+    logs = np.abs(np.log(np.asarray(base, "complex128")))
+    turned = np.nan_to_num(sizes * (logs + 1), nan=0.0, posinf=np.inf)
+    return [error + call.unit * 2 * turned * moduli(result)]
+
+
 def erf(call: BoundedCall) -> Errors:
     """Allow what any function may; of half types ``1 - P e^(-x²)``, off by 1.5e-7 and roundings.
 
@@ -207,9 +224,19 @@ def log_of_two(call: BoundedCall) -> Errors:
     (result,) = call.results
     first, second = call.wide("self"), call.wide("other")
     sizes = np.maximum(np.abs(first), np.abs(second))
-    scale = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
+    if is_complex(result.dtype):
+        return [call.unit * 8 * (moduli(result) + turned_by(first, second))]
     peak = np.minimum(sizes, np.abs(np.maximum(np.real(first), np.real(second))) + 1)
-    return [call.unit * 4 * scale * (moduli(result) + (sizes if scale > 1 else peak))]
+    return [call.unit * 4 * (moduli(result) + peak)]
+
+
+def turned_by(first: Array, second: Array) -> Array:
+    """How far ``ln(1 + w)``, ``w = e^(low - high)``, is off by its exponent, in units."""
+    sizes = np.abs(first) + np.abs(second)
+    apart = np.where(first.real < second.real, first - second, second - first)
+    power = np.exp(apart)
+    rest = np.abs(1 + power)
+    return np.nan_to_num(sizes + np.abs(power) * (sizes + 2) / rest, nan=0.0, posinf=np.inf)
 
 
 def linspace(call: BoundedCall) -> Errors:

@@ -246,7 +246,10 @@ def _is_undecided(matrices: Array, stops: Array, error: Array) -> Array:
 
 
 def by_cholesky(call: BoundedCall) -> Errors:
-    """Bound ``|A⁻¹| E |x|`` of a solution, or an inverse, by a given factor."""
+    """Bound ``|A⁻¹| E |x|`` of a solution, or an inverse, by a given factor.
+
+    A factor has a real diagonal: of another one, what LAPACK inverts is open.
+    """
     (result,) = call.results
     factor = call.wide("input2" if "input2" in call.arguments else "self")
     lower = np.tril(adjoint(factor) if call["upper"] else factor)
@@ -254,7 +257,10 @@ def by_cholesky(call: BoundedCall) -> Errors:
     inverse = np.swapaxes(first, -1, -2) @ first
     error = _count(call, lower.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
     moved, _ = _solved(inverse, error, moduli(result))
-    return [moved]
+    if "input2" in call.arguments or not is_complex(factor.dtype):
+        return [moved]
+    turned = np.any(np.diagonal(factor, axis1=-2, axis2=-1).imag != 0, -1)
+    return [np.where(turned[..., None, None], np.inf, moved)]
 
 
 def exponential(call: BoundedCall) -> Errors:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
-from torch_ir.semantics.dtypes import Array, rounded
+from torch_ir.semantics.dtypes import Array, is_inexact, rounded
 from torch_ir.semantics.operators.gradients import point_taps, sampled_gradients
 from torch_ir.semantics.operators.separable import matrices, through
 
@@ -41,8 +41,10 @@ _LINEAR = {
 
 
 def interpolated(call: BoundedCall) -> Errors:
-    """Bound linear and cubic resampling of the last axes."""
+    """Bound linear and cubic resampling of the last axes; of bytes, nothing."""
     (result,) = call.results
+    if not is_inexact(result.dtype):
+        return [_misread(call)]
     name = "self" if "self" in call.arguments else "input"
     values = call.wide(name)
     linear = _LINEAR.get(call.op_type, call.op_type)
@@ -67,6 +69,17 @@ def interpolated(call: BoundedCall) -> Errors:
     return [call.opened(error, terms)]
 
 
+def _misread(call: BoundedCall) -> float:
+    """0; infinite of more than four planes of bytes that become one column.
+
+    Of these torch's kernel gives numbers that are not interpolated at all.
+    """
+    (result,) = call.results
+    values: Array = call.arguments.get("self", call["input"])
+    is_lost = result.shape[1] > 4 and result.shape[-1] == 1 != values.shape[-1]
+    return np.inf if is_lost else 0.0
+
+
 def _kept(sizes: Array, weights: list[Array], dtype: np.dtype[Any]) -> Array:
     """What it moves a result that weights are kept in a narrow type, and float32 added up."""
     total: Any = 0.0
@@ -82,6 +95,8 @@ def separable(call: BoundedCall) -> Errors:
 
     Of narrow types weights are rounded to the type, as in :func:`interpolated`.
     """
+    if not is_inexact(call.results[0].dtype):
+        return [_misread(call)]
     weights = matrices(call.op_type, call.arguments)
     operand = next(n for n in ("grad_output", "input", "self") if n in call.arguments)
     back, sizes = operand == "grad_output", call.size(operand)

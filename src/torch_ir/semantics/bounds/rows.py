@@ -18,6 +18,7 @@ from torch_ir.semantics.bounds.call import (
     length,
     moduli,
 )
+from torch_ir.semantics.bounds.elementwise import turned_by
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded
 
 FEW = 4
@@ -102,10 +103,30 @@ def running_log_sum(call: BoundedCall) -> Errors:
     if not result.ndim:
         return [call.unit * 2 * moduli(result)]
     place = axis(call["dim"], result.ndim)
+    if is_complex(result.dtype):
+        return [_complex_running(call, place)]
     finite = np.where(np.isfinite(moduli(result)), moduli(result), 0)
     count = 2 * sqrt(result.shape[place])
     return [call.unit * (FEW + count) * (1 + np.maximum.accumulate(finite, axis=place))]
 
+
+def _complex_running(call: BoundedCall, place: int) -> Array:
+    """What each step adds, and what of the steps before it keeps; open where branches near."""
+    values, made = (np.moveaxis(part, place, 0) for part in (call.wide("self"), call.meant()[0]))
+    error = np.zeros(made.shape)
+    for i in range(1, len(made)):
+        first, second, here = made[i - 1], values[i], made[i]
+        own = call.unit * 8 * (np.abs(here) + turned_by(first, second))
+        kept = np.nan_to_num(np.abs(np.exp(first - here)), nan=1.0, posinf=np.inf)
+        near = np.abs(first.real - second.real) <= error[i - 1] + own
+        open_here = near & (np.abs(first.imag - second.imag) > np.pi - error[i - 1] - own)
+        moved = own + np.where(error[i - 1] == 0, 0, kept * error[i - 1])
+        error[i] = np.where(open_here | (moved > _MOST), np.inf, moved)
+    return np.moveaxis(error, 0, place)
+
+
+_MOST = 0.5
+"""An angle that is off by more says nothing."""
 
 # -- variances and norms --------------------------------------------------------------------------
 

@@ -146,7 +146,9 @@ def _columns(call: BoundedCall, errors: Errors, counts: list[int]) -> Errors:
     if not call.is_narrow:
         return errors
     parts = zip(errors, call.terms(), counts, strict=True)
-    return [error + call.result_unit * (1 + sqrt(n)) * terms for error, terms, n in parts]
+    largest = [float(ml_dtypes.finfo(result.dtype).max) for result in call.results]
+    moved = [(e + call.result_unit * (1 + sqrt(n)) * terms, terms) for e, terms, n in parts]
+    return [np.where(t > most, np.inf, e) for (e, t), most in zip(moved, largest, strict=True)]
 
 
 def pooling(call: BoundedCall) -> Errors:

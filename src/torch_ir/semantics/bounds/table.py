@@ -127,18 +127,22 @@ _ATEN: dict[Rule, str] = {
         sqrt.default square.default true_divide.Tensor
     """,
     elementwise.function: """
-        ldexp.Tensor erfinv.default special_spherical_bessel_j0.default
+        erfinv.default special_spherical_bessel_j0.default
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
         cos.default cosh.default elu.default erfc.default exp.default
-        exp2.default expm1.default glu.default hardsigmoid.default hardswish.default
+        expm1.default glu.default hardsigmoid.default hardswish.default
         hypot.default log.default log10.default log1p.default log2.default
-        log_sigmoid.default mish.default polar.default pow.Scalar pow.Tensor_Scalar
-        pow.Tensor_Tensor selu.default sigmoid.default silu.default sin.default sinh.default
-        special_erfc.default special_exp2.default special_expit.default
+        log_sigmoid.default mish.default polar.default selu.default sigmoid.default
+        silu.default sin.default sinh.default
+        special_erfc.default special_expit.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.power: """
+        exp2.default ldexp.Tensor pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
+        special_exp2.default
     """,
     elementwise.erf: """
         erf.default special_erf.default

@@ -26,6 +26,7 @@ from torch_ir.semantics.dtypes import (
     result_dtype,
     rounded,
 )
+from torch_ir.semantics.operators.complex_numbers import complex_log_sum
 from torch_ir.semantics.pointwise import (
     floating,
     is_number,
@@ -337,8 +338,9 @@ def copysign(self: Array, other: Operand) -> Array:
 @denotes("aten.logaddexp.default")
 def logaddexp(self: Array, other: Array) -> Array:
     """``ln(eˢᵉˡᶠ + eᵒᵗʰᵉʳ)`` without overflow between."""
-    require_type("logaddexp", is_float, self, other)
-    return pointwise(np.logaddexp, self, other)
+    require_type("logaddexp", is_inexact, self, other)
+    is_wide = any(is_complex(part.dtype) for part in (self, other))
+    return pointwise(complex_log_sum if is_wide else np.logaddexp, self, other)
 
 
 @denotes("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")

@@ -18,6 +18,24 @@ from torch_ir.semantics.pointwise import (
 from torch_ir.semantics.registry import denotes
 
 
+@np.errstate(all="ignore")
+def complex_log_sum(first: Array, second: Array) -> Array:
+    """Return ``high + log(1 + exp(low - high))``, of which the real part of high is the larger.
+
+    The imaginary part is that of high and an angle, as torch has it: it is on no branch. Of equal
+    real parts the first operand is the high one.
+    """
+    is_less = first.real < second.real
+    low, high = np.where(is_less, (first, second), (second, first))
+    apart = low - high
+    powers = np.where(np.isneginf(apart.real), 0, np.exp(apart))
+    total = high + np.log1p(powers)
+    equal = np.isinf(low.real) & (low.real == high.real)
+    both = np.where(low.real < 0, low, np.log(np.exp(low) + np.exp(high)))
+    lost = np.isnan(first) | np.isnan(second)
+    return np.where(lost, np.nan + 1j * np.nan, np.where(equal, both, total))
+
+
 @denotes("aten.real.default")
 def real(self: Array) -> Array:
     """The real part; a real number itself."""

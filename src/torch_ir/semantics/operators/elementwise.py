@@ -156,8 +156,13 @@ def nan_to_num(
     posinf: float | None = None,
     neginf: float | None = None,
 ) -> Array:
-    """NaN replaced by ``nan`` (or 0), inf and −inf by theirs (or the largest finite numbers)."""
-    require_type("nan_to_num", is_real, self)
+    """NaN replaced by ``nan`` (or 0), inf and −inf by theirs (or the largest finite numbers).
+
+    Of complex numbers, in each part.
+    """
+    if is_complex(self.dtype):
+        parts = [nan_to_num(part, nan, posinf, neginf) for part in (self.real, self.imag)]
+        return np.asarray(parts[0] + 1j * parts[1]).astype(self.dtype)
     if whole(self):
         return self.copy()
     import ml_dtypes

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_inexact, rounded, working
+from torch_ir.semantics.operators.creation import linspace
 from torch_ir.semantics.operators.resampling import cubic_kernel, cubic_slope
 from torch_ir.semantics.registry import denotes
 
@@ -179,25 +181,30 @@ def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool
     """The points of a grid, moved by an affine map: ``result[n, p] = theta[n] @ (p, 1)``.
 
     A grid's coordinates run evenly from -1 to 1, or between the middles of the outermost elements
-    without ``align_corners``; the last axis comes first.
+    without ``align_corners``; the last axis comes first. Of integers, coordinates are integers.
     Shapes: [n, r, r + 1], (n, c, *sizes) → [n, *sizes, r] with r = 2 or 3; dtype: theta's.
 
     Raises:
-        InvalidIRError: The map is not of that shape, or not of floating-point numbers.
+        InvalidIRError: The map is not of that shape.
     """
-    if not is_float(theta.dtype):
-        raise InvalidIRError(f"a grid is moved by floating-point numbers, not by {theta.dtype}")
     rank = len(size) - 2
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1):
         raise InvalidIRError(f"theta {list(theta.shape)} maps no grid of size {list(size)}")
-    axes = [_grid_axis(count, align_corners) for count in size[2:]]
+    axes = [_grid_axis(count, align_corners, theta.dtype) for count in size[2:]]
     mesh = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], axis=-1)
-    flat = points.reshape(-1, rank + 1) @ theta.astype("float64").swapaxes(1, 2)
+    flat = points.reshape(-1, rank + 1) @ _wide(theta).swapaxes(1, 2)
     return rounded(flat.reshape(size[0], *size[2:], rank), theta.dtype)
 
 
-def _grid_axis(count: int, align_corners: bool) -> Array:
+def _wide(values: Array) -> Array:
+    return values.astype(working(values.dtype)) if is_inexact(values.dtype) else values
+
+
+def _grid_axis(count: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
+    if not is_inexact(dtype):
+        is_even = align_corners and count > 1  # else multiplied by less than 1, and cut off
+        return linspace(-1, 1, count, dtype) if is_even else np.zeros(count, dtype)
     if count == 1:
         return np.zeros(1)
     shrink = 1.0 if align_corners else (count - 1) / count

@@ -26,7 +26,8 @@ def product(first: Array, second: Array) -> Array:
     Raises:
         InvalidIRError: The operands differ in dtype or are booleans, or their sizes do not match.
     """
-    if first.dtype != second.dtype or is_bool(first.dtype):
+    is_of_truth = is_bool(first.dtype) and first.size and second.size  # of no terms, it is False
+    if first.dtype != second.dtype or is_of_truth:
         raise InvalidIRError(f"a product of {first.dtype} and {second.dtype} has no meaning")
     wide = working(first.dtype)
     try:

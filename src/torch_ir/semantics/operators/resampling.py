@@ -99,6 +99,27 @@ def axis_weights(base: str, size: int, count: int, factor: float | None, align: 
     return weights
 
 
+def in_bytes(values: Array, weights: Sequence[Array]) -> Array:
+    """Return planes of uint8 through each axis's weights [elements, places], in fixed point.
+
+    Weights are integers below 2¹⁵ over the greatest power of 2 that keeps them so; each axis that
+    changes its size, the last one first, is rounded to a byte.
+    """
+    total = values.astype("int64")
+    for axis in reversed(range(2, values.ndim)):
+        matrix = weights[axis - 2]
+        if matrix.shape[0] == matrix.shape[1]:
+            continue
+        largest = float(matrix.max(initial=0))
+        fits = (bits for bits in range(22) if int(0.5 + largest * 2 ** (bits + 1)) >= 2**15)
+        bits = next(fits, 22)
+        scaled = matrix * 2.0**bits
+        whole = np.trunc(scaled + np.copysign(0.5, scaled)).astype("int64")
+        added = np.tensordot(total, whole, (axis, 0)) + (1 << bits >> 1)
+        total = np.moveaxis(np.clip(added >> bits, 0, 255), -1, axis)
+    return total.astype("uint8")
+
+
 def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
     return [None] * rank if factors is None else [*factors]
 
@@ -205,10 +226,12 @@ def _interpolated(
     align_corners: bool,
     rule: Callable[[int, Array], Taps],
 ) -> Array:
+    if values.dtype == np.uint8 and values.ndim == 4:
+        base = "cubic" if rule is _cubic_taps else "linear"
+        axes = zip(values.shape[2:], goal, factors, strict=True)
+        return in_bytes(values, [axis_weights(base, *axis, align_corners) for axis in axes])
     if not is_float(values.dtype):
-        raise InvalidIRError(
-            f"interpolation of {values.dtype} has no denotation: torch's is 8-bit"
-        )
+        raise InvalidIRError(f"interpolation of {values.dtype} has no denotation")
     total = values.astype(working(values.dtype))
     for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
         size = values.shape[axis]
@@ -237,7 +260,7 @@ def upsample_linear_vec(
 
     The position (see above), not less than 0, is ``low + λ`` with 0 ≤ λ < 1; past the last
     element there is the last. Shapes: [n, c, *sizes] → [n, c, *goal]; dtype: the same,
-    floating: torch rounds integers on the way, in fixed point.
+    floating, or uint8 in planes (:func:`in_bytes`).
 
     Raises:
         InvalidIRError: Not one of output_size and scale_factors is given, a size is 0, or the

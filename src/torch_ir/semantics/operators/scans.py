@@ -11,7 +11,8 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, rounded, working
+from torch_ir.semantics.operators.complex_numbers import complex_log_sum
 from torch_ir.semantics.registry import denotes
 
 
@@ -50,14 +51,15 @@ def cumprod(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Arr
 def logcumsumexp(self: Array, dim: int) -> Array:
     """``result[…, i, …] = log Σ exp(self[…, j, …])`` for j ≤ i, without overflow between.
 
-    Of real numbers: of complex ones torch's logarithm is on no branch in particular.
+    Of complex numbers, one logarithm after the other (:func:`complex_log_sum`).
     """
     place = axis(dim, self.ndim)
-    if not is_float(self.dtype):
+    if not is_inexact(self.dtype):
         raise InvalidIRError(f"a running sum of exponentials of {self.dtype} is not defined")
     result = np.moveaxis(np.atleast_1d(self), place, 0).astype(working(self.dtype))
     for i in range(1, len(result)):
-        result[i] = _log_sum(result[i - 1], result[i])
+        joined = complex_log_sum if is_complex(self.dtype) else _log_sum
+        result[i] = joined(result[i], result[i - 1])
     return rounded(np.moveaxis(result, 0, place).reshape(self.shape), self.dtype)
 
 
@@ -71,6 +73,8 @@ def _log_sum(first: Array, second: Array) -> Array:
 
 def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
     """Running extremes and the last index where each is reached; NaN takes over and stays."""
+    if not self.ndim:
+        return self.copy(), np.zeros((), "int64")
     if is_complex(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no order")
     line = np.moveaxis(np.atleast_1d(self), axis(dim, self.ndim), 0)

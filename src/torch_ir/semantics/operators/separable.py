@@ -16,7 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, working
-from torch_ir.semantics.operators.resampling import axis_weights
+from torch_ir.semantics.operators.resampling import axis_weights, in_bytes
 from torch_ir.semantics.registry import denotes
 
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
@@ -103,9 +103,12 @@ def _declare_one(op_type: str) -> None:
         """
         values, weights = arguments[operand], matrices(op_type, arguments)
         sizes = [matrix.shape[back] for matrix in weights]
-        if not is_float(values.dtype) or [*values.shape[2:]] != sizes:
+        is_taken = is_float(values.dtype) or (values.dtype == np.uint8 and not back)
+        if not is_taken or [*values.shape[2:]] != sizes:
             said = f"{values.dtype} of shape {list(values.shape)}"
             raise InvalidIRError(f"{op_type} takes no {said} for sizes {sizes}")
+        if values.dtype == np.uint8:
+            return in_bytes(values, weights)
         wide = values.astype(working(values.dtype))
         return rounded(through(wide, weights, back=back), values.dtype)
 

@@ -152,10 +152,10 @@ def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
 
 def _median_of_all(self: Array, skip_nan: bool) -> Array:
     if not self.size:
-        is_whole = self.dtype.kind in "biu"  # to which kernels cast a NaN, by way of an int32
-        least = 0 if self.dtype.itemsize < 4 or not is_whole else np.iinfo(self.dtype).min
-        nothing = least if is_whole else np.nan
-        return rounded(nothing, self.dtype)
+        if self.dtype.kind in "iu":  # to which kernels cast a NaN, by way of an int32
+            least = 0 if self.dtype.itemsize < 4 else np.iinfo(self.dtype).min
+            return rounded(least, self.dtype)
+        return np.asarray(np.nan).astype(self.dtype)  # which is True
     return _median(self.reshape(-1), 0, False, skip_nan)[0]
 
 
