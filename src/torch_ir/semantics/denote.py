@@ -30,6 +30,7 @@ from torch_ir.semantics.calls import (
 )
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, numpy_dtype
+from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Denotation, denotation, has_denotation
 
 
@@ -255,13 +256,19 @@ class _Graph:
     def _results(
         self, found: Denotation, node: OpNode, arguments: Any, symbols: Mapping[str, Number]
     ) -> list[Value]:
-        """What a call gives, flattened; of no elements, whatever their type, there are none."""
+        """What a call gives, flattened; of operands without elements, whatever their type."""
         try:
             return _flat(found.function(**arguments))
         except Exception:  # NumPy raises anything for a type that it does not compute in
-            if (empty := empty_results(node, symbols)) is None:
+            if (empty := empty_results(node, symbols)) is not None:
+                return [*empty]
+            if (typed := of_no_elements(arguments)) is None:
                 raise
-            return [*empty]
+            results = _flat(found.function(**typed))
+        for meta in node.outputs:  # what no elements add up to
+            made = cast(Array, results[meta.producer_output_idx])
+            results[meta.producer_output_idx] = made.astype(numpy_dtype(meta.dtype))
+        return results
 
     def _bind(self, node: OpNode, results: list[Value], symbols: dict[str, Number]) -> None:
         """Give the symbols that the results determine their value, once in each evaluation."""

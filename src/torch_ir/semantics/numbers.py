@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -39,6 +40,27 @@ def element(value: complex, dtype: np.dtype[Any]) -> Array:
     if is_float(dtype):
         return rounded(float(value), dtype)
     return np.asarray(int(value) % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
+
+
+def of_no_elements(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return arguments in float64 where operands without elements are no real floating numbers.
+
+    Their type says nothing. None if there are no such operands.
+
+    Example:
+        >>> of_no_elements({"self": np.zeros((0, 2), bool), "dim": 0})["self"].dtype
+        dtype('float64')
+    """
+    arrays = [a for a in arguments.values() if isinstance(a, np.ndarray)]
+    types = {a.dtype for a in arrays if not a.size and not is_float(a.dtype)}
+    if not types:
+        return None
+
+    def typed(value: Any) -> Any:
+        is_of_it = isinstance(value, np.ndarray) and value.dtype in types
+        return value.real.astype("float64") if is_of_it else value
+
+    return {name: typed(value) for name, value in arguments.items()}
 
 
 def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -23,6 +23,7 @@ from torch_ir.semantics.bounds import control_flow, elementwise, linear_equation
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
+from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Bound, Kind, denotation
 
 __all__ = ["Bound", "Kind", "bound", "kind_of", "overflow_edge", "spacing", "states_tolerance"]
@@ -93,6 +94,7 @@ def bound(
     if not any(array.size for array in arrays) and (given or op_type in RULES):
         return [np.zeros(array.shape) for array in arrays]
     with np.errstate(all="ignore"):
+        arguments = of_no_elements(arguments) or arguments
         call = BoundedCall(op_type, arguments, arrays, accumulate)
         if callable(given):
 

@@ -402,7 +402,7 @@ def _has_ties(op_type: str, arguments: Mapping[str, Any]) -> bool:
     has_choice = op_type in NEARLY_OPEN or leaves_ties_open(op_type, arguments)
     if not has_choice or not isinstance(given, PoolValue):
         return False
-    return len(given.tensor.reshape(-1).unique()) < given.tensor.numel()
+    return len(set(given.tensor.reshape(-1).tolist())) < given.tensor.numel()
 
 
 # -- bodies ---------------------------------------------------------------------------------------

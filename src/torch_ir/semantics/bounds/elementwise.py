@@ -93,6 +93,14 @@ def power(call: BoundedCall) -> Errors:
     return [error + call.unit * 2 * turned * moduli(result)]
 
 
+def sigmoid(call: BoundedCall) -> Errors:
+    """Allow what a function may; of complex numbers, what ``e^-x`` overflows in is open."""
+    (error,) = function(call)
+    if not is_complex(call.results[0].dtype):
+        return [error]
+    return [call.opened(error, np.exp(-call.wide("self").real))]
+
+
 def erf(call: BoundedCall) -> Errors:
     """Allow what any function may; of half types ``1 - P e^(-x²)``, off by 1.5e-7 and roundings.
 

@@ -123,7 +123,8 @@ def sampled_backward(call: BoundedCall) -> Errors:
     """Bound the gradients of planes and points by the moduli of what is added to them.
 
     Weights are rounded, and off where positions are; so are slopes that are not constant. Cubic
-    ones are polynomials in the narrow type, whose terms cancel.
+    ones are polynomials in the narrow type, whose terms cancel; their neighbors are counted in
+    that type too, and open where it has no such integers.
     """
     names = ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
     taps = point_taps(*(call[name] for name in names))
@@ -131,12 +132,14 @@ def sampled_backward(call: BoundedCall) -> Errors:
     own = call.result_unit if call.is_narrow else call.unit
     sizes, rank = values.shape[2:], len(taps)
     exact, worse, hits = [], [], []
+    lost = np.zeros(call["grid"].shape[:-1], bool)
     for place, (axis, size) in enumerate(zip(taps, sizes, strict=True)):
         reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
         off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != 1)
         exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
         if call["interpolation_mode"] == BICUBIC:
             off = off + own * CUBIC_TERMS
+            lost |= ~(reach < 1 / own)
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
             [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
@@ -147,8 +150,16 @@ def sampled_backward(call: BoundedCall) -> Errors:
     count = sampled_gradients(np.ones_like(gradient), values, hits)[0]
     added = values.shape[1] * len(taps[0]) ** rank
     depths = (FEW + np.sqrt(count), FEW + sqrt(added))
-    parts = zip(terms, moved, depths, (call["output_mask"][0], True), strict=True)
-    return [(worst - least) + own * d * least for least, worst, d, asked in parts if asked]
+    parts = zip(terms, moved, depths, strict=True)
+    found = [(worst - least) + own * d * least for least, worst, d in parts]
+    found[0] = found[0] + _opening(lost.any(axis=tuple(range(1, lost.ndim))), found[0])
+    found[1] = found[1] + _opening(lost, found[1])
+    return found if call["output_mask"][0] else found[1:]
+
+
+def _opening(is_open: Array, error: Array) -> Array:
+    axes = tuple(range(is_open.ndim, error.ndim))
+    return np.expand_dims(np.where(is_open, np.inf, 0.0), axes)
 
 
 def sampled(call: BoundedCall) -> Errors:

@@ -30,12 +30,16 @@ def waves(call: BoundedCall) -> Errors:
 
 
 def grown(call: BoundedCall) -> Errors:
-    """Bound modified Bessel functions relative to the result, with the rounded exponential."""
+    """Bound modified Bessel functions relative to the result, with the rounded exponential.
+
+    Where that overflows the result is open.
+    """
     (result,) = call.results
     scaled = "scaled" in call.op_type or call.op_type.endswith("e.default")
     if scaled:  # some kernels compute in a narrow type itself
         return [(call.unit * 16 + call.is_narrow * call.result_unit * 8) * moduli(result)]
-    return [call.unit * (16 + np.minimum(call.size("self"), 1e3)) * moduli(result)]
+    error = call.unit * (16 + np.minimum(call.size("self"), 1e3)) * moduli(result)
+    return [call.opened(error, np.exp(call.size("self")))]
 
 
 def digamma(call: BoundedCall) -> Errors:
@@ -64,7 +68,8 @@ def log_ndtr(call: BoundedCall) -> Errors:
     (result,) = call.results
     x = call.wide("self")
     least = float(np.finfo(call.dtype).smallest_normal)
-    rest = np.where(x > 0, np.minimum(x * x, 1e3), 0)
+    roundings = 2 if call.dtype == np.float64 else 1  # the meaning's too
+    rest = np.where(x > 0, roundings * np.minimum(x * x, 1e3), 0)
     return [call.unit * (8 + rest) * moduli(result) + 2 * least]
 
 

@@ -134,15 +134,18 @@ _ATEN: dict[Rule, str] = {
         cos.default cosh.default elu.default erfc.default exp.default
         expm1.default glu.default hardsigmoid.default hardswish.default
         hypot.default log.default log10.default log1p.default log2.default
-        log_sigmoid.default mish.default polar.default selu.default sigmoid.default
-        silu.default sin.default sinh.default
-        special_erfc.default special_expit.default
+        log_sigmoid.default mish.default polar.default selu.default
+        sin.default sinh.default
+        special_erfc.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
     """,
     elementwise.power: """
         exp2.default ldexp.Tensor pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
         special_exp2.default
+    """,
+    elementwise.sigmoid: """
+        sigmoid.default silu.default special_expit.default
     """,
     elementwise.erf: """
         erf.default special_erf.default

@@ -236,7 +236,7 @@ def inner(self: Array, other: Array) -> Array:
 
     Shapes: [*a, n], [*b, n] → [*a, *b].
     """
-    if self.dtype != other.dtype or is_bool(self.dtype):
+    if self.dtype != other.dtype or (is_bool(self.dtype) and self.size and other.size):
         raise InvalidIRError(f"a product of {self.dtype} and {other.dtype} has no meaning")
     wide = working(self.dtype)
     first, second = self.astype(wide), other.astype(wide)

@@ -111,6 +111,8 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     """The ``k``-th smallest element of each line, from 1, and its index (int64)."""
     place = axis(dim, self.ndim)
     values = np.atleast_1d(self)
+    if not self.ndim and k == 1:  # complex too
+        return self.copy(), np.zeros((), "int64")
     if not 1 <= k <= values.shape[place]:
         raise InvalidIRError(
             f"a dimension of size {values.shape[place]} has no element {k} in order"

@@ -266,9 +266,11 @@ def _igamma(a: float, x: float, *, upper: bool) -> float:
 
 
 def _erfcx(x: float) -> float:
-    """``e^(x²) · erfc x``."""
+    """``e^(x²) · erfc x``; the square is exact in two parts."""
     if x < FAR:
-        return math.inf if x < -26.7 else math.exp(x * x) * math.erfc(x)
+        near = float(np.float32(x))
+        rest = math.exp((x - near) * (x + near)) if x == x else x
+        return math.inf if x < -26.7 else math.exp(near * near) * rest * math.erfc(x)
     series = term = 1.0
     for k in range(8):
         term *= -(2 * k + 1) / (2 * x * x)
