@@ -347,7 +347,7 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
     for meta in node.outputs:
         if not all(isinstance(dim, int) or dim.text in symbols for dim in meta.shape):
             return None
-        shape = tuple([size_of(dim, symbols) for dim in meta.shape])
+        shape = tuple([int(size_of(dim, symbols).real) for dim in meta.shape])
         empty[meta.producer_output_idx] = np.zeros(shape, numpy_dtype(meta.dtype))
     if any(array.size for array in empty.values()):
         return None

@@ -114,14 +114,13 @@ def bound(
             _require_one_each(op_type, errors, arrays)
             return [_whole(call, error, r) for error, r in zip(errors, call.results, strict=True)]
 
-        if rule is control_flow.called:  # by the functions' own bounds
-            return wholes(call)
-        if rule.__module__ == linear_equations.__name__:  # of no solution, numbers are open too
+        # functions have bounds of their own; of no solution, numbers are open too
+        if rule is control_flow.called or rule.__module__ == linear_equations.__name__:
             return wholes(call)
         if rule is rows.transform and not is_complex(arrays[0].dtype):
             return wholes(call)  # of an infinite line, which are NaN is a matter of order
-        is_computed = given is None and rule is not control_flow.converted
-        return _of_values(call, wholes, None if is_computed else call.results)
+        is_given = given is not None or rule is control_flow.converted
+        return _of_values(call, wholes, call.results if is_given else None)
 
 
 def _of_values(

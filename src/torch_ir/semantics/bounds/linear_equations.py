@@ -259,7 +259,8 @@ def by_cholesky(call: BoundedCall) -> Errors:
     moved, _ = _solved(inverse, error, moduli(result))
     if "input2" in call.arguments or not is_complex(factor.dtype):
         return [moved]
-    turned = np.any(np.diagonal(factor, axis1=-2, axis2=-1).imag != 0, -1)
+    diagonal: Array = np.diagonal(factor, axis1=-2, axis2=-1)
+    turned = np.any(np.imag(diagonal) != 0, -1)
     return [np.where(turned[..., None, None], np.inf, moved)]
 
 

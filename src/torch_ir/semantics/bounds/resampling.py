@@ -152,7 +152,8 @@ def sampled_backward(call: BoundedCall) -> Errors:
     depths = (FEW + np.sqrt(count), FEW + sqrt(added))
     parts = zip(terms, moved, depths, strict=True)
     found = [(worst - least) + own * d * least for least, worst, d in parts]
-    found[0] = found[0] + _opening(lost.any(axis=tuple(range(1, lost.ndim))), found[0])
+    samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
+    found[0] = found[0] + _opening(samples, found[0])
     found[1] = found[1] + _opening(lost, found[1])
     return found if call["output_mask"][0] else found[1:]
 

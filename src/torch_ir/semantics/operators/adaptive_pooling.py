@@ -34,7 +34,7 @@ def _counts(values: Array, output_size: int | Sequence[int], rank: int) -> tuple
 def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     counts = _counts(values, output_size, rank)
     if not is_inexact(values.dtype):
-        raise InvalidIRError(f"means are no integers, as {values.dtype} has")
+        raise InvalidIRError(f"pooling to a size is of floating-point numbers, not {values.dtype}")
     total, divisors = values.astype(working(values.dtype)), np.ones((), "int64")
     for axis, count in zip(range(-rank, 0), counts, strict=True):
         windows = _windows(values.shape[axis], count)
@@ -85,7 +85,7 @@ def adaptive_avg_pool2d_backward(grad_output: Array, self: Array) -> Array:
 def _greatest(values: Array, output_size: int | Sequence[int], rank: int) -> tuple[Array, Array]:
     counts = _counts(values, output_size, rank)
     if not is_float(values.dtype):
-        raise InvalidIRError(f"a maximum is of floating-point numbers, not of {values.dtype}")
+        raise InvalidIRError(f"pooling to a size is of floating-point numbers, not {values.dtype}")
     if 0 in values.shape[1:]:
         raise InvalidIRError(f"a tensor of shape {list(values.shape)} has no maximum")
     sizes, kept = values.shape[-rank:], values.shape[:-rank]
