@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from torch_ir.dialects.backend.binding import bind_pattern_to_op
     from torch_ir.edge import EdgeProgram, to_edge
     from torch_ir.errors import (
+        ArgumentError,
         BackendError,
         CompileError,
         ConversionError,
@@ -145,6 +146,7 @@ _HOME_OF_NAMES = {
     "torch_ir.errors": (
         "TorchIRError",
         "InvalidIRError",
+        "ArgumentError",
         "ParseError",
         "SerializationError",
         "ExportError",

@@ -75,6 +75,17 @@ class InvalidIRError(TorchIRError, ValueError):
     code = "invalid-ir"
 
 
+class ArgumentError(TorchIRError, TypeError):
+    """An argument of a public function is of another kind than the function takes.
+
+    The message names the function, the argument with its annotation, and what was given; the cause
+    is the error that the call ended in. Calls whose arguments are of the right kinds are refused
+    with an error of their subject.
+    """
+
+    code = "bad-argument"
+
+
 class ParseError(TorchIRError, ValueError):
     """Text is not IR text; the message shows the line with a caret under the offending token."""
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.backends.backend_registry import (
     Backend,
     Options,
@@ -29,6 +30,7 @@ from torch_ir.serde import load_ir
 from torch_ir.weights import load_weights
 
 
+@public
 def compile(
     ir: IR | str | PathLike[str],
     weights: Mapping[str, torch.Tensor] | str | PathLike[str] | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import (
     IR,
@@ -28,6 +29,7 @@ BACKEND = "backend"
 """The key in the metadata of a function under which the name of its backend stands."""
 
 
+@public
 def to_backend(ir: IR, partitioner: Partitioner) -> IR:
     """Replace each subgraph that a backend takes by one node that calls it as a function.
 

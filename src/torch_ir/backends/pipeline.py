@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import nn
 
+from torch_ir.arguments import public
 from torch_ir.errors import CompileError
 from torch_ir.executor import ExecGraph, compile_graph
 from torch_ir.frontend.meta import fake_mode
@@ -127,6 +128,7 @@ def _empty(shape: tuple[object, ...], dtype: str) -> torch.Tensor:
     return torch.empty(sizes, dtype=getattr(torch, dtype))
 
 
+@public
 def to_pipeline_stages(
     ir: IR, k: int | Sequence[int], weights: Weights, *, devices: Sequence[str] | None = None
 ) -> PipelineStages:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, OpNode
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch_ir.backends.backend_registry import Options, Runner
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Support:
     """Whether a backend runs a node, and why not.
@@ -43,6 +45,7 @@ class Support:
         return self.is_supported
 
     @classmethod
+    @public
     def refused(cls, reason: str) -> Support:
         """Return that a node is not supported, for this reason."""
         return cls(False, reason)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from torch_ir.arguments import public
 from torch_ir.backends.backend_registry import find_backend, instance_of
 from torch_ir.backends.partition import Partitioner, Supporting
 from torch_ir.backends.protocol import DelegateBackend
@@ -127,6 +128,7 @@ class SupportReport(Shown):
         return "\n".join(map(printable, lines))
 
 
+@public
 def support(ir: IR, backend: Supporting | Partitioner) -> SupportReport:
     """Report which nodes of a program a backend runs, and why not the rest.
 

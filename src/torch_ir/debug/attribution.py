@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.debug.comparing.sources import external_tensors
 from torch_ir.debug.copies import copied
 from torch_ir.debug.reference.eager_call import bind, call_plainly
@@ -111,6 +112,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@public
 def attribute(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None,

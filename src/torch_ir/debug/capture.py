@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import require_values
@@ -74,6 +75,7 @@ class Captured(Shown):
         write_atomically(path, save(dict(self.values), metadata))
 
 
+@public
 def capture(
     graph: ExecGraph, inputs: Sequence[torch.Tensor], patterns: Iterable[str] = ()
 ) -> Captured:

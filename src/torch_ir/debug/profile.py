@@ -9,6 +9,7 @@ from time import perf_counter_ns
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
@@ -22,6 +23,7 @@ from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
 
 
+@public
 def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 20) -> Profile:
     """Measure each node of a compiled graph.
 

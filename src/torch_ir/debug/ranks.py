@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.debug.validation import Verdict
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.executor.inputs import flatten_arguments
@@ -49,6 +50,7 @@ class RanksReport(Shown):
         return f"{what}: {self.verdict}; greatest relative difference {worst:.2g}"
 
 
+@public
 def validate_ranks(
     ir: IR,
     programs: Sequence[IR],

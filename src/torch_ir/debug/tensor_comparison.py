@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.frozen import identical
 from torch_ir.torch_api import bytes_of, pytree
 
@@ -31,6 +32,7 @@ class Difference:
     shape: tuple[int, ...] | None = None
 
 
+@public
 def compare_tensors(
     expected: torch.Tensor, got: torch.Tensor, *, rtol: float = 0.0, atol: float = 0.0
 ) -> Difference:

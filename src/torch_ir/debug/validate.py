@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.backends.backend_registry import Runner
 from torch_ir.backends.delegate import delegates
 from torch_ir.backends.delegating import DelegatingExecutor
@@ -57,6 +58,7 @@ from torch_ir.weights.tensor_registry import registered_kernel
 READERS: tuple[Reader, ...] = ("denotation", "eager")
 
 
+@public
 def validate(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torch_ir.arguments import public
 from torch_ir.debug.eager import (
     FAST_PATH,
     fresh,
@@ -109,6 +110,7 @@ class VerificationReport(Shown):
         return {**asdict(self), "verdict": self.verdict}
 
 
+@public
 def verify(
     ir: IR,
     model: nn.Module,
@@ -211,6 +213,7 @@ def _report(differences: list[Difference]) -> VerificationReport:
     )
 
 
+@public
 def verify_ir_with_state_dict(
     ir: IR,
     state_dict: Mapping[str, torch.Tensor],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
+from torch_ir.arguments import public
 from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import VerifierScope
 from torch_ir.errors import OptionalDependencyError
@@ -101,6 +102,7 @@ def dialect_names() -> tuple[str, ...]:
     return (*_HOMES, *DIALECTS.names())
 
 
+@public
 def register_dialect(added: Dialect) -> Dialect:
     """Let :func:`dialect` and :func:`verify` find a dialect by its name.
 
@@ -118,6 +120,7 @@ def register_dialect(added: Dialect) -> Dialect:
     return DIALECTS.register(added.name)(added)
 
 
+@public
 def dialect(name: str) -> Dialect:
     """Return the dialect of that name.
 
@@ -133,6 +136,7 @@ def dialect(name: str) -> Dialect:
     return getattr(import_module(_HOMES[name]), name.upper())
 
 
+@public
 def verify(
     ir: IR,
     dialect_or_name: Dialect | str | None = None,
@@ -168,6 +172,7 @@ functional operator, got aten::relu_(Tensor(a!) self) -> Tensor(a!))
     return kept.verify(ir, allow=allow, types=types)
 
 
+@public
 def with_rules(
     base: Dialect, *rules: NodeRule, name: str | None = None, summary: str | None = None
 ) -> Dialect:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.dialects.edge.dialect import edge_dialect
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.frozen import FrozenDict
@@ -50,6 +51,7 @@ class EdgeOptions:
             kept.require(ir, allow=self.allow, method=method)
 
 
+@public
 @dataclass(frozen=True)
 class EdgeProgram(Shown):
     """One or more methods in the Edge dialect.
@@ -80,6 +82,7 @@ class EdgeProgram(Shown):
         """The names of the methods."""
         return tuple(self.programs)
 
+    @public
     def ir(self, method: str = "forward") -> IR:
         """Return the program of a method.
 
@@ -92,6 +95,7 @@ class EdgeProgram(Shown):
             raise InvalidIRError(f"there is no method {method!r}", remedy=remedy)
         return self.programs[method]
 
+    @public
     def transform(
         self, passes: Sequence[EdgePass] | Mapping[str, Sequence[EdgePass]]
     ) -> EdgeProgram:
@@ -115,6 +119,7 @@ class EdgeProgram(Shown):
             return self
         return replace(self, programs={**self.programs, **changed})
 
+    @public
     def to_backend(self, partitioner: Partitioner) -> EdgeProgram:
         """Delegate parts of the programs to a backend; see :func:`torch_ir.to_backend`."""
         from torch_ir.backends import to_backend
@@ -124,6 +129,7 @@ class EdgeProgram(Shown):
 
         return self.transform([delegate])
 
+    @public
     def exported_program(
         self, method: str = "forward", weights: Mapping[str, torch.Tensor] | None = None
     ) -> ExportedProgram:

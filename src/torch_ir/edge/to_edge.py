@@ -7,6 +7,7 @@ from typing import TypeAlias, cast
 
 from torch.export import ExportedProgram  # needed to lower
 
+from torch_ir.arguments import public
 from torch_ir.dialects.rules import is_custom
 from torch_ir.edge.edge_program import EdgeOptions, EdgePass, EdgeProgram
 from torch_ir.errors import InvalidIRError
@@ -25,6 +26,7 @@ Source: TypeAlias = IR | ExportedProgram
 
 
 @allow_collectives()
+@public
 def to_edge(
     programs: Source | Mapping[str, Source],
     *,

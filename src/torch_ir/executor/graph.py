@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
 from torch_ir.executor.inputs import require_values
@@ -42,6 +43,7 @@ class RunStats(Shown):
     lines: int
 
     @classmethod
+    @public
     def of(cls, plan: Plan, lines: int) -> RunStats:
         """Return what a run of a plan does.
 
@@ -65,6 +67,7 @@ class RunStats(Shown):
         )
 
 
+@public
 class ExecGraph(Shown):
     """A graph compiled with its weights; :func:`compile_graph` makes one.
 
@@ -162,7 +165,7 @@ class ExecGraph(Shown):
         """
         try:
             values = self._accepts(*inputs) if len(inputs) == self._count and not given else None
-        except RuntimeError:  # a nested tensor has no sizes to ask for
+        except (RuntimeError, TypeError, ValueError):  # no list, or a nested tensor, without sizes
             values = None
         if values is None:
             inputs, symbols = self._program.checked(inputs, given)
@@ -200,6 +203,7 @@ class ExecGraph(Shown):
         named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=True)}
         return {**named, **_filled(self, table, inputs)}
 
+    @public
     def values(
         self, inputs: Sequence[torch.Tensor], names: Iterable[str], symbols: Symbols | None = None
     ) -> dict[str, torch.Tensor]:
@@ -217,8 +221,7 @@ class ExecGraph(Shown):
         table = Table(wanted, last, copy=self._program.plan.writes_inside)
         return _filled(self, table, inputs, symbols)
 
-    # -- gradients --------------------------------------------------------------------------------
-
+    @public
     def vjp(
         self, inputs: Sequence[torch.Tensor], *, weights: Iterable[str] = ()
     ) -> tuple[tuple[torch.Tensor, ...], Pullback]:
@@ -239,25 +242,25 @@ class ExecGraph(Shown):
         Example:
             >>> from torch_ir import IR, OpNode, TensorMeta, compile_graph
             >>> x, y = TensorMeta("x", (2,), "float32"), TensorMeta("y", (2,), "float32", "y")
-            >>> ir = IR([OpNode("y", "aten.relu.default", [x], [y])], [x], [y], [])
-            >>> graph = compile_graph(ir)
+            >>> node = OpNode("y", "aten.relu.default", [x], [y])
+            >>> graph = compile_graph(IR([node], [x], [y], []))
             >>> outputs, pullback = graph.vjp((torch.tensor([-1.0, 2.0]),))
             >>> pullback((torch.tensor([1.0, 10.0]),))
             (tensor([ 0., 10.]),)
         """
         return self._differentiator.vjp(self._program.record, inputs, weights)
 
+    @public
     def jvp(
         self, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
     ) -> tuple[tuple[torch.Tensor, ...], Tangents]:
         """Run the graph; return its outputs, and the tangent of each for tangents of the inputs.
 
+        A result that can have none, as integers, has None.
+
         Args:
             inputs: One tensor for each of ``ir.graph_inputs``.
             tangents: One of the same type for each of them; None stands for zeros.
-
-        Returns:
-            The outputs, and for each its tangent: None for one that can have none, as integers.
 
         Raises:
             CompileError: As :meth:`vjp`; fewer operators have a formula for this.

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
@@ -186,6 +187,7 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
 # -- tensors --------------------------------------------------------------------------------------
 
 
+@public
 def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = None) -> None:
     """Require one tensor with values of its own for each graph input: the door of every run.
 

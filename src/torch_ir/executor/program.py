@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.amp import is_autocast_available
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.run_time import NoTensorError
@@ -95,6 +96,7 @@ class CompiledProgram:
                 return self._call(run, args, module or self.module)
         return self._call(run, args, module or self.module)
 
+    @public
     def checked(
         self, inputs: Sequence[Any], given: Symbols
     ) -> tuple[Sequence[torch.Tensor], Symbols]:
@@ -112,6 +114,7 @@ class CompiledProgram:
             inputs = [t if n in written else _moved(t, places[n]) for n, t in named]
         return inputs, check_inputs(ir, inputs, self.device, given, places)
 
+    @public
     def execute_for(
         self,
         listener: Listener,

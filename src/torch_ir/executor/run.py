@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
 from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
@@ -31,6 +32,7 @@ from torch_ir.weights.tensor_registry import TensorRegistry
 _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
 
 
+@public
 class IRExecutor:
     """Runs an IR, bitwise as eager PyTorch runs the model.
 
@@ -54,9 +56,6 @@ class IRExecutor:
 
     Raises:
         WeightLoadError: The weights are not those that the program needs; all are listed.
-
-    Attributes:
-        registry: After a call, its inputs, the weights, and its outputs by name.
 
     Example:
         >>> from torch_ir.frontend import extract_ir
@@ -189,6 +188,7 @@ class IRExecutor:
             outputs, symbols = self._run(args, {})
         return outputs if self._gives_outputs else results_of(self.ir, outputs, symbols)
 
+    @public
     def call_observed(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], listener: Listener
     ) -> tuple[torch.Tensor, ...]:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram, ShapesCollection
 from torch.fx.experimental import proxy_tensor
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
@@ -28,6 +29,7 @@ from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.torch_api import plain_tensors, pytree
 
 
+@public
 def extract_ir(
     model: nn.Module | ExportedProgram | str | os.PathLike[str],
     example_inputs: tuple[Any, ...] = (),
@@ -177,6 +179,7 @@ TRAINING_FLAGS = {"train", "training", "use_input_stats"}
 """Arguments by which operators such as dropout and batch norm are told that the model trains."""
 
 
+@public
 def export_model(
     model: nn.Module,
     example_inputs: tuple[Any, ...],

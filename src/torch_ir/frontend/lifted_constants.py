@@ -14,6 +14,7 @@ from itertools import count
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.builder import with_inputs
@@ -36,6 +37,7 @@ class _Extent:
         return self.tensor.stride() == row_major(self.tensor.shape)
 
 
+@public
 def constants_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the tensors of a model that no state dict has, by the keys that ``constants=`` takes.
 

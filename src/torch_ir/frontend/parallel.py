@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,12 +12,14 @@ import torch
 from torch import distributed, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExportError
 from torch_ir.frontend.export import extract_ir
 from torch_ir.ir import IR
 from torch_ir.torch_api import fake_store, pytree
 
 
+@public
 def extract_parallel(
     model: nn.Module,
     example_inputs: tuple[Any, ...],
@@ -102,11 +105,13 @@ def _fake_group(rank: int, ranks: int) -> Generator[None]:
             "sends nothing",
             remedy="Extract in a process without one, save the program, and load it in each.",
         )
+    hook = sys.excepthook  # torch puts one in its place, which prefixes every traceback
     distributed.init_process_group("fake", store=fake_store(), rank=rank, world_size=ranks)
     try:
         yield
     finally:
         distributed.destroy_process_group()
+        sys.excepthook = hook
 
 
 def _without_weights(model: nn.Module) -> nn.Module:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.errors import ConversionError, InvalidIRError
 from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
 from torch_ir.ops.extensions import forget_extension, note_extension
@@ -72,6 +73,7 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
     return decorate
 
 
+@public
 def unregister_op(op_type: str) -> None:
     """Remove the conversion of an overload; nothing happens if it has none."""
     _CONVERSIONS.pop(op_type, None)
@@ -83,6 +85,7 @@ def conversion_of(op_type: str) -> Conversion:
     return _CONVERSIONS.get(op_type, plain_conversion)
 
 
+@public
 def plain_conversion(info: NodeInfo) -> OpNode:
     """Make the node that says exactly what was traced.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
 from torch_ir.infer.resolve import (
@@ -160,6 +161,7 @@ RUN_DEVICE = torch.device("cpu")
 """What ``Device("run")`` stands for where operators are called ahead of a run."""
 
 
+@public
 def bind(
     node: Callee,
     values: Sequence[Any],

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import (
     has_guarding_hint,
 )
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
@@ -282,6 +283,7 @@ _UNSIZED = object()
 _UNRECORDED = TensorMeta("", (), "float32")
 
 
+@public
 def call_on(ir: IR, node: OpNode, inputs: Sequence[TensorType] | None = None) -> Outcome:
     """Return what a node gives: the types of its results, and whose storage they have.
 

@@ -6,11 +6,13 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, did_you_mean
 
 _GENERATORS: WeakValueDictionary[str, torch.Generator] = WeakValueDictionary()
 
 
+@public
 def register_generator(name: str, generator: torch.Generator) -> None:
     """Let programs draw from a generator, as long as somebody holds it.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
@@ -41,6 +42,7 @@ class TensorType(NamedTuple):
     strides: tuple[Dim, ...]
 
     @classmethod
+    @public
     def of(cls, tensor: torch.Tensor) -> TensorType:
         """Return the type of a tensor of known sizes."""
         strides = tensor.stride() if tensor.layout == torch.strided else ()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
+from torch_ir.arguments import public
+
 if TYPE_CHECKING:
     from torch_ir.ir.diagnostics import Diagnostic
     from torch_ir.ir.diff import Diff
@@ -30,6 +32,7 @@ class Forms:
 
         return check(cast("IR", self), strict=strict)
 
+    @public
     def diff(self, other: IR) -> Diff:
         """Compare this IR with another by structure; names of values do not matter.
 
@@ -76,6 +79,7 @@ class Forms:
 
         return ir_from_dict(data)
 
+    @public
     def save(self, path: str | PathLike[str], *, weights: Mapping[str, Any] | None = None) -> None:
         """Write this IR: an archive if the name ends in ``.tir``, JSON otherwise.
 

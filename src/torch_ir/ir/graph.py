@@ -35,6 +35,9 @@ class SymbolRange:
     upper: int | None = None
 
     def __post_init__(self) -> None:
+        for end in (self.lower, self.upper):
+            if end is not None and not isinstance(end, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise InvalidIRError(f"an end of a range is an integer or None, got {end!r:.60}")
         if self.lower is not None and self.upper is not None and self.upper < self.lower:
             raise InvalidIRError(f"the range {self} is empty")
 
@@ -279,7 +282,7 @@ class IR(Forms):
         Raises:
             InvalidIRError: There is none; the message names the closest.
         """
-        if name not in self.by_name:
+        if not isinstance(name, str) or name not in self.by_name:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise InvalidIRError(
                 f"there is no node {name!r}", remedy=did_you_mean(name, self.by_name)
             )

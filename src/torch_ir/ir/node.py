@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set_plain_text
 from torch_ir.ir.symbols import SymExpr
@@ -208,6 +209,7 @@ class OpNode(Shown):
         """The names of the extracted nodes that this one is made of: its origins, or its own."""
         return tuple(self.origins) or (self.name,)
 
+    @public
     def derived_from(self, *nodes: OpNode) -> Self:
         """Return this node as one that a pass makes of others: with the origins of all of them.
 
@@ -222,6 +224,7 @@ class OpNode(Shown):
         origins = () if origins == (self.name,) else origins
         return self if origins == self.origins else replace(self, origins=origins)
 
+    @public
     def arguments(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return what the call is given, by argument and in order, attributes last.
 

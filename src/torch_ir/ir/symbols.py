@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import set_plain_text
 from torch_ir.ir.expressions import Number, canonical, evaluate_expression, symbols_of
@@ -70,6 +71,7 @@ class SymExpr:
         """Whether it is one symbol and nothing else."""
         return self.text.isidentifier() and self.text not in ("True", "False")
 
+    @public
     def evaluate(self, bindings: Mapping[str, Number]) -> Number:
         """Evaluate the expression when each symbol has the given value.
 

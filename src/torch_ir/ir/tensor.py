@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, raised_as
 from torch_ir.frozen import frozen_items, set_plain_text
 from torch_ir.ir.dtypes import DTYPES
@@ -18,9 +18,9 @@ from torch_ir.ir.values import (
     PIECE,
     dtype_name,
     is_one_value,
-    kind_without_values,
     require_numbers,
     row_major,
+    tensor_bytes,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class ConstantView:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strides", tuple(self.strides))
+        object.__setattr__(self, "strides", frozen_items(self.strides, int, "the strides"))
         set_plain_text(self, "base")
         for number in (*self.strides, self.offset):
             if type(number) is not int or number < 0:
@@ -285,6 +285,7 @@ class Constant(_Tensor):
     def __hash__(self) -> int:
         return hash((self.dtype, self.shape, self.view, self.digest()))
 
+    @public
     def has_data_of(self, other: Constant) -> bool:
         """Return whether both have the same data, whatever each shows of it."""
         if self.data is None or other.data is None:
@@ -307,6 +308,7 @@ class Constant(_Tensor):
         """Elements from one position to the next, for each dimension."""
         return row_major(self.shape) if self.view is None else self.view.strides
 
+    @public
     def view_of(
         self, key: str, shape: Sequence[int], *, strides: Sequence[int], offset: int = 0
     ) -> Constant:
@@ -389,6 +391,7 @@ class Constant(_Tensor):
         return cls.from_numpy(_array_of(values, dtype))
 
     @classmethod
+    @public
     def from_numpy(cls, array: np.ndarray[Any, Any]) -> Constant:
         """Make a constant with the values of an array.
 
@@ -408,7 +411,7 @@ class Constant(_Tensor):
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
-        data = _bytes_of(tensor)
+        data = tensor_bytes(tensor)
         return cls(str(tensor.dtype), tuple(tensor.shape), data)
 
 
@@ -558,17 +561,6 @@ def _fill(constant: Constant) -> None:
     if is_one or (constant.is_filled and count <= MAX_DENSE):
         object.__setattr__(constant, "data", bytes(raw[:size]) * (1 if is_one else count))
         object.__setattr__(constant, "is_filled", is_one)
-
-
-def _bytes_of(tensor: Any) -> bytes:
-    """Return the values of a dense ``torch.Tensor`` in row-major order."""
-    torch = sys.modules["torch"]  # the caller has it: it made the tensor
-    kind = kind_without_values(tensor)
-    if kind:
-        raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
-    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
-    return flat.view(torch.uint8).numpy(force=True).tobytes() if dense.numel() else b""
 
 
 def _check_view(dtype: str, shape: tuple[int, ...], view: ConstantView) -> None:

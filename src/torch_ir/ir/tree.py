@@ -21,7 +21,7 @@ from functools import reduce
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import identical, set_plain_text
+from torch_ir.frozen import frozen_items, identical, set_plain_text
 from torch_ir.ir.values import Attribute, as_attribute
 
 BUILTIN_CONTAINERS: dict[str, type[Any]] = {
@@ -88,8 +88,9 @@ class Container:
 
     def __post_init__(self) -> None:
         if type(self.children) is not tuple:
-            object.__setattr__(self, "children", tuple(self.children))
-        if self.keys != ():
+            children = frozen_items(self.children, object, "the children of a container")
+            object.__setattr__(self, "children", children)
+        if type(self.keys) is not tuple or self.keys:
             object.__setattr__(self, "keys", as_attribute(self.keys))
         if not type(self.type) is type(self.context) is str:
             set_plain_text(self, "type", "context")

@@ -364,6 +364,23 @@ def is_one_value(raw: memoryview, size: int) -> bool:
     return all(piece.startswith(bytes(raw[start : start + len(piece)])) for start in starts)
 
 
+def tensor_bytes(tensor: Any) -> bytes:
+    """Return the values of a dense ``torch.Tensor`` in row-major order.
+
+    Raises:
+        InvalidIRError: It is no tensor, or has no values of its own.
+    """
+    if not hasattr(tensor, "is_nested"):
+        raise InvalidIRError(f"a constant is made of a torch.Tensor, got {type(tensor).__name__}")
+    torch = sys.modules["torch"]  # the caller has it: it made the tensor
+    kind = kind_without_values(tensor)
+    if kind:
+        raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
+    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
+    return flat.view(torch.uint8).numpy(force=True).tobytes() if dense.numel() else b""
+
+
 def kind_without_values(tensor: Any) -> str:
     """Return what kind of ``torch.Tensor`` one is whose memory is not its values; else empty."""
     torch = sys.modules["torch"]

@@ -160,8 +160,10 @@ class Registry(Generic[T]):
         """Register the decorated object under a name.
 
         Raises:
-            InvalidIRError: The name is taken.
+            InvalidIRError: The name is taken, or no text.
         """
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise InvalidIRError(f"the name of a {self.noun} is a text, got {name!r:.60}")
 
         def decorate(added: T) -> T:
             if name in self.own or self._added.setdefault(name, added) is not added:

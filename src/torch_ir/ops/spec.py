@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ops.schema import Argument, Schema, known_operators, lookup, parse_schema
 
@@ -85,6 +86,7 @@ class OpSpec:
         return str(self.schema)
 
 
+@public
 def spec_of(op_type: str, operators: Mapping[str, str] | None = None) -> OpSpec:
     """Return the spec of an operator.
 

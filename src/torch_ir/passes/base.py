@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
@@ -82,6 +83,7 @@ class Pass(ABC):
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
 
 
+@public
 def run_passes(
     ir: IR,
     passes: Sequence[Pass],

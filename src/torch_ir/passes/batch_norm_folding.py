@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.passes.weight_folding import FoldedProgram, WeightEditor
@@ -27,6 +28,7 @@ _NORMS = {
 """Batch norms, with the flag that says whether they train."""
 
 
+@public
 def fold_batch_norm(ir: IR, weights: Mapping[str, torch.Tensor]) -> FoldedProgram:
     """Fold each batch norm of inference into the layer before it.
 

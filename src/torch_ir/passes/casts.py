@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
@@ -45,6 +46,7 @@ class CleanCasts(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def clean_casts(ir: IR) -> IR:
     """Merge each chain of casts into one, and remove those that change no dtype.
 

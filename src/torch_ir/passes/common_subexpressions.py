@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
@@ -24,6 +25,7 @@ class EliminateCommonSubexpressions(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def common_subexpressions(ir: IR) -> IR:
     """Merge all nodes that compute the same into one; in functions too.
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from torch_ir.arguments import public
+from torch_ir.errors import PassError, first_line, raised_as
 from torch_ir.infer.binder import RUN_DEVICE, bind
 from torch_ir.infer.engine import Failure, attempt, call_at, flatten
 from torch_ir.infer.preconditions.table import require_arguments
@@ -51,6 +53,7 @@ class FoldConstants(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def fold_constants(
     ir: IR, *, max_bytes: int = MAX_BYTES, device: torch.device | str = RUN_DEVICE
 ) -> IR:
@@ -86,7 +89,9 @@ def fold_constants(
           return %y
         }
     """
-    known = computed_ahead(ir, {}, max_bytes, torch.device(device))
+    with raised_as(lambda error: PassError(f"{device!r:.80} is no device: {first_line(error)}")):
+        where = torch.device(device)
+    known = computed_ahead(ir, {}, max_bytes, where)
     kept: list[OpNode] = []
     wanted: dict[str, torch.Tensor] = {}
     needed: set[str] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.queries import kept_values
@@ -28,6 +29,7 @@ class EliminateDeadCode(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def eliminate_dead_code(ir: IR) -> IR:
     """Remove the nodes that nothing needs; return the same object if there are none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR
 from torch_ir.ir.functions import CALLS, inline_scopes
 from torch_ir.passes.base import Pass, PassResult
@@ -22,6 +23,7 @@ class InlineFunctions(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def inline_functions(ir: IR) -> IR:
     """Write each function that is called without condition out in place of its call.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import InvalidIRError, PassError, counted
 from torch_ir.ir import (
@@ -58,6 +59,7 @@ class MaterializeSymbols(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def materialize_symbols(ir: IR) -> IR:
     """Compute each expression that a call or a result needs by operators.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
@@ -28,6 +29,7 @@ class RemoveNoOps(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
     """Remove views to the same shape, casts to the same dtype and needless copies.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR
 from torch_ir.ir.functions import outlined
@@ -28,6 +29,7 @@ class Outline(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def outline(ir: IR, *, min_nodes: int = 4, min_calls: int = 2) -> IR:
     """Replace layers that repeat by calls of one function each, in functions too.
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
 from torch_ir.ops.extensions import (
     forget_extension,
@@ -49,6 +50,7 @@ _RENAMED = {"fuse-quantised": "fuse-quantized", "materialise-symbols": "material
 _ADDED: dict[str, type[Pass]] = {}
 
 
+@public
 def register_pass(kind: type[Pass]) -> type[Pass]:
     """Register a pass under its ``name``, as a class decorator.
 
@@ -76,6 +78,7 @@ def register_pass(kind: type[Pass]) -> type[Pass]:
     return kind
 
 
+@public
 def unregister_pass(name: str) -> None:
     """Forget a pass that :func:`register_pass` made known; nothing happens if there is none."""
     _ADDED.pop(name, None)
@@ -124,6 +127,7 @@ def _summary(text: str) -> str:
     return text.strip().partition("\n")[0].partition("; see :")[0].rstrip(".") + "."
 
 
+@public
 def pass_named(name: str, **options: Any) -> Pass:
     """Return the pass of that name.
 
@@ -154,6 +158,7 @@ def pass_named(name: str, **options: Any) -> Pass:
     return kind(**options)
 
 
+@public
 def passes_named(names: str) -> tuple[Pass, ...]:
     """Return the passes in a list of names, separated by commas.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder
@@ -29,6 +30,7 @@ class FoldedProgram:
     folded: tuple[str, ...]
 
 
+@public
 def fold_weights(ir: IR, weights: Mapping[str, torch.Tensor]) -> FoldedProgram:
     """Compute ahead every value that depends on weights and constants alone.
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
@@ -34,6 +35,7 @@ from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Denotation, denotation, has_denotation
 
 
+@public
 def denote(
     ir: IR,
     payload: Mapping[str, Any],
@@ -59,6 +61,7 @@ def denote(
     return tuple([evaluation.tensor(meta.name).copy() for meta in ir.graph_outputs])
 
 
+@public
 def denote_all(
     ir: IR,
     payload: Mapping[str, Any],
@@ -141,6 +144,7 @@ class Evaluation:
         symbols: The value of each symbol that is known so far.
     """
 
+    @public
     def __init__(
         self,
         ir: IR,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, did_you_mean
 from torch_ir.ir.graph import IR
 from torch_ir.semantics.dtypes import Array, rounded, working
@@ -23,6 +24,7 @@ Groups: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 """For each name, the ranks of each group of that name: every rank in at most one."""
 
 
+@public
 def denote_ranks(
     ir: IR | Sequence[IR],
     payloads: Sequence[Mapping[str, Any]],

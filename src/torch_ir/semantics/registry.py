@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ops.collectives import COLLECTIVES
 from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension, points_of
@@ -98,6 +99,7 @@ def denotes(
     return decorate
 
 
+@public
 def denotation(op_type: str) -> Denotation:
     """Return the denotation of an overload.
 
@@ -120,6 +122,7 @@ def denotation(op_type: str) -> Denotation:
     return known[op_type]
 
 
+@public
 def has_denotation(op_type: str) -> bool:
     """Return whether an overload has a denotation."""
     return op_type in _known(op_type) or (

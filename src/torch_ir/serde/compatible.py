@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+from torch_ir.arguments import public
 from torch_ir.errors import SerializationError, counted
 from torch_ir.ir.diagnostics import errors_among
 from torch_ir.ir.graph import IR
@@ -13,6 +14,7 @@ from torch_ir.serde.json.document import dumps, loads
 from torch_ir.serde.storage import load, save
 
 
+@public
 def serialize_ir(ir: IR) -> str:
     """Serialize an IR to the text of a JSON document: :func:`dumps` without the encoding.
 
@@ -31,6 +33,7 @@ def deserialize_ir(json_str: str) -> IR:
     return loads(json_str)
 
 
+@public
 def save_ir(ir: IR, path: str | PathLike[str]) -> None:
     """Write an IR as :func:`save` does, making the directories above it if need be.
 
@@ -54,6 +57,7 @@ def load_ir(path: str | PathLike[str]) -> IR:
     return load(path)
 
 
+@public
 def validate_ir(ir: IR) -> bool:
     """Return True if the IR is well-formed.
 

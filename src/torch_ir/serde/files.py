@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
+from torch_ir.arguments import public
 from torch_ir.errors import SerializationError, TorchIRError, first_line, raised_as
 
 MAX_JSON_BYTES = 512 * 2**20
@@ -41,7 +42,7 @@ def open_for_reading(path: str | PathLike[str]) -> Generator[BinaryIO]:
             fails while it is read.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # a path of any kind, as given
+        with open(path_text(path), "rb") as file:  # noqa: PTH123  # a path of any kind, as given
             yield file
     except TorchIRError:
         raise
@@ -81,6 +82,7 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+@public
 def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     """Write a file whole, or leave what was there as it was.
 

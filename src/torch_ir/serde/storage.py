@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import SerializationError
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant
@@ -24,6 +25,7 @@ ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 """How a zip file begins, with members and without."""
 
 
+@public
 def save(ir: IR, path: str | PathLike[str], *, weights: Mapping[str, Any] | None = None) -> None:
     """Write an IR: an archive if the name ends in ``.tir``, a JSON document otherwise.
 
@@ -73,6 +75,7 @@ def load(path: str | PathLike[str], *, mmap: bool = True) -> IR:
         return loads(read_bounded(file, name), name=name)
 
 
+@public
 def read_archive_weights(
     path: str | PathLike[str], *, mmap: bool = True
 ) -> Mapping[str, Constant]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import InputError, TraceError
 from torch_ir.ir import IR
@@ -303,6 +304,7 @@ def names_of(
     return names
 
 
+@public
 def make_traced(
     function: Callable[..., Any],
     *,
@@ -350,6 +352,7 @@ def make_traced(
     )
 
 
+@public
 def make_ir(function: Callable[..., Any], *, dialect: str = "prims") -> Callable[..., IR]:
     """Make a function that returns the program of a call instead of its result; nothing runs.
 

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from torch_ir.arguments import public
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.tables import text_html
@@ -28,6 +29,7 @@ def escape(text: str) -> str:
     return html.escape(printable(text))
 
 
+@public
 def ir_html(ir: IR) -> str:
     """Render a table of the nodes in program order; sections open and close by module.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir import IR, Constant, TensorMeta
 from torch_ir.ir.queries import graphs
@@ -19,6 +20,7 @@ STYLE = (
 )
 
 
+@public
 def ir_to_mermaid(ir: IR, max_nodes: int = 30, include_weights: bool = True) -> str:
     r"""Draw a flowchart of the graph.
 
@@ -84,6 +86,7 @@ def _functions(program: _Flowchart, room: int) -> Iterator[str]:
         yield f'unseen["{escape(unseen)}"]:::folded'
 
 
+@public
 def generate_op_distribution_pie(ir: IR, top_n: int = 10) -> str:
     """Draw a pie chart of how often each operator is called.
 

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import printable
 from torch_ir.ir import IR
 from torch_ir.ir.diff import node_pairs
@@ -47,6 +48,7 @@ class Page:
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
 
 
+@public
 def view(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> Page:
     """Return the page of :func:`view_html`, which a notebook shows.
 
@@ -57,6 +59,7 @@ def view(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) 
     return Page(view_html(ir, overlays=overlays, against=against))
 
 
+@public
 def view_html(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> str:
     """Return a page that shows the graph of a program, in one file that opens offline.
 

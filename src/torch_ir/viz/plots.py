@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable, raised_as
 from torch_ir.tables import bytes_text, module_paths, number_text, shortened, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
@@ -70,6 +71,7 @@ class Plot:
         return self.svg
 
 
+@public
 def plot(report: object, kind: str | None = None) -> Plot:
     """Plot a report.
 

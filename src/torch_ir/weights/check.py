@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import WeightLoadError, did_you_mean
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
@@ -26,6 +27,7 @@ KINDS = (
 )
 
 
+@public
 def check_weights(
     ir: IR,
     weights: Mapping[str, torch.Tensor],

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import WeightLoadError
 from torch_ir.ir import IR
 from torch_ir.ir.values import kind_without_values
 from torch_ir.weights.load import load_weights
 
 
+@public
 def shard_weights(
     ir: IR, weights: Mapping[str, torch.Tensor] | str | PathLike[str], rank: int
 ) -> dict[str, torch.Tensor]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, counted, did_you_mean
 from torch_ir.ir import Attribute
 from torch_ir.ops.extensions import forget_extension, note_extension
@@ -120,6 +121,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
     return decorate
 
 
+@public
 def unregister_executor(op_type: str) -> None:
     """Remove the registered kernel of an operator; nothing happens if it has none."""
     _KERNELS.pop(op_type, None)

@@ -22,6 +22,7 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Node as FxNode
 
+from torch_ir.arguments import public
 from torch_ir.backends.torch.fx import FxGraph, value_of
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
@@ -39,6 +40,7 @@ from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, valu
 from torch_ir.weights import check_weights
 
 
+@public
 def to_exported_program(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None = None,
@@ -85,6 +87,7 @@ def to_exported_program(
         return _exported(ir, weights or {})
 
 
+@public
 def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgram:
     """Convert the body of a delegate to an ``ExportedProgram`` of its own.
 

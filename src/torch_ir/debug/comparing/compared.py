@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.backends.partition import Partitioner
 from torch_ir.debug.comparing.accumulation import accumulated
 from torch_ir.debug.comparing.alignment import aligned_regions
@@ -46,6 +47,7 @@ CompareMode = Literal["isolated", "accumulated", "both"]
 Tensors = Mapping[str, torch.Tensor]
 
 
+@public
 def compare(
     ir: IR,
     weights: Tensors | None,

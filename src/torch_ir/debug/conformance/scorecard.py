@@ -120,11 +120,16 @@ class Conformance(Shown):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Conformance:
-        """Read a card from plain data."""
+        """Read a card from plain data.
+
+        Raises:
+            SerializationError: They are not those of a card.
+        """
         names = ("operator", "case", "dtype", "status", "reason")
-        listed: list[Any] = data["rows"]
-        rows = [CaseResult(*[r[n] for n in names], models=tuple(r["models"])) for r in listed]
-        return cls(str(data["backend"]), tuple(rows))
+        with raised_as(lambda error: SerializationError(f"this is no score card: {error!r:.80}")):
+            listed: list[Any] = data["rows"]
+            rows = [CaseResult(*[r[n] for n in names], models=tuple(r["models"])) for r in listed]
+            return cls(str(data["backend"]), tuple(rows))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the card as JSON, or as Markdown where the name ends in ``.md``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.comparison import Comparison
 from torch_ir.debug.comparing.sources import Reader
@@ -63,6 +64,7 @@ class Bisection(Shown):
         }
 
 
+@public
 def bisect(
     ir: IR,
     passes: Sequence[Pass],

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from torch_ir.arguments import require_seconds
+from torch_ir.arguments import public, require_seconds
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
@@ -27,6 +27,7 @@ from torch_ir.weights import check_weights
 T = TypeVar("T")
 
 
+@public
 def reduce(
     ir: IR,
     weights: Mapping[str, torch.Tensor] | None,

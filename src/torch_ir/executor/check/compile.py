@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.executor.autograd.differentiable import require_gradients
 from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.codegen.module import CompiledModule, compile_source
@@ -39,6 +40,7 @@ from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
 
+@public
 def compile_graph(
     ir: IR,
     payload: Mapping[str, torch.Tensor] | None = None,
@@ -164,6 +166,7 @@ def _op_types(ir: IR) -> tuple[str, ...]:
 
 
 @allow_collectives()
+@public
 def check_types(ir: IR) -> tuple[Diagnostic, ...]:
     """Return all nodes that torch refuses, or whose results are not of the recorded types.
 

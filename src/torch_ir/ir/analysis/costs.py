@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.aliases import possible_sources
 from torch_ir.ir.analysis.calibrations import Calibration
@@ -141,6 +142,7 @@ class Cost(Shown):
         """Group the nodes by module, each with all inside it, from the root on."""
         return self.groups("module")
 
+    @public
     def groups(self, by: str) -> tuple[CostGroup, ...]:
         """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
 
@@ -153,6 +155,7 @@ class Cost(Shown):
             found.sort(key=lambda g: (-(g.seconds or 0.0), -g.bytes, -g.flops))
         return tuple(found)
 
+    @public
     def table(self, by: str = "operator", top: int | None = None) -> str:
         """Format the groups as a table under a line on the whole.
 
@@ -203,6 +206,7 @@ class Cost(Shown):
         }
 
 
+@public
 def cost(
     ir: IR,
     *,

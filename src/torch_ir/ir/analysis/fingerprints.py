@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from torch_ir.arguments import public
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions.language import renamed
 from torch_ir.ir.functions import CALLS, inline_scopes
@@ -35,6 +36,7 @@ SIZES = frozenset(
 """Arguments that are shapes, which a fingerprint without shapes leaves out."""
 
 
+@public
 def fingerprint(ir: IR, *, shapes: bool = True, dtypes: bool = True, keys: bool = True) -> str:
     """Return a hash that is equal for programs that differ in names and order alone.
 

@@ -6,6 +6,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir.diagnostics import Diagnostic
 
@@ -16,6 +17,7 @@ KINDS = ("NEXT", "SAME", "NOT", "DAG", "LABEL", "EMPTY")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@public
 def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnostic, ...]:
     r"""Check a program's text against expectations; return the first that is not met, or nothing.
 

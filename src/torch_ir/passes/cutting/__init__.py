@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import overload
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.cutting.parts import cut_part, module_fingerprints, nodes_around
@@ -25,6 +26,7 @@ def cut(
 def cut(
     ir: IR, stages: int | Sequence[int], *, cost: Callable[[OpNode], float] | None = None
 ) -> tuple[IR, ...]: ...
+@public
 def cut(
     ir: IR,
     stages: int | Sequence[int] | None = None,

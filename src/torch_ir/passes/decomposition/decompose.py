@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 
+from torch_ir.arguments import public
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, counted, did_you_mean
 from torch_ir.infer.fake import Fakes
@@ -44,6 +45,7 @@ class Decompose(Pass):
 
 
 @uncollected()
+@public
 def decompose(
     ir: IR,
     target: str = "core_aten",
@@ -155,6 +157,7 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
     return decorate
 
 
+@public
 def unregister_decomposition(op_type: str) -> None:
     """Forget the decomposition that was registered for an operator."""
     _REGISTERED.pop(op_type, None)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError, counted
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.storage import decided_aliases
@@ -43,6 +44,7 @@ class Functionalize(Pass):
 
 
 @allow_collectives()
+@public
 def functionalize(ir: IR) -> IR:
     """Replace all writes of a program by functional operators; the dialect becomes ``aten``.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError, counted, printable
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir import IR, OpNode, TensorMeta
@@ -166,6 +167,7 @@ class MemoryPlan(Shown):
         return "\n".join(map(printable, lines))
 
 
+@public
 def plan_memory(
     ir: IR,
     *,

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
 from torch_ir.ir import IR, DType, SymExpr
 from torch_ir.ir.dtypes import DTYPES
@@ -184,6 +185,7 @@ class CaseSet(Shown):
             raise InvalidIRError(f"there is no case {name!r}", remedy=did_you_mean(name, found))
         return found[name]
 
+    @public
     def where(
         self, *, operator: str | None = None, dtype: str | None = None, model: str | None = None
     ) -> CaseSet:
@@ -197,6 +199,7 @@ class CaseSet(Shown):
         ]
         return CaseSet(tuple(kept))
 
+    @public
     def table(self, top: int | None = None, by: str = "count") -> str:
         """Format the cases as a table, those with the greatest ``count`` or ``flops`` first."""
         return table(self._rows(top, by))
@@ -231,6 +234,7 @@ class CaseSet(Shown):
         listed = [case.to_dict() for case in self.cases]
         return {"format": FORMAT, "version": VERSION, "cases": listed}
 
+    @public
     def save(
         self,
         folder: str | PathLike[str],
@@ -251,7 +255,10 @@ class CaseSet(Shown):
         from torch_ir.passes.operator_calls.vectors import vector_bytes
 
         place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SerializationError(f"{place}: cannot be written: {error}") from None
         records: list[dict[str, Any]] = []
         for case in steps(self.cases):
             made = vector_bytes(case, seed) if vectors else "vectors were not asked for"
@@ -271,6 +278,7 @@ class CaseSet(Shown):
             write_atomically(place / "test_cases.py", TESTS.encode())
 
     @classmethod
+    @public
     def load(cls, folder: str | PathLike[str]) -> CaseSet:
         """Read the cases of a folder, or of a ``cases.json``.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from torch_ir.arguments import public
 from torch_ir.ir import IR, FunctionRef, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.analysis.fingerprints import fingerprint
 from torch_ir.ir.analysis.layouts import contiguous
@@ -24,6 +25,7 @@ NAMES = frozenset({"identifier"})
 """Arguments that are names, and change nothing."""
 
 
+@public
 def cases(
     programs: Mapping[str, IR] | Iterable[IR], *, strides: bool = True, functions: bool = True
 ) -> CaseSet:

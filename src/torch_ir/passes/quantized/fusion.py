@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from torch_ir.arguments import public
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, with_inputs
@@ -44,6 +45,7 @@ class FuseQuantized(Pass):
         return PassResult(result, result is not ir)
 
 
+@public
 def fuse_quantized(ir: IR) -> IR:
     """Fuse dequantize, operator, quantize into one ``quantized_decomposed`` operator.
 

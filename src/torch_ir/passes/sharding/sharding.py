@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR
 from torch_ir.ir.process_groups import groups_of
@@ -17,6 +18,7 @@ from torch_ir.passes.sharding.sharding_plan import split_dims
 DIALECTS = ("export", "aten", "core_aten")
 
 
+@public
 def shard(ir: IR, plan: Mapping[str, Any], *, ranks: int, group: str = "tp") -> tuple[IR, ...]:
     """Turn a program into one for each rank of a group, which share its weights.
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.ir.expressions import expressions_of
 from torch_ir.ir.graph import IR
@@ -49,6 +50,7 @@ _HEADER = msgspec.json.Decoder(_Header)
 _DOCUMENT = msgspec.json.Decoder(Document)
 
 
+@public
 def dumps(ir: IR) -> bytes:
     """Serialize an IR to JSON: RFC 8259, UTF-8, one node a line. Equal IRs give equal bytes.
 
@@ -194,6 +196,7 @@ def _inward(name: str, decode: Callable[[], T]) -> T:
 _outward = _inward
 
 
+@public
 def ir_to_dict(ir: IR) -> dict[str, Any]:
     """Convert an IR to its JSON document as plain dicts and lists.
 
@@ -213,6 +216,7 @@ def ir_from_dict(data: Mapping[str, Any]) -> IR:
     return _inward("<dict>", lambda: decode_ir(_read_plain(data)))
 
 
+@public
 def node_to_dict(node: OpNode) -> dict[str, Any]:
     """Convert a node to its JSON record."""
     return msgspec.to_builtins(_outward("the node", lambda: encode_node(node)))
@@ -227,6 +231,7 @@ def node_from_dict(data: Mapping[str, Any]) -> OpNode:
     return _inward("<dict>", lambda: decode_node(_convert(data, NodeRecord)))
 
 
+@public
 def tensor_to_dict(meta: TensorMeta) -> dict[str, Any]:
     """Convert a tensor to its JSON record.
 

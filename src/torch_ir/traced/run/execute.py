@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
+from torch_ir.arguments import public
 from torch_ir.backends import Options
 from torch_ir.backends import compile as compile_ir
 from torch_ir.backends.assignment import assign, left_over
@@ -20,6 +21,7 @@ from torch_ir.traced.function import make_traced
 from torch_ir.traced.run.executors import Executor, executors_of
 
 
+@public
 def execute(
     graph: GraphModule | IR,
     *args: Any,
