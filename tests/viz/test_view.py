@@ -80,7 +80,16 @@ def test_reports_become_overlays():
         "not_compared": {"cond": "it calls functions"},
     }
     ours = {"overlay": "depth", "nodes": {"yes/inner/deep": 3, "sum": 1}, "combine": "max"}
-    found = overlays(view_html(ir, overlays=[plan, profile, support, checked, ours]))
+    compared = {
+        "run": "aten",
+        "against": "eager",
+        "divergences": [],
+        "compared": ["linear", "gt"],
+        "covered": ["cond"],
+    }
+    costly = {"output_sqnr": 20.0, "rows": [{"quantize": "sum", "output_sqnr": 20.0}]}
+    reports = [plan, profile, support, checked, compared, costly, ours]
+    found = overlays(view_html(ir, overlays=reports))
     assert list(found) == [
         "live memory",
         "allocated",
@@ -89,11 +98,18 @@ def test_reports_become_overlays():
         "support by npu",
         "error of allowed",
         "validation",
+        "aten against eager",
+        "noise of the outputs",
         "depth",
     ]
     assert found["time"]["values"] == [[0, [3], [0.5]]]
     assert found["support by npu"]["values"] == [[0, [0, 3], ["supported", "a branch"]]]
-    assert found["validation"]["values"] == [[0, [1, 3], ["diverges", "not compared"]]]
+    verdicts = ["agrees", "diverges", "agrees", "not compared", "agrees"]
+    assert found["validation"]["values"] == [[0, [0, 1, 2, 3, 4], verdicts]]
+    assert found["aten against eager"]["values"] == [
+        [0, [0, 2, 3], ["agrees", "agrees", "covered"]]
+    ]
+    assert found["noise of the outputs"]["values"] == [[0, [1], [0.01]]]
     assert found["depth"]["values"] == [[0, [1], [1.0]], [3, [0], [3.0]]]
 
 

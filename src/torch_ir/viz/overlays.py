@@ -25,7 +25,7 @@ _TITLES = {
 _MOST = frozenset({"live", "part", "ulp", "absolute", "relative", "intensity", "share"})
 """Fields whose largest value says what a group is like; others add up."""
 _FORMS = (
-    "a profile, a plan, a validation, a support report, a cost, or "
+    "a profile, a plan, a validation, a comparison, a support report, a cost, an attribution, or "
     "{'overlay': name, 'nodes': {node: value}}"
 )
 
@@ -40,6 +40,8 @@ class Overlay:
         unit: ``s``, ``B``, ``FLOP`` or another text; empty for plain numbers.
         combine: What a group of nodes has: the sum, the largest, or how many of each kind.
         colors: Colors of kinds, ``#rrggbb``, or ``none``; others are chosen.
+        rest: What the other nodes of the program have, those in functions left out; None if that
+            is not known.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Overlay:
     unit: str = ""
     combine: Combine = "sum"
     colors: Mapping[str, str] = field(default_factory=dict[str, str])
+    rest: float | str | None = None
 
 
 def overlays_of(report: object) -> tuple[Overlay, ...]:
@@ -54,8 +57,8 @@ def overlays_of(report: object) -> tuple[Overlay, ...]:
 
     Args:
         report: A report with ``to_dict``, or its JSON: of ``profile``, ``plan``, ``validate``,
-            ``support`` or ``cost``; or ``{"overlay": name, "nodes": {node: value}}`` with ``unit``
-            and ``combine``.
+            ``compare``, ``support``, ``cost`` or ``attribute``; or
+            ``{"overlay": name, "nodes": {node: value}}`` with ``unit`` and ``combine``.
 
     Raises:
         InvalidIRError: It says nothing of nodes.
@@ -76,6 +79,7 @@ def overlays_of(report: object) -> tuple[Overlay, ...]:
                 found += _columns(entries.get(name))
             found += _support(entries)
             found += _verdicts(entries)
+            found += _noise(entries)
     if not found:
         raise InvalidIRError(f"this says nothing of nodes; an overlay is {_FORMS}")
     return tuple(found)
@@ -129,6 +133,7 @@ def _columns(rows: object) -> Iterator[Overlay]:
             values,
             unit,
             "max" if name in _MOST else "sum",
+            rest=0 if name == "size" else None,  # of a plan, which lists all that it allocates
         )
 
 
@@ -150,15 +155,43 @@ def _support(data: Mapping[str, Any]) -> Iterator[Overlay]:
 
 
 def _verdicts(data: Mapping[str, Any]) -> Iterator[Overlay]:
-    """Where readers disagree, and what nobody read."""
+    """Where readers or backends disagree, and what nobody read."""
     if "divergences" not in data:
         return
     left = cast(Mapping[str, Any], data.get("not_compared") or {})
-    values: dict[str, str] = dict.fromkeys(left, "not compared")
+    is_comparison = isinstance(data.get("compared"), list | tuple)
+    values: dict[str, str] = {}
+    for kind in ("compared", "covered") if is_comparison else ():
+        values |= dict.fromkeys(map(str, data.get(kind, ())), _KINDS[kind])
+    values |= dict.fromkeys(left, "not compared")
     for row in cast(Sequence[Mapping[str, Any]], data["divergences"]):
         values[str(row.get("node"))] = "diverges"
-    colors = {"diverges": "#d62728", "not compared": "#8a8f98"}
-    yield Overlay("validation", values, combine="kind", colors=colors)
+    if is_comparison:
+        name = f"{data.get('run')} against {data.get('against')}"
+        yield Overlay(name, values, combine="kind", colors=_VERDICTS)
+    else:
+        yield Overlay("validation", values, combine="kind", colors=_VERDICTS, rest="agrees")
+
+
+_KINDS = {"compared": "agrees", "covered": "covered"}
+_VERDICTS = {
+    "agrees": "#59a14f",
+    "covered": "#a0c997",
+    "diverges": "#d62728",
+    "not compared": "#8a8f98",
+}
+
+
+def _noise(data: Mapping[str, Any]) -> Iterator[Overlay]:
+    """What each quantized value adds to the noise of the outputs, in parts of their signal."""
+    rows = data.get("rows")
+    if "output_sqnr" not in data or not isinstance(rows, list | tuple):
+        return
+    ratios = {
+        str(row["quantize"]): row["output_sqnr"] for row in cast(Sequence[Mapping[str, Any]], rows)
+    }
+    values = {name: 10 ** (-ratio / 10) for name, ratio in ratios.items() if _is_number(ratio)}
+    yield Overlay("noise of the outputs", values)
 
 
 def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
@@ -169,7 +202,7 @@ def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
     """
     rows: list[list[Any]] = []
     names: list[str] = []
-    found = values_by_path(overlay, ir)
+    found, is_of_it = values_by_path(overlay, ir), bool(_matched(overlay, ir))
     for number, (path, graph) in enumerate(level_order(ir)):
         known = [
             (at, found[path + node.name])
@@ -180,7 +213,7 @@ def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
         if known:
             kinds = [printable(v)[:200] if isinstance(v, str) else v for _, v in known]
             rows.append([number, [at for at, _ in known], kinds])
-    if overlay.values and not rows:
+    if overlay.values and not is_of_it:
         first = next(iter(overlay.values))
         raise InvalidIRError(
             f"the overlay {overlay.name!r} is of another program: there is no node {first!r}",
@@ -197,11 +230,18 @@ def numbered(overlay: Overlay, ir: IR, program: int) -> dict[str, Any]:
 
 
 def values_by_path(overlay: Overlay, ir: IR) -> Mapping[str, float | str]:
-    """Return the values by the paths of the program's nodes.
+    """Return the values by the paths of the program's nodes, with those of the rest.
 
     What a report says of a node at one call, ``layers_1.relu``, counts for the call and for the
     node of the function.
     """
+    matched = _matched(overlay, ir)
+    if overlay.rest is None:
+        return matched
+    return {**{node.name: overlay.rest for node in ir.nodes}, **matched}
+
+
+def _matched(overlay: Overlay, ir: IR) -> Mapping[str, float | str]:
     known = {path + node.name for path, graph in graphs(ir) for node in graph.nodes}
     if known.issuperset(overlay.values):
         return overlay.values

@@ -28,7 +28,8 @@ from torch_ir.cli.options import OUTPUT
     "overlays",
     multiple=True,
     metavar="JSON",
-    help="Color by a report: what profile, plan, validate or support prints with --json.",
+    help="Color by a report: what profile, plan, cost, validate, compare, support "
+    "or attribute prints with --json.",
 )
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 def command(
