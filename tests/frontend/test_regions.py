@@ -390,3 +390,56 @@ def test_what_layers_write_is_as_it_was_before_they_were_traced(regions):
     extract_ir(model, (torch.ones(2, 4),), regions=regions)
     assert all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
     assert all(tensor is held[name] for name, tensor in model.named_buffers())
+
+
+OPERATORS = {
+    "views": lambda x: x.t().contiguous().t().view(-1, 2, 2).flatten(1)[:, ::2].repeat(1, 2),
+    "layouts": lambda x: (
+        x[None, :, :, None].to(memory_format=torch.channels_last)[0, ..., 0].contiguous() * 2
+    ),
+    "an expanded operand": lambda x: x + x[:1].expand(2, 4) + x.sum(1, keepdim=True).expand_as(x),
+    "results of several": lambda x: torch.cat(
+        [x.topk(2).values, x.sort().values.chunk(2, 1)[1]], 1
+    ),
+    "written in place": lambda x: (
+        x.clone().add_(1).mul_(x).index_fill_(1, torch.arange(1, 2), 3.0)
+    ),
+    "written through a view": lambda x: (lambda y: (y[:, 1:].zero_(), y)[1])(x * 2),
+    "other types": lambda x: (x > 0).sum(1, keepdim=True) + x.double().to(torch.int8).float(),
+    "numbers alike": lambda x: (x * 1 + 1.0 + True).clamp(min=-1, max=1.0) // 1,
+    "made from nothing": lambda x: x + torch.arange(4) + torch.full((2, 1), 2.0) + torch.eye(2, 4),
+    "complex": lambda x: torch.view_as_real(torch.fft.fft(x).conj() * 1j).sum(-1),
+    "sizes of the operand": lambda x: x.new_zeros(x.shape[0], x.size(-1)) + x.numel(),
+    "the default type": lambda x: x + torch.zeros(4, dtype=torch.get_default_dtype()),
+    "attention": lambda x: F.scaled_dot_product_attention(*[x.view(1, 1, 2, 4)] * 3).view(2, 4),
+    "an operand by name": lambda x: torch.where(x > 0, input=x, other=torch.mul(input=x, other=2)),
+    "arguments that are text": lambda x: torch.einsum(
+        "ij,ij->ij", x, F.gelu(x, approximate="tanh")
+    ),
+}
+
+
+class Applied(Block):
+    """It calls operators on its input first."""
+
+    def forward(self, x):
+        return super().forward(self.facts["operators"](x))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_call_that_is_made_once_for_all_layers_gives_what_it_gives(name):
+    layers = [Applied(operators=OPERATORS[name]) for _ in range(3)]
+    assert functions(extracted(Stack(*layers), torch.randn(2, 4))) == ["layers"] * 3
+
+
+def test_calls_that_differ_in_a_number_its_type_or_a_layout_are_told_apart():
+    made = [
+        lambda x: x + 1,
+        lambda x: x + 1.0,
+        lambda x: x + True,
+        lambda x: x.t().clone().t() + 1,
+    ]
+    layers = [Applied(operators=operators) for operators in made * 2]
+    found = functions(extracted(Stack(*layers), torch.randn(2, 4)))
+    assert found[:4] == found[4:]
+    assert len({*found}) == 4
