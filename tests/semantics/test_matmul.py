@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from semantics.compare import check, refused
-from torch_ir import parse, validate
+from torch_ir import parse, register_executor, validate
 from torch_ir.errors import InvalidIRError
+from torch_ir.executor import unregister_executor
 from torch_ir.semantics import denotation, tolerance
 
 DTYPES = (
@@ -86,6 +87,18 @@ def test_rows_behind_the_last_group_have_any_values() -> None:
     )
     given = [tensor((3, 8), torch.bfloat16), tensor((2, 8, 8), torch.bfloat16, 1), ends]
     assert validate(ir, {}, given).verdict == "agree"
+
+    def dirty(inputs: list[torch.Tensor], attributes: object) -> list[torch.Tensor]:
+        made = torch._grouped_mm(*inputs[:2], offs=inputs[2])
+        made[int(inputs[2][-1]) :] = 7
+        return [made]
+
+    given[2] = torch.tensor([1, 2], dtype=torch.int32)
+    register_executor("aten._grouped_mm.default")(dirty)
+    try:
+        assert validate(ir, {}, given).verdict == "agree"
+    finally:
+        unregister_executor("aten._grouped_mm.default")
     function = denotation("aten._grouped_mm.default").function
     values = [given[0].float().numpy(), given[1].float().numpy(), np.array([1, 2], "int32")]
     made = function(*values)

@@ -38,7 +38,7 @@ from torch_ir.debug.judging.storages import MemoryFault, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits, with_open_places
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
@@ -443,7 +443,7 @@ class _Rereading:
         left = dict(zip([meta.name for meta in node.inputs], plain.given, strict=True))
         pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
         for name, expected, got in pairs:
-            error = same_bits(expected, got)
+            error = same_bits(with_open_places(node, before, expected, got), got)
             self.found.note(node, name, "eager", error, before, self.symbols)
 
 

@@ -65,7 +65,12 @@ def close(call: BoundedCall) -> Errors:
 
 
 def rounded(call: BoundedCall) -> Errors:
-    """Allow one rounding: IEEE arithmetic, or a multiplication by a reciprocal."""
+    """Allow one rounding: IEEE arithmetic, or a multiplication by a reciprocal.
+
+    Of a modulus, those of a root of two squares.
+    """
+    if is_complex(np.asarray(call["self"]).dtype) and not is_complex(call.results[0].dtype):
+        return [call.unit * 3 * moduli(result) for result in call.results]
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
 
 
@@ -94,11 +99,19 @@ def power(call: BoundedCall) -> Errors:
 
 
 def sigmoid(call: BoundedCall) -> Errors:
-    """Allow what a function may; of complex numbers, what ``e^-x`` overflows in is open."""
+    """Allow what a function may; where ``e^-x`` overflows, the quotient may as well be 0.
+
+    Of complex numbers it is open there, as infinities are divided.
+    """
     (error,) = function(call)
-    if not is_complex(call.results[0].dtype):
-        return [error]
-    return [call.opened(error, np.exp(-call.wide("self").real))]
+    (result,) = call.results
+    exponents = call.wide("self")
+    if call.op_type == "aten.glu.default":
+        exponents = np.split(exponents, 2, call["dim"] if call["dim"] is not None else -1)[1]
+    open_at = call.opened(0.0, np.exp(-np.real(exponents)))
+    if is_complex(result.dtype):
+        return [error + open_at]
+    return [error + np.where(open_at > 0, moduli(result), 0)]
 
 
 def erf(call: BoundedCall) -> Errors:

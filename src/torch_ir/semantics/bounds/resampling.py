@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
@@ -32,6 +33,8 @@ CUBIC_TERMS = 18
 """Units that the outer weight ((Ax − 5A)x + 8A)x − 4A is off by for A = −3/4 and x to 2: halves of
 4 · (1.5 + 3) + 2 · (4.5 + 3) + 3."""
 BICUBIC = 2
+FAR = 2.0**-3
+"""Positions from there on, over the unit of a narrow type, have no eighths of elements in it."""
 
 _LINEAR = {
     "aten.upsample_bicubic2d.default": "aten.upsample_bilinear2d.default",
@@ -124,7 +127,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
 
     Weights are rounded, and off where positions are; so are slopes that are not constant. Cubic
     ones are polynomials in the narrow type, whose terms cancel; their neighbors are counted in
-    that type too, and open where it has no such integers.
+    that type too. Where it has no eighths of elements, reflected ones, all is open.
     """
     names = ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
     taps = point_taps(*(call[name] for name in names))
@@ -139,7 +142,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
         exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
         if call["interpolation_mode"] == BICUBIC:
             off = off + own * CUBIC_TERMS
-            lost |= ~(reach < 1 / own)
+        lost |= call.is_narrow & ~(reach < FAR / own)
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
             [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
@@ -151,7 +154,11 @@ def sampled_backward(call: BoundedCall) -> Errors:
     added = values.shape[1] * len(taps[0]) ** rank
     depths = (FEW + np.sqrt(count), FEW + sqrt(added))
     parts = zip(terms, moved, depths, strict=True)
-    found = [(worst - least) + own * d * least for least, worst, d in parts]
+    most = float(ml_dtypes.finfo(call.results[0].dtype).max) if call.is_narrow else np.inf
+    found = [
+        np.where(least > most, np.inf, (worst - least) + own * d * least)
+        for least, worst, d in parts
+    ]
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found[0] = found[0] + _opening(samples, found[0])
     found[1] = found[1] + _opening(lost, found[1])
@@ -167,8 +174,11 @@ def sampled(call: BoundedCall) -> Errors:
     """Bound sampling at points: positions from the grid's coordinates, in its own type."""
     values, grid = call.wide("input"), call.wide("grid")
     is_cubic = call["interpolation_mode"] == BICUBIC
+    sizes = values.shape[2:]
+    reach = np.max((np.abs(grid) + 1) * np.array(sizes[::-1]), axis=-1, initial=0)[:, None]
+    far = np.where(call.is_narrow & ~(reach < FAR / call.result_unit), np.inf, 0.0)
     if call["interpolation_mode"] == 1:
-        return [None]
+        return [far]
     mode: dict[str, Any] = {"interpolation_mode": 0}
     if is_cubic and call["padding_mode"] == 0:
         mode["padding_mode"] = 1  # cubic weights reach further out than linear ones
@@ -182,7 +192,7 @@ def sampled(call: BoundedCall) -> Errors:
         steps = _steps(values, place) + np.abs(values)
         (near,) = call.meant(input=_around(steps, is_cubic), **mode)
         moved = moved + np.abs(near) * (np.nan_to_num(reach) * size + 1)[:, None]
-    return [_off(call, terms, moved, rank, is_cubic)]
+    return [_off(call, terms, moved, rank, is_cubic) + far]
 
 
 def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool) -> Array:
@@ -223,8 +233,13 @@ def _around(values: Array, is_cubic: bool) -> Array:
 
 
 def affine_grid(call: BoundedCall) -> Errors:
-    """Bound a point times a matrix; kernels round the coordinates, too."""
+    """Bound a point times a matrix; kernels round the coordinates, too.
+
+    Unsigned numbers have no -1 at which a grid begins: of these all is open.
+    """
     (result,) = call.results
+    if result.dtype.kind == "u":
+        return [np.inf]
     terms = np.sum(np.abs(call.wide("theta")), axis=-1)
     own = call.unit + (call.result_unit if call.is_narrow else 0)
     shape = [len(terms), *[1] * (result.ndim - 2), terms.shape[-1]]

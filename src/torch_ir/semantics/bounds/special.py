@@ -68,7 +68,7 @@ def log_ndtr(call: BoundedCall) -> Errors:
     (result,) = call.results
     x = call.wide("self")
     least = float(np.finfo(call.dtype).smallest_normal)
-    roundings = 2 if call.dtype == np.float64 else 1  # the meaning's too
+    roundings = 3 if call.dtype == np.float64 else 1  # the meaning's too
     rest = np.where(x > 0, roundings * np.minimum(x * x, 1e3), 0)
     return [call.unit * (8 + rest) * moduli(result) + 2 * least]
 
@@ -127,4 +127,5 @@ def polynomial(call: BoundedCall) -> Errors:
     first = {"hermite_polynomial_h": 2 * x, "laguerre_polynomial_l": 1 + x}.get(name, x)
     turned = -x if name.startswith("laguerre") else x  # so that moduli are added
     added = by_recurrence(lambda _: first, lambda k, v, p, q: step(k, v, p, -q), turned, degrees)
-    return [call.unit * 2 * (degrees + 2) * np.abs(added)]
+    way = np.abs(added) * (2 * degrees + 1 + x)
+    return [call.opened(call.unit * 2 * (degrees + 2) * np.abs(added), way)]

@@ -18,6 +18,7 @@ from torch_ir.semantics.bounds.call import (
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.operators.matmul import behind_groups
 
 FEW = 2
 """The product or quotient of a term, and the last addition."""
@@ -76,21 +77,28 @@ def product(call: BoundedCall) -> Errors:
     errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few)
     if call.op_type == "aten._grouped_mm.default":
         return [np.where(_is_behind(call), np.inf, error) for error in errors]
+    if call.is_narrow and call.op_type == "aten.linear.default" and first.ndim > 2:
+        if call["bias"] is None:
+            return errors
+        (result,) = call.results  # rounded before a bias is added, unless rows lie one by one
+        return [
+            error + call.result_unit * (sizes_of(result) + call.size("bias")) for error in errors
+        ]
     if not call.is_narrow or call.op_type not in _ROUNDING_TERMS:
         return errors
     steps = first.shape[0] if call.op_type == "aten.addbmm.default" else 1
     (terms,) = call.terms()  # the product is rounded to the type before it is added
-    return [error + call.result_unit * (1 + sqrt(steps)) * terms for error in errors]
+    most = float(ml_dtypes.finfo(call.results[0].dtype).max)
+    off = np.where(terms > most, np.inf, call.result_unit * (1 + sqrt(steps)) * terms)
+    return [error + off for error in errors]
 
 
 def _is_behind(call: BoundedCall) -> Array:
     """Mark the rows and columns of a grouped product that no group has: any values are right."""
-    behind = np.zeros(call.results[0].shape, bool)
-    first, offs = call["self"], call["offs"]
-    if offs is not None and first.ndim != call["mat2"].ndim:
-        rest = slice(int(offs[-1]), None)
-        behind[rest if first.ndim == 2 else (slice(None), rest)] = True
-    return behind
+    offs, shape = call["offs"], call.results[0].shape
+    if offs is None:
+        return np.zeros(shape, bool)
+    return behind_groups(shape, call["self"].ndim, call["mat2"].ndim, offs)
 
 
 _ADDING = frozenset(

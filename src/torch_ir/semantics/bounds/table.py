@@ -132,7 +132,7 @@ _ATEN: dict[Rule, str] = {
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
         cos.default cosh.default elu.default erfc.default exp.default
-        expm1.default glu.default hardsigmoid.default hardswish.default
+        expm1.default hardsigmoid.default hardswish.default
         hypot.default log.default log10.default log1p.default log2.default
         log_sigmoid.default mish.default polar.default selu.default
         sin.default sinh.default
@@ -145,7 +145,7 @@ _ATEN: dict[Rule, str] = {
         special_exp2.default
     """,
     elementwise.sigmoid: """
-        sigmoid.default silu.default special_expit.default
+        glu.default sigmoid.default silu.default special_expit.default
     """,
     elementwise.erf: """
         erf.default special_erf.default

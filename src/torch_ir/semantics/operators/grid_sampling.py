@@ -203,8 +203,8 @@ def _wide(values: Array) -> Array:
 
 def _grid_axis(count: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
     if not is_inexact(dtype):
-        is_even = align_corners and count > 1  # else multiplied by less than 1, and cut off
-        return linspace(-1, 1, count, dtype) if is_even else np.zeros(count, dtype)
+        ends = linspace(-1, 1, count, dtype) if count > 1 else np.zeros(1, dtype)
+        return ends if align_corners else ((ends * dtype.type(count - 1)) / count).astype(dtype)
     if count == 1:
         return np.zeros(1)
     shrink = 1.0 if align_corners else (count - 1) / count

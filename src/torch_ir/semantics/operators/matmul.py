@@ -9,6 +9,7 @@ Source: torch.mm, torch.matmul and the others on their pages of torch's document
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -82,6 +83,26 @@ def bmm(self: Array, mat2: Array) -> Array:
     if self.shape[0] != mat2.shape[0]:
         raise InvalidIRError(f"batches of {self.shape[0]} and {mat2.shape[0]} matrices differ")
     return rounded(product(self, mat2), self.dtype)
+
+
+def behind_groups(shape: Sequence[int], first: int, second: int, offs: Array) -> Array:
+    """Mark the rows or columns of a grouped product that no group has.
+
+    Args:
+        shape: Of the product.
+        first: The rank of its first operand.
+        second: That of the second.
+        offs: Where each group ends.
+
+    Example:
+        >>> behind_groups((3, 1), 2, 3, np.array([1, 2])).tolist()
+        [[False], [False], [True]]
+    """
+    behind = np.zeros(shape, bool)
+    if first != second and len(offs):
+        rest = slice(int(offs[-1]), None)
+        behind[rest if first == 2 else (slice(None), rest)] = True
+    return behind
 
 
 @denotes("aten._grouped_mm.default")
