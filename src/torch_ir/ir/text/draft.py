@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch_ir.errors import did_you_mean
@@ -52,17 +53,23 @@ class Draft:
         self.nodes: list[DraftNode] = []
         self.returned: list[Reference] | None = None
 
+    @cached_property
+    def scope(self) -> NameScope:
+        """What the names mean, when all statements were read and views are among the constants."""
+        results = [meta for node in self.nodes for meta in node.outputs]
+        return NameScope([*self.inputs, *results], self.weights, self.constants, self.names)
+
     def build(self) -> IR:
         """Return the IR, with every reference looked up."""
-        results = [meta for node in self.nodes for meta in node.outputs]
-        known = with_views(self.constants, self.views)
-        constants = {key: known[key] for key in sorted(known)}
-        scope = NameScope([*self.inputs, *results], self.weights, constants, self.names)
+        if self.constants or self.views:
+            known = with_views(self.constants, self.views)
+            self.constants = {key: known[key] for key in sorted(known)}
 
         def resolve(reference: Reference) -> TensorMeta:
             if reference.meta is not None:
                 return reference.meta
-            return scope.find(reference.mark, reference.name) or _refuse(reference, scope)
+            found = self.scope.find(reference.mark, reference.name)
+            return found or _refuse(reference, self.scope)
 
         def target(reference: Reference) -> str:
             return resolve(reference).name if reference.mark == "@" else reference.name
@@ -73,24 +80,22 @@ class Draft:
             inputs, operands, attrs = bind_call(call, resolve)
             rest = (attrs, operands, node.location, FrozenDict(node.binds))
             nodes.append(OpNode(node.name, call.op_type, inputs, node.outputs, *rest))
-        return IR(
-            nodes=tuple(nodes),
-            graph_inputs=tuple(self.inputs),
-            graph_outputs=tuple([resolve(reference) for reference in self.returned or ()]),
-            weights=tuple(self.weights),
-            weight_name_mapping=FrozenDict(self.names),
-            constants=FrozenDict(constants),
-            symbols=FrozenDict(self.symbols),
-            functions=FrozenDict(self.functions),
-            mutations=tuple(
-                [Mutation(target(to), resolve(value)) for to, value in self.mutations]
-            ),
-            weight_aliases=FrozenDict(self.aliases),
-            operators=FrozenDict(self.operators),
-            guards=tuple(self.guards),
-            metadata=FrozenDict(self.metadata),
-            **self.fields,
-        )
+        outputs = tuple([resolve(reference) for reference in self.returned or ()])
+        mappings: dict[str, dict[str, Any]] = {
+            "weight_name_mapping": self.names,
+            "constants": self.constants,
+            "symbols": self.symbols,
+            "functions": self.functions,
+            "weight_aliases": self.aliases,
+            "operators": self.operators,
+            "metadata": self.metadata,
+        }
+        fields: dict[str, Any] = {**self.fields, "guards": tuple(self.guards)}
+        fields |= {name: FrozenDict(items) for name, items in mappings.items() if items}
+        if self.mutations:
+            written = [Mutation(target(to), resolve(value)) for to, value in self.mutations]
+            fields["mutations"] = tuple(written)
+        return IR(tuple(nodes), tuple(self.inputs), outputs, tuple(self.weights), **fields)
 
 
 def require_new(
