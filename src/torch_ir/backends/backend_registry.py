@@ -156,7 +156,7 @@ def find_backend(name: str) -> Backend:
         TargetError: There is nothing in that place, or importing it fails.
     """
     if ":" in name:
-        return instance_of(import_object(name), name)
+        return _require_backend(instance_of(import_object(name), name), name)
     if name in _OWN:
         module, function = _OWN[name]
         return getattr(import_module(module), function)
@@ -176,7 +176,7 @@ def find_backend(name: str) -> Backend:
         )
     ):
         found = load_with_operators(installed)
-    return instance_of(found, f"the backend {name!r}")
+    return _require_backend(instance_of(found, f"the backend {name!r}"), f"the backend {name!r}")
 
 
 def instance_of(found: Any, name: str) -> Any:
@@ -217,10 +217,13 @@ def as_backend(thing: object) -> Backend:
     """
     if isinstance(thing, str):
         return find_backend(thing)
-    made = instance_of(thing, "backend=")
+    return _require_backend(instance_of(thing, "backend="))
+
+
+def _require_backend(made: object, named: str = "") -> Backend:
     if not callable(made) or isinstance(made, type):
         raise ExecutionError(
-            f"{thing!r:.60} is no backend",
+            f"{named}{': ' if named else ''}{made!r:.60} is no backend",
             remedy="A backend is a name, an instance or a class of DelegateBackend, or a function "
             "of a program, its weights and options.",
         )

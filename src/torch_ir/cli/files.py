@@ -139,9 +139,17 @@ def write_ir(
 
 def _by_viewer(kind: str, ir: IR) -> bytes:
     viewer = VIEWERS.find(kind)
-    with raised_as(lambda error: SerializationError(f"the viewer {kind!r}: {first_line(error)}")):
+    with raised_as(
+        lambda error: SerializationError(
+            f"the viewer {kind!r}: {type(error).__name__}: {first_line(error)}"
+        )
+    ):
         made = viewer(ir)
-        return made.encode() if isinstance(made, str) else made
+    if not isinstance(made, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+        raise SerializationError(
+            f"the viewer {kind!r} gave a value of type {type(made).__name__}, not text or bytes"
+        )
+    return made.encode() if isinstance(made, str) else made
 
 
 def _write_archive(ir: IR, output: str | None, weights: Mapping[str, Any] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -26,6 +27,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import picture_of
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
+from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
 from torch_ir.torch_api import plain_tensors, pytree
 
 
@@ -211,13 +213,18 @@ def export_model(
     if strict:
         _require_meta(model, example_inputs, kwargs or {})
     name = type(model).__name__
-    with raised_as(
-        lambda error: ExportError(f"torch.export refused {name}: {_first_lines(error)}")
-    ):
+    with raised_as(lambda error: _refused(name, error)):
         args, named = tuple(example_inputs), dict(kwargs or {})
         if not isinstance(dynamic_shapes, ShapesCollection):  # which knows tensors by identity
             args, named = _told_apart((args, named))
         return _export(model, args, named, dynamic_shapes)
+
+
+def _refused(name: str, error: Exception) -> ExportError:
+    said = _first_lines(error)
+    unknown = re.search(r"'_OpNamespace' '(\w+)' object has no attribute", said)
+    remedy = import_hint(unknown[1]) if unknown and unknown[1] not in OWN_NAMESPACES else ""
+    return ExportError(f"torch.export refused {name}: {said}", remedy=remedy)
 
 
 def _told_apart(arguments: Any) -> Any:

@@ -27,7 +27,7 @@ from torch_ir.ir.check.operators import OperatorCall, forbidden, forbidden_calls
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE
-from torch_ir.ops.extensions import OPERATORS, import_for
+from torch_ir.ops.extensions import OPERATORS, import_for, import_hint
 from torch_ir.ops.rules import OperatorRule, as_the_caller_says, computes_tensors, judged
 from torch_ir.ops.schema import known_operators
 from torch_ir.torch_api import (
@@ -195,11 +195,7 @@ def _found(name: str) -> OpOverload:
 def _remedy(namespace: str, op_type: str) -> str:
     if namespace in ("aten", "prims", *_REGISTERED_BY):
         return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
-    return (
-        f"Import the library that registers the operators of {namespace!r} before running: "
-        f"--import MODULE on the command line, or an entry point {namespace!r} of the group "
-        f"{OPERATORS} in its package."
-    )
+    return import_hint(namespace)
 
 
 def to_torch(

@@ -24,6 +24,21 @@ KINDS = ("passes", "backends", "dialects", "weight_readers", "viewers")
 GROUPS = (OPERATORS, DENOTATIONS, *[f"torch_ir.{kind}" for kind in KINDS])
 """All groups of entry points that this package reads."""
 
+_HELD: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "torch_ir.passes": (
+        lambda held: isinstance(held, type) and hasattr(held, "call"),
+        "a subclass of torch_ir.passes.Pass",
+    ),
+    "torch_ir.backends": (
+        lambda held: callable(held) and (not isinstance(held, type) or hasattr(held, "compile")),
+        "an instance or a class of DelegateBackend, or a function",
+    ),
+    "torch_ir.dialects": (lambda held: hasattr(held, "verify"), "a Dialect"),
+    "torch_ir.weight_readers": (callable, "a function of a path"),
+    "torch_ir.viewers": (callable, "a function of a program"),
+}
+"""Whether something can be what an entry point of a group names, and what that is."""
+
 OWN_NAMESPACES = frozenset(
     {"aten", "prims", "higher_order", "dim_order_ops", "executorch_prims", "quantized_decomposed"}
 )
@@ -102,6 +117,25 @@ def import_for(group: str, namespace: str) -> bool:
     if namespace in OWN_NAMESPACES:
         return False
     return _imported(group, namespace, tuple(sys.path))
+
+
+def import_hint(namespace: str) -> str:
+    """Return how the operators of a namespace become known where none imports them.
+
+    Example:
+        >>> print(import_hint("acme"))
+        Import the library that registers the operators of 'acme' before running: --import MODULE \
+on the command line, or an entry point 'acme' of the group torch_ir.operators in its package.
+    """
+    point = points_of(OPERATORS).get(namespace)
+    if point is not None:
+        module = point.value.partition(":")[0]
+        return f"Import {module}, which registers them: --import {module} on the command line."
+    return (
+        f"Import the library that registers the operators of {namespace!r} before running: "
+        f"--import MODULE on the command line, or an entry point {namespace!r} of the group "
+        f"{OPERATORS} in its package."
+    )
 
 
 def load_with_operators(point: EntryPoint) -> Any:
@@ -204,6 +238,9 @@ class Registry(Generic[T]):
             )
         ):
             loaded: Any = point.load()
+        fault = _unfit(point, loaded)
+        if fault:
+            raise InvalidIRError(f"the {self.noun} {name!r} of {_described(point)}: {fault}")
         return loaded
 
 
@@ -226,10 +263,17 @@ def extensions(*, load: bool = True) -> Iterator[Extension]:
 
 def _fault(point: EntryPoint) -> str:
     try:
-        point.load()
+        return _unfit(point, point.load())
     except Exception as error:  # noqa: BLE001  # a module of another package raises anything
         return f"{type(error).__name__}: {first_line(error)}"
-    return ""
+
+
+def _unfit(point: EntryPoint, loaded: Any) -> str:
+    """Return why what an entry point names is not what its group holds; empty if it is."""
+    fits, wanted = _HELD.get(point.group, (None, ""))
+    if fits is None or fits(loaded):
+        return ""
+    return f"its entry point names {loaded!r:.60}, not {wanted}"
 
 
 def _described(point: EntryPoint) -> str:

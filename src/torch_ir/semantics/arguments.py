@@ -31,7 +31,10 @@ Value: TypeAlias = Array | bool | int | float | complex
 """What a node makes: tensors, and numbers."""
 
 WITHOUT_MEANING = frozenset(
-    ("device", "layout", "pin_memory", "memory_format", "generator", "non_blocking")
+    (
+        *("device", "layout", "pin_memory", "memory_format", "dim_order"),
+        *("generator", "non_blocking"),
+    )
 )
 """Arguments about where and how a tensor is kept, and whose draws are taken."""
 

@@ -141,10 +141,18 @@ def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
 
 def _read_by(reader: WeightReader, file: Path) -> Mapping[str, torch.Tensor]:
     with raised_as(
-        lambda error: WeightLoadError(f"cannot read {file}: {first_line(error)}"),
+        lambda error: WeightLoadError(
+            f"cannot read {file}: {type(error).__name__}: {first_line(error)}"
+        ),
         passing=(WeightLoadError,),
     ):
-        return reader(file)
+        read = reader(file)
+    if not isinstance(read, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+        raise WeightLoadError(
+            f"cannot read {file}: the reader of {file.suffix} files gave a value of type "
+            f"{type(read).__name__}, not tensors by name"
+        )
+    return read
 
 
 _SUFFIXES = {

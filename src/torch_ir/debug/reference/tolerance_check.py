@@ -27,7 +27,7 @@ VALUES_OPEN = frozenset(
         "new_empty_strided.default",
         "resize_.default",
     )
-)
+) | {"dim_order_ops._empty_dim_order.default"}
 """Operators whose values are whatever is in memory; only type and shape are defined."""
 
 READING_MEMORY = frozenset(

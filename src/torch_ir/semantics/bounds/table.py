@@ -397,6 +397,8 @@ _ATEN: dict[Rule, str] = {
 
 _OTHERS: dict[Rule, str] = {
     elementwise.exact: """
+        dim_order_ops._clone_dim_order.default dim_order_ops._empty_dim_order.default
+        dim_order_ops._to_dim_order_copy.default
         prims.convert_element_type.default
         quantized_decomposed.dequantize_per_channel.default
         quantized_decomposed.dequantize_per_channel_group.default

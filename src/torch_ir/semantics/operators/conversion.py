@@ -37,6 +37,7 @@ def converted(values: Array, dtype: DType) -> Array:
 
 @denotes(
     *("aten._to_copy.default", "aten.to.device", "aten.to.dtype", "aten.to.dtype_layout"),
+    "dim_order_ops._to_dim_order_copy.default",
 )
 def to_dtype(self: Array, dtype: DType | None = None, copy: bool = False) -> Array:
     """The elements converted to ``dtype``, as :func:`converted`; without one, as they are."""
@@ -60,6 +61,7 @@ def to_other(self: Array, other: Array, copy: bool = False) -> Array:
     *("aten.contiguous.default", "aten.detach.default", "aten.detach_copy.default"),
     "aten.detach_.default",  # writes what autograd keeps, and no element
     *("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"),
+    "dim_order_ops._clone_dim_order.default",
 )
 def clone(self: Array) -> Array:
     """The same elements."""

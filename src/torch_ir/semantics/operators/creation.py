@@ -115,7 +115,7 @@ def new_ones(self: Array, size: Sequence[int], dtype: DType | None = None) -> Ar
 # -- values that are not said ---------------------------------------------------------------------
 
 
-@denotes("aten.empty.memory_format")
+@denotes("aten.empty.memory_format", "dim_order_ops._empty_dim_order.default")
 def empty(size: Sequence[int], dtype: DType | None = None) -> Array:
     """Any values: a program may not depend on them. Here they are 0."""
     return _filled(size, 0, dtype or DEFAULT_FLOAT)
