@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional
 
+import torch_ir
 from passes.equal import assert_same
 from torch_ir import IRExecutor, extract_ir
 from torch_ir.errors import PassError
@@ -216,3 +217,41 @@ def test_an_argument_that_is_no_weight_is_not_fixed():
     assert miss.reason.endswith("is no weight or constant, or is written")
     with pytest.raises(PassError, match="fixed= has 'y', which is no tensor of the pattern"):
         Rewrite(torch.relu, torch.relu, (torch.ones(2),), fixed=("y",))
+
+
+# -- casts ----------------------------------------------------------------------------------------
+
+
+def norm_in_float(x, w):
+    """The norm of most language models; torch.export checks the type of what is cast back."""
+    wide = x.to(torch.float32)
+    return w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+@pytest.mark.parametrize("form", [lambda ir: ir, torch_ir.functionalize, torch_ir.decompose])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_checks_of_types_inside_go_with_the_pattern(dtype, form):
+    x, w = torch.randn(2, 8).to(dtype), torch.rand(8).to(dtype)
+    norm = Rewrite(
+        norm_in_float,
+        lambda x, w: functional.rms_norm(x, (x.shape[-1],), w, 1e-6),
+        (x, w),
+        tolerance=1e-6 if dtype == torch.float32 else 2e-2,
+    )
+    ir = form(program(lambda x, w: norm_in_float(x * 2, w), x, w))
+    assert "_assert_tensor_metadata" in op_types(ir)
+    done = rewrite_patterns(ir, [norm])
+    assert done.check() == ()
+    torch.testing.assert_close(IRExecutor(done, {})(x, w), norm_in_float(x * 2, w))
+    assert done is not ir
+
+
+def test_a_check_of_a_result_or_of_what_is_used_elsewhere_stays():
+    wrap = Rewrite(lambda x: x.cos().sin(), lambda x: x.cos().sin() + 0, (torch.ones(2),))
+    x = torch.ones(3)
+    kept = program(lambda x: x.cos().sin().to(torch.float64), x)
+    done = rewrite_patterns(kept, [wrap])
+    assert op_types(done).count("_assert_tensor_metadata") == 1
+    both = program(lambda x: ((y := x.cos()).sin(), y.to(torch.float64)), x)
+    assert rewrite_patterns(both, [wrap]) is both
+    assert [miss.reason for miss in near_misses(both, [wrap])] == ["%cos is used by 'to' too"]

@@ -59,12 +59,14 @@ _UNMARKED_WRITES: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """Arguments that are written although no schema says so, if the named flag, if any, is true."""
 
-_CHECKS = frozenset(
+TYPE_CHECKS = frozenset({"aten._assert_tensor_metadata.default"})
+"""Operators that only check what the types of a graph say already."""
+
+_CHECKS = TYPE_CHECKS | frozenset(
     {
         "aten._assert_async.default",
         "aten._assert_async.msg",
         "aten._assert_scalar.default",
-        "aten._assert_tensor_metadata.default",
         "aten._functional_assert_async.msg",
         "aten._functional_assert_scalar.default",
         "aten._functional_sym_constrain_range.default",

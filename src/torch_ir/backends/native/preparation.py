@@ -10,8 +10,8 @@ from torch_ir.errors import PassError
 from torch_ir.ir import IR, DType, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.decomposition import decompose
-from torch_ir.passes.edge.lower import CHECKS
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.no_ops import remove_no_ops
 from torch_ir.passes.requirements import is_functional
@@ -47,7 +47,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
 
 def _is_known(node: OpNode) -> bool:
     """Whether a node only checks what the recorded types say, for which no delegate is cut."""
-    if node.op_type not in CHECKS:
+    if node.op_type not in TYPE_CHECKS:
         return False
     meta, dtype, sizes = node.inputs[0], node.attrs.get("dtype"), node.attrs.get("size")
     is_typed = dtype is None or (isinstance(dtype, DType) and dtype.name == meta.dtype)

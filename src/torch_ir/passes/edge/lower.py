@@ -16,6 +16,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, split_arguments
 from torch_ir.ir.constants import needed_constants
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
 from torch_ir.ops.variants import copy_of
@@ -34,9 +35,6 @@ SAME_VALUE = frozenset(
     for name in ("alias", "alias_copy", "detach", "detach_copy", "lift_fresh_copy", "lift_fresh")
 )
 """Operators that give what they take: without writes and views there is no difference."""
-
-CHECKS = frozenset({"aten._assert_tensor_metadata.default"})
-"""Operators that only check what the types of a graph say already."""
 
 MAX_FOLDED = 1 << 16
 """How many elements a constant may have to be converted when the program is lowered."""
@@ -109,7 +107,7 @@ class _Lowering:
         return self.builder.finish()
 
     def _node(self, node: OpNode) -> None:
-        if node.op_type in CHECKS:
+        if node.op_type in TYPE_CHECKS:
             return
         same = _same_value(node)
         if same is not None:

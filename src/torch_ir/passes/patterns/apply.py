@@ -332,7 +332,7 @@ class _Rewriter:
             values.update({a.name: b for a, b in zip(node.outputs, new.outputs, strict=True)})
             nodes.append(new)
         self.added.setdefault(position, []).extend(nodes)
-        self.removed |= {node.name for node in match.nodes.values()}
+        self.removed |= {node.name for node in (*match.nodes.values(), *match.checks)}
         for name, old in recorded.items():
             if values[name].name != old.name:
                 self.values[old.name] = values[name]

@@ -124,6 +124,7 @@ class Match:
         attributes: What each wildcard stands for.
         chains: The nodes of each chain, the last first.
         shared: The names of the nodes that stay if others use them.
+        checks: Nodes that check the recorded type of a value inside, which go with it.
     """
 
     nodes: Mapping[str, OpNode] = field(default_factory=dict[str, OpNode])
@@ -131,9 +132,10 @@ class Match:
     attributes: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     chains: Mapping[str, tuple[OpNode, ...]] = field(default_factory=dict[str, tuple[OpNode, ...]])
     shared: frozenset[str] = frozenset()
+    checks: tuple[OpNode, ...] = ()
 
     @property
     def inside(self) -> tuple[OpNode, ...]:
         """The program's nodes that nothing else may use."""
         nodes = (*self.nodes.values(), *(n for chain in self.chains.values() for n in chain))
-        return tuple([node for node in nodes if node.name not in self.shared])
+        return tuple([n for n in (*nodes, *self.checks) if n.name not in self.shared])

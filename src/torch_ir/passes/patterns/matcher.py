@@ -10,6 +10,7 @@ from typing import Any
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import Schema, default_of, typed
 from torch_ir.passes.patterns.elements import (
     ANYTHING,
@@ -88,8 +89,9 @@ class Matcher:
         taken: set[str] = set()
         for node in self.ir.nodes:
             self.reasons.clear()
-            for match in self.at(pattern, node):
-                names = {found.name for found in match.inside}
+            for found in self.at(pattern, node):
+                match = replace(found, checks=self._checks(pattern, found))
+                names = {made.name for made in match.inside}
                 if names.isdisjoint(taken) and self.is_whole(pattern, match):
                     taken |= names
                     yield match
@@ -118,6 +120,23 @@ class Matcher:
             for found in self.element(element, meta, match):
                 named = replace(found, values={**found.values, name: meta})
                 yield from self._others(rest, named)
+
+    def _checks(self, pattern: Pattern, match: Match) -> tuple[OpNode, ...]:
+        """Return the nodes that check the type of a value of a match which is no result of it.
+
+        torch.export writes one before each cast; what is recorded says the same.
+        """
+        outputs = {match.values[name].name for name in pattern.results}
+        metas = [meta for node in match.inside for meta in node.outputs]
+        return tuple(
+            [
+                user
+                for meta in metas
+                if meta.name not in outputs
+                for user in self.ir.users.get(meta.name, ())
+                if user.op_type in TYPE_CHECKS
+            ]
+        )
 
     def is_whole(self, pattern: Pattern, match: Match) -> bool:
         """Return whether nothing outside a match uses, writes or returns what is inside it."""
