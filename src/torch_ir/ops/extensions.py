@@ -25,19 +25,19 @@ GROUPS = (OPERATORS, DENOTATIONS, *[f"torch_ir.{kind}" for kind in KINDS])
 """All groups of entry points that this package reads."""
 
 _HELD: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "torch_ir.passes": (
+    "passes": (
         lambda held: isinstance(held, type) and hasattr(held, "call"),
-        "a subclass of torch_ir.passes.Pass",
+        "a subclass of Pass",
     ),
-    "torch_ir.backends": (
+    "backends": (
         lambda held: callable(held) and (not isinstance(held, type) or hasattr(held, "compile")),
         "an instance or a class of DelegateBackend, or a function",
     ),
-    "torch_ir.dialects": (lambda held: hasattr(held, "verify"), "a Dialect"),
-    "torch_ir.weight_readers": (callable, "a function of a path"),
-    "torch_ir.viewers": (callable, "a function of a program"),
+    "dialects": (lambda held: hasattr(held, "verify"), "a Dialect"),
+    "weight_readers": (callable, "a function of a path"),
+    "viewers": (callable, "a function of a program"),
 }
-"""Whether something can be what an entry point of a group names, and what that is."""
+"""Whether something can be what an entry point of a kind names, and what that is."""
 
 OWN_NAMESPACES = frozenset(
     {"aten", "prims", "higher_order", "dim_order_ops", "executorch_prims", "quantized_decomposed"}
@@ -270,7 +270,7 @@ def _fault(point: EntryPoint) -> str:
 
 def _unfit(point: EntryPoint, loaded: Any) -> str:
     """Return why what an entry point names is not what its group holds; empty if it is."""
-    fits, wanted = _HELD.get(point.group, (None, ""))
+    fits, wanted = _HELD.get(point.group.partition(".")[2], (None, ""))
     if fits is None or fits(loaded):
         return ""
     return f"its entry point names {loaded!r:.60}, not {wanted}"

@@ -90,7 +90,7 @@ class Matcher:
         for node in self.ir.nodes:
             self.reasons.clear()
             for found in self.at(pattern, node):
-                match = replace(found, checks=self._checks(pattern, found))
+                match = replace(found, checks=type_checks(self.ir, pattern, found))
                 names = {made.name for made in match.inside}
                 if names.isdisjoint(taken) and self.is_whole(pattern, match):
                     taken |= names
@@ -120,23 +120,6 @@ class Matcher:
             for found in self.element(element, meta, match):
                 named = replace(found, values={**found.values, name: meta})
                 yield from self._others(rest, named)
-
-    def _checks(self, pattern: Pattern, match: Match) -> tuple[OpNode, ...]:
-        """Return the nodes that check the type of a value of a match which is no result of it.
-
-        torch.export writes one before each cast; what is recorded says the same.
-        """
-        outputs = {match.values[name].name for name in pattern.results}
-        metas = [meta for node in match.inside for meta in node.outputs]
-        return tuple(
-            [
-                user
-                for meta in metas
-                if meta.name not in outputs
-                for user in self.ir.users.get(meta.name, ())
-                if user.op_type in TYPE_CHECKS
-            ]
-        )
 
     def is_whole(self, pattern: Pattern, match: Match) -> bool:
         """Return whether nothing outside a match uses, writes or returns what is inside it."""
@@ -264,6 +247,17 @@ class Matcher:
                 self._refuse(match, reason, half=0.5)
                 return None
         return found
+
+
+def type_checks(ir: IR, pattern: Pattern, match: Match) -> tuple[OpNode, ...]:
+    """Return the nodes that check the type of a value of a match which is no result of it.
+
+    torch.export writes one before each cast; what is recorded says the same.
+    """
+    outputs = {match.values[name].name for name in pattern.results}
+    names = [meta.name for node in match.inside for meta in node.outputs]
+    users = [user for name in names if name not in outputs for user in ir.users.get(name, ())]
+    return tuple([user for user in users if user.op_type in TYPE_CHECKS])
 
 
 def written(memory: StorageGroups, match: Match) -> str:
