@@ -1,6 +1,8 @@
 """What a notebook shows of the values that a user holds."""
 
 import html
+import importlib
+import pkgutil
 from collections import Counter
 
 import pytest
@@ -16,6 +18,7 @@ from torch_ir.tables import MAX_LINES, text_html
 from torch_ir.viz import plot, view
 from viz.programs import HOSTILE, branches, hostile, layers
 
+PACKAGES = [each.name for each in pkgutil.iter_modules(torch_ir.__path__) if each.ispkg]
 VALUES = {
     "program": branches,
     "long program": lambda: layers(80),
@@ -59,6 +62,17 @@ def test_a_long_program_is_an_outline():
 def test_a_long_text_ends():
     text = text_html("\n".join(map(str, range(MAX_LINES + 5))))
     assert text.endswith(f"{MAX_LINES - 1}\nand 5 more lines</pre>")
+
+
+def test_every_report_of_every_package_is_shown():
+    packages = [importlib.import_module(f"torch_ir.{name}") for name in PACKAGES]
+    known = {
+        getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
+    }
+    reports = {each for each in known if isinstance(each, type) and hasattr(each, "to_dict")}
+    assert len(reports) >= 15
+    missing = {each.__name__ for each in reports if not hasattr(each, "_repr_html_")}
+    assert missing - {"TensorMeta"} == set()
 
 
 def test_all_that_a_user_holds_is_shown_by_one_way():

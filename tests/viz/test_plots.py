@@ -11,6 +11,7 @@ from torch_ir.debug.capture import histograms
 from torch_ir.errors import InvalidIRError
 from torch_ir.passes.memory_plan import plan_memory
 from torch_ir.viz import plot
+from torch_ir.viz.plots import MOST_MARKS
 from viz.programs import HOSTILE, layers
 
 PROFILE = {
@@ -189,3 +190,40 @@ def test_a_flame_graph_nests_modules_and_adds_up():
         ("c.d.e", 10, 15),
         ("a", 15, 21),
     }
+
+
+MANY = 10_000
+
+
+def many(kind):
+    """The report of a program of so many nodes."""
+    if kind == "memory":
+        live = [{"node": f"v{at}", "live": at % 977} for at in range(MANY)]
+        held = {"offset": 0, "size": 64}
+        pieces = [{"name": f"v{at}", "birth": at, "death": at + 1, **held} for at in range(MANY)]
+        return {"model": "m", "size": 1024, "nodes": live, "allocations": pieces}
+    report = DRAWN[kind]
+    if kind == "histogram":
+        return {"values": {f"v{at}": [1.0, 2.0] for at in range(MANY)}}
+    (rows,) = (key for key in ("nodes", "errors", "rows") if key in report)
+    return {**report, rows: [{**report[rows][at % 2], "node": f"v{at}"} for at in range(MANY)]}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_pictures_of_large_programs_are_small(kind):
+    svg = plot(many(kind), kind).svg
+    assert svg.count("<title>") <= 2 * MOST_MARKS
+    assert max(map(len, re.findall(r'points="[^"]*"', svg)), default=0) < 60_000
+
+
+def test_a_thinned_line_keeps_its_peak():
+    report = many("memory")
+    report["nodes"][2_345]["live"] = 1000
+    top = min(y for _, y in line_of(plot(report, "memory").svg))
+    flat = {**report, "nodes": report["nodes"][2_345:2_347], "allocations": []}
+    assert top == min(y for _, y in line_of(plot(flat, "memory").svg))
+
+
+def line_of(svg):
+    (points,) = re.findall(r'<polyline points="([^"]*)"[^>]*stroke="currentColor"', svg)
+    return [tuple(map(float, point.split(","))) for point in points.split()]

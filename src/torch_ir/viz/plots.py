@@ -143,13 +143,22 @@ def _memory(data: Mapping[str, Any]) -> Plot:
         frame.rect(piece["birth"], start, min(piece["death"] + 1, steps), end, about, color)
     live = [(float(at), float(row["live"])) for at, row in enumerate(data["nodes"])]
     if live:
-        frame.line(live, "currentColor", "live bytes")
+        frame.line(list(_thinned(live)), "currentColor", "live bytes")
         peak, most = max(live, key=lambda point: point[1])
         frame.line([(peak, 0), (peak, size)], RED, "the peak")
         name = data["nodes"][int(peak)]["node"]
         side = "end" if peak > steps * 0.6 else "start"
         frame.note(f"peak {bytes_text(int(most))} at %{name}", peak, size, dy=-6, text_anchor=side)
     return Plot("memory", title, data, frame.svg())
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The points of a line; of more than can be seen, the least and the most of each run."""
+    size = math.ceil(len(points) / MOST_MARKS)
+    for start in range(0, len(points), size):
+        run = points[start : start + size]
+        ends = {min(run, key=lambda point: point[1]), max(run, key=lambda point: point[1])}
+        yield from run if size <= 2 else sorted(ends)
 
 
 # -- time and work --------------------------------------------------------------------------------
@@ -236,7 +245,8 @@ def _treemap(data: Mapping[str, Any]) -> Plot:
             path = inner[0][0]
             inner = modules.parts(path)
         name = path[start:]
-        is_named = w > 6.2 * len(name) + 8 and h > 15
+        name = _in_room(name, w)
+        is_named = bool(name) and h > 15
         size: dict[str, Any] = {"width": max(w - 1, 0.3), "height": max(h - 1, 0.3)}
         fill, opacity = modules.color(path), 0.25 if inner else 0.75
         about = f"{path}: {spell(value)}"
@@ -248,6 +258,12 @@ def _treemap(data: Mapping[str, Any]) -> Plot:
             left += _divided(inner, (x + 2, y + head, w - 5, h - head - 3))
     kept = [{"module": path, "value": value} for value, path in ranked]
     return Plot("treemap", title, {"unit": unit, "modules": kept}, picture(boxes, title))
+
+
+def _in_room(name: str, width: float) -> str:
+    """Return what of a name fits a box; empty where that would say nothing."""
+    most = int((width - 8) / 6.2)
+    return shortened(name, most) if most >= min(len(name), 5) else ""
 
 
 def _divided(parts: Sequence[tuple[str, float]], area: Area) -> Iterator[tuple[str, float, Area]]:
@@ -338,8 +354,8 @@ def _flame(data: Mapping[str, Any]) -> Plot:
         fill = modules.color(path.split(" ")[0])
         boxes.append(tag("rect", title=about, fill=fill, fill_opacity=0.75, **place))
         name = path.rpartition(" ")[2] if " " in path else path.rpartition(".")[2]
-        name = short_operator(name)
-        if w > 6.2 * len(name) + 8 and high > 12:
+        name = _in_room(short_operator(name), w)
+        if name and high > 12:
             boxes.append(label(name, x + 4, y + high - 8, pointer_events="none"))
     held = [{"depth": d, "path": path, "start": a, "end": b} for d, path, a, b in widest]
     facts = {"unit": unit, "spans": held, "left": len(spans) - len(held)}
@@ -386,7 +402,7 @@ def _worst(row: Sequence[float], side: float, scale: float) -> float:
 
 
 def _errors(data: Mapping[str, Any]) -> Plot:
-    """Each value's greatest error as a part of what is allowed, in program order."""
+    """The greatest errors as parts of what is allowed, in program order; of many, the worst."""
     rows = [row for row in data["errors"] if _finite(row.get("part"))]
     parts = [max(float(row["part"]), 1e-9) for row in rows]
     title = f"{data.get('model_name') or 'program'}: errors as parts of what is allowed"
@@ -397,10 +413,15 @@ def _errors(data: Mapping[str, Any]) -> Plot:
         names=("value, in program order", "part of what is allowed"),
         logs=(False, True),
     )
-    for at, (row, part) in enumerate(zip(rows, parts, strict=True)):
+    size = max(1, math.ceil(len(rows) / MOST_MARKS))
+    for start in range(0, len(rows), size):
+        worst = max(range(start, min(start + size, len(rows))), key=parts.__getitem__)
+        row, part = rows[worst], parts[worst]
         about = f"%{row['value']} {row['operator']}\n{part:.3g} of what is allowed against "
         about += str(row["reader"])
-        frame.rect(at, frame.y.low, at + 0.9, part, about, RED if part > 1 else PALETTE[0])
+        frame.rect(
+            start, frame.y.low, start + 0.9 * size, part, about, RED if part > 1 else PALETTE[0]
+        )
     frame.line([(0, 1.0), (max(1, len(rows)), 1.0)], RED, "what is allowed")
     return Plot("errors", title, {"errors": rows}, frame.svg())
 

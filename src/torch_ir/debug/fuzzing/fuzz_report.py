@@ -12,11 +12,11 @@ from torch_ir.debug.comparing.comparison import NodeDivergence
 from torch_ir.debug.shrinking.reduced import Reduced
 from torch_ir.errors import counted
 from torch_ir.ir import IR
-from torch_ir.tables import html_table, table
+from torch_ir.tables import Shown, html_table, table
 
 
 @dataclass(frozen=True, slots=True)
-class FuzzFinding:
+class FuzzFinding(Shown):
     """A divergence, made small.
 
     Attributes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import SerializationError, raised_as
+from torch_ir.tables import Shown
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "product": ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "mv", "dot"),
@@ -43,7 +44,7 @@ _KIND_OF = {f"aten.{name}": kind for kind, names in KINDS.items() for name in na
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Shown):
     """What one machine was seen to take.
 
     Attributes:
