@@ -443,3 +443,58 @@ def test_calls_that_differ_in_a_number_its_type_or_a_layout_are_told_apart():
     found = functions(extracted(Stack(*layers), torch.randn(2, 4)))
     assert found[:4] == found[4:]
     assert len({*found}) == 4
+
+
+class Writing(Block):
+    """A layer that writes a buffer of its own, one of all layers, and its operand."""
+
+    def __init__(self, holder=None):
+        super().__init__(holder=holder)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, **_):
+        self.calls += 1
+        if self.facts["holder"] is not None:
+            x = x * self.facts["holder"].seen.add_(self.calls)
+        return super().forward(x.mul_(self.calls))
+
+
+class Stage(Block):
+    """A layer with a list of layers in it."""
+
+    def __init__(self, *inner: nn.Module):
+        super().__init__()
+        self.inner = nn.ModuleList(inner)
+
+    def forward(self, x, **_):
+        x = super().forward(x) * 2
+        for layer in self.inner:
+            x = layer(torch.tanh(x), scale=x.size(0))
+        return x
+
+
+class Sharing(Stack):
+    """Stages whose inner layers write one buffer of the model."""
+
+    def __init__(self):
+        super().__init__(*[Stage(Writing(self), Writing(self)) for _ in range(3)])
+        self.register_buffer("seen", torch.zeros(4))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Stack(*[Stage(Block(), Block()) for _ in range(3)]),
+        Stack(*[Stage(Writing(), Block()) for _ in range(3)]),
+        Stack(*[Stage(Stage(Writing()), Stage(Block())) for _ in range(3)]),
+    ],
+    ids=["nested", "writing", "in two levels"],
+)
+def test_the_outermost_of_equal_layers_are_the_functions(model):
+    ir = extracted(model, torch.randn(2, 4))
+    assert functions(ir) == ["layers"] * 3
+    assert len(ir.nodes) == 3
+
+
+def test_layers_that_write_what_all_share_stay_flat():
+    assert not extracted(Sharing(), torch.randn(2, 4)).functions

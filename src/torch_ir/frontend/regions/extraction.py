@@ -164,7 +164,8 @@ class Regions:
         member = self._model.get_submodule(path)
         alone = Alone(member, site, made)
         watch = Watch(alone.stand_ins)
-        with watch.over({"": alone, path: member}):
+        inside = {p: self._model.get_submodule(p) for p in self._paths if _is_inside(p, path)}
+        with watch.over({"": alone, path: member, **inside}):
             exported = self._export(alone, alone.example_inputs, {})
         if watch.records[path][0].digest() != site.record.digest():
             changed = site.record.difference(watch.records[path][0])

@@ -63,8 +63,13 @@ class MemberCall:
         default_factory=list[tuple[torch.Tensor, int]]
     )
 
-    def label(self, tensor: torch.Tensor) -> str:
-        """Return the label of a tensor; a new one says what tensor it is."""
+    def label(self, tensor: torch.Tensor, version: int | None = None) -> str:
+        """Return the label of a tensor; a new one says what tensor it is.
+
+        Args:
+            tensor: The tensor.
+            version: That of the tensor when it was met, if not now.
+        """
         known = self.labels.get(id(tensor)) or self.origins.get(id(tensor))
         if known is not None:
             return known
@@ -74,8 +79,23 @@ class MemberCall:
             label = f"foreign {len(self.foreign)}"
             self.foreign.append(tensor)
         self.origins[id(tensor)] = label
-        self.versions.append((tensor, version_of(tensor)))
+        self.versions.append((tensor, version_of(tensor) if version is None else version))
         return label if label.startswith("own ") else f"{label} {_type(tensor)}"
+
+    def met_in(self, caller: MemberCall) -> str:
+        """Let the record of the caller meet what this one met; return its labels of the foreign.
+
+        What a member has of its own is its caller's too, unless that is the model, which labels
+        what it calls by path.
+        """
+        labels: list[str] = []
+        for tensor, version in self.versions:
+            origin = self.origins[id(tensor)]
+            if origin.startswith("foreign "):
+                labels.append(caller.label(tensor, version))
+            elif origin.startswith("own ") and caller.path:
+                caller.label(tensor, version)
+        return f"{labels}"
 
     def new_label(self) -> str:
         """Return the label of a new value."""
@@ -238,7 +258,7 @@ class Watch(TorchFunctionMode):
             return
         made = [self._given_back(leaf, record.parent) for leaf in leaves]
         record.parent.tokens.append(f"-> {made}")
-        record.outside = f"{[record.parent.label(tensor) for tensor in record.foreign]}"
+        record.outside = record.met_in(record.parent)
 
     def _given_back(self, leaf: object, parent: MemberCall) -> str:
         """The label of the result of a member for its caller."""
