@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import zipfile
 
+import numpy as np
 import pytest
 
 from cli.conftest import linear_relu
@@ -80,3 +82,15 @@ def test_the_limit_of_address_space_counts():
     assert 0 < int(done.stdout) < 2**31
     assert free_bytes() > 0
     require_memory(linear_relu(), {}, weights=True, inputs=True)
+
+
+@pytest.mark.parametrize("options", [[], ["--reference"]])
+def test_arrays_that_no_machine_holds(run, ir, place, options):
+    np.savez(place / "x.npz", x=np.zeros(2, "float32"))
+    with zipfile.ZipFile(place / "x.npz", "a") as archive:
+        archive.filelist[0].file_size = 2**50  # as of a petabyte of zeros, compressed
+        archive.comment = b"so that the directory is written anew"
+    done = run("run", "m.json", "--random-weights", "--inputs", "x.npz", *options)
+    assert done.code == 1
+    assert done.err.startswith("error: the arrays of x.npz are 1048576.0 GiB, ")
+    assert done.err.endswith(" are free\nGive a file with the tensors of this call alone.\n")

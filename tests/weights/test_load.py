@@ -1,5 +1,6 @@
 import json
 import os
+import zipfile
 
 import pytest
 import torch
@@ -369,3 +370,19 @@ class TestIndex:
         assert message.endswith(
             '\nIt is JSON with "weight_map": {"key of a tensor": "name of its file"}.'
         )
+
+
+def test_a_checkpoint_whose_records_are_compressed_is_refused(tmp_path):
+    torch.save({"w": torch.zeros(4)}, tmp_path / "as_torch_writes.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "as_torch_writes.pt") as written,
+        zipfile.ZipFile(tmp_path / "m.pt", "w", zipfile.ZIP_DEFLATED) as compressed,
+    ):
+        for entry in written.infolist():
+            compressed.writestr(entry.filename, written.read(entry))
+    with pytest.raises(WeightLoadError) as raised:
+        load_weights(tmp_path / "m.pt")
+    assert str(raised.value) == (
+        f"{tmp_path}/m.pt: its record as_torch_writes/data.pkl is compressed, which torch never "
+        "writes\nWrite it anew from the weights: torch.save(model.state_dict(), path)."
+    )

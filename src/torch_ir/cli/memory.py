@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch_ir.cli.values import sizes, symbol_values
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
+
+if TYPE_CHECKING:
+    from torch_ir.semantics.dtypes import Array
 
 
 class TooLittleMemoryError(ExecutionError):
@@ -51,6 +55,24 @@ def require_memory(
             picture="\n".join([f"{name}: {_text(n)}" for name, n in parts.items() if n]),
             remedy="--force goes on all the same.",
         )
+
+
+def read_npz(file: Path) -> dict[str, Array]:
+    """Read the arrays of a ``.npz`` file, which may be compressed, if the machine can hold them.
+
+    Raises:
+        TooLittleMemoryError: They are larger than what is free.
+    """
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as archive:
+        needed, free = sum(entry.file_size for entry in archive.zip.infolist()), free_bytes()
+        if free is not None and needed > free:
+            raise TooLittleMemoryError(
+                f"the arrays of {file} are {_text(needed)}, {_text(free)} are free",
+                remedy="Give a file with the tensors of this call alone.",
+            )
+        return {name: archive[name] for name in archive.files}
 
 
 def _arena(ir: IR, sum_of_all: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.cli.files import unreadable, write
+from torch_ir.cli.memory import TooLittleMemoryError, read_npz
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
 from torch_ir.errors import (
@@ -34,10 +35,10 @@ def read_arrays(path: str) -> dict[str, Array]:
     """
     file = Path(path)
     remedy = "Without torch, tensors are read from .safetensors, .npz and .tir files."
-    with raised_as(lambda error: unreadable(file, error, remedy), passing=(SerializationError,)):
+    passing = (SerializationError, TooLittleMemoryError)
+    with raised_as(lambda error: unreadable(file, error, remedy), passing=passing):
         if file.suffix == ".npz":
-            with np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
+            return read_npz(file)
         if file.suffix == ".tir":
             constants = read_archive_weights(file)
         else:

@@ -13,6 +13,7 @@ import click
 import torch
 
 from torch_ir.cli.files import unreadable, write
+from torch_ir.cli.memory import TooLittleMemoryError, read_npz
 from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
 from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, raised_as
 from torch_ir.executor.samples import random_tensor
@@ -126,11 +127,11 @@ _TENSOR_FILES = "Tensors are read from .safetensors and .npz files."
 
 
 def _read_npz(file: Path) -> dict[str, torch.Tensor]:
-    import numpy as np
-
-    refused = raised_as(lambda error: unreadable(file, error, _TENSOR_FILES, " as .npz"))
-    with refused, np.load(file, allow_pickle=False) as archive:
-        return {name: torch.from_numpy(archive[name]) for name in archive.files}
+    with raised_as(
+        lambda error: unreadable(file, error, _TENSOR_FILES, " as .npz"),
+        passing=(TooLittleMemoryError,),
+    ):
+        return {name: torch.from_numpy(array) for name, array in read_npz(file).items()}
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], output: str) -> None:

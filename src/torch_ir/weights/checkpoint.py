@@ -19,18 +19,30 @@ def read_checkpoint(file: Path) -> dict[str, torch.Tensor]:
     """Read the tensors of a file that ``torch.save`` wrote, always with ``weights_only=True``.
 
     Raises:
-        WeightLoadError: The file is damaged, needs more than plain tensors, or is not a dict of
-            tensors.
+        WeightLoadError: The file is damaged, is compressed, needs more than plain tensors, or is
+            not a dict of tensors.
     """
+    is_zip = zipfile.is_zipfile(file)
     with (
-        raised_as(lambda error: _refused(file, error)),
+        raised_as(lambda error: _refused(file, error), passing=(WeightLoadError,)),
         warnings.catch_warnings(),  # torch warns of what the error says
     ):
         warnings.simplefilter("ignore")
-        content = torch.load(
-            file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
-        )
+        if is_zip:
+            _require_stored(file)
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
     return _state_dict(file, content)
+
+
+def _require_stored(file: Path) -> None:
+    """Refuse records that are compressed, whose bytes torch would map as if they were values."""
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise WeightLoadError(
+                    f"{file}: its record {entry.filename} is compressed, which torch never writes",
+                    remedy="Write it anew from the weights: torch.save(model.state_dict(), path).",
+                )
 
 
 def _refused(file: Path, error: Exception) -> WeightLoadError:
