@@ -1,5 +1,7 @@
 """What a caller gives to a public function, however bad, ends in an error of this package."""
 
+import resource
+
 import pytest
 import torch
 
@@ -208,3 +210,36 @@ def test_numbers_of_programs(programs):
 def test_capacities(capacity):
     with pytest.raises(TorchIRError):
         torch_ir.plan_memory(IR, capacity=capacity, outputs=True)
+
+
+WRITERS = {
+    "m.json": lambda path: serde.save(IR, path),
+    "m.tir": lambda path: serde.save(IR, path, weights=WEIGHTS),
+    "folder/m.json": lambda path: torch_ir.save_ir(IR, path),
+    "page.html": lambda path: torch_ir.view(IR).save(path),
+    "plot.html": lambda path: torch_ir.plot({"values": {"x": [1.0, 2.0]}}).page().save(path),
+    "cases": lambda path: torch_ir.cases([IR]).save(path),
+    "captured.npz": lambda path: torch_ir.capture(
+        torch_ir.compile_graph(IR, WEIGHTS), (torch.ones(2),)
+    ).save(path),
+    "reduced": lambda path: torch_ir.reduce(
+        IR, WEIGHTS, (torch.ones(2),), lambda *_: "x", seconds=0.01
+    ).save(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk(name, tmp_path):
+    path = tmp_path / name
+    if "." in name:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"as it was")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # no file may have a byte
+    try:
+        with pytest.raises(TorchIRError, match="cannot be written: File too large"):
+            WRITERS[name](path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    left = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert left == ([b"as it was"] if "." in name else [])

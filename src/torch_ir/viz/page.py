@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from torch_ir.arguments import public
@@ -20,6 +19,7 @@ from torch_ir.errors import printable
 from torch_ir.ir import IR
 from torch_ir.ir.diff import node_pairs
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.serde import write_atomically
 from torch_ir.viz.document import ViewDocument
 from torch_ir.viz.html import escape
 from torch_ir.viz.overlays import Overlay, marks, numbered, overlays_of
@@ -39,8 +39,12 @@ class Page:
     html: str = field(repr=False)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page to a file."""
-        Path(path).write_text(self.html, "utf-8")
+        """Write the page to a file, which is there whole or not at all.
+
+        Raises:
+            SerializationError: The file cannot be written.
+        """
+        write_atomically(path, self.html.encode())
 
     def _repr_html_(self) -> str:
         style = "width:100%;height:640px;border:1px solid #8884;border-radius:6px"
