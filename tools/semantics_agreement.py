@@ -157,6 +157,8 @@ def ties_resolved(call: Call, mine: np.ndarray[Any, Any], theirs: np.ndarray[Any
 
 
 def as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -37,8 +37,8 @@ _ATEN: dict[Rule, str] = {
         _upsample_nearest_exact3d.vec adaptive_max_pool1d.default
         adaptive_max_pool2d.default adaptive_max_pool3d.default alias.default
         alias_copy.default all.default all.dim all.dims amax.default amin.default
-        aminmax.default any.default any.dim any.dims arange.default arange.start
-        arange.start_step argmax.default argmin.default argsort.default argsort.stable
+        aminmax.default any.default any.dim any.dims argmax.default argmin.default
+        argsort.default argsort.stable
         argwhere.default as_strided.default as_strided_copy.default
         as_strided_scatter.default bernoulli.Tensor bernoulli.default bernoulli.p
         bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor
@@ -110,6 +110,9 @@ _ATEN: dict[Rule, str] = {
         view_as.default view_as_complex.default view_as_real.default view_copy.default
         view_copy.dtype vstack.default where.Scalar where.ScalarOther where.ScalarSelf
         where.self zeros.default zeros_like.default
+    """,
+    elementwise.ranged: """
+        arange.default arange.start arange.start_step
     """,
     elementwise.close: """
         isclose.default

@@ -29,7 +29,7 @@ def require_index(index: Array) -> None:
     Raises:
         InvalidIRError: It has another type.
     """
-    if index.dtype not in (np.int32, np.int64):
+    if index.dtype not in (np.int32, np.int64) and index.size:
         raise InvalidIRError(f"indices are int32 or int64, not {index.dtype}")
 
 

@@ -355,7 +355,7 @@ def cholesky_inverse(self: Array, upper: bool = False) -> Array:
 def matrix_exponential(self: Array) -> Array:
     """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times.
 
-    Of a matrix of one element, that is its exponential, in half types too.
+    Of half types, whose products torch leaves as memory was, matrices have one element.
     """
     if self.shape[-2:] == (1, 1) and is_inexact(self.dtype):
         return rounded(np.exp(self.astype(working(self.dtype))), self.dtype)
