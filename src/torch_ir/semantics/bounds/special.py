@@ -97,14 +97,19 @@ def zetas(call: BoundedCall) -> Errors:
 
 
 def incomplete_gamma(call: BoundedCall) -> Errors:
-    """Bound by the exponent ``a ln x − x − ln Γ(a)``, and by 1 where it is what is left to 1."""
+    """Bound by the exponent ``a ln x − x − ln Γ(a)``, and by 1 where it is what is left to 1.
+
+    Operands below normal numbers may be taken for 0, at which it is 0 or 1.
+    """
     (result,) = call.results
     order, x = np.broadcast_arrays(call.size("self"), call.size("other"))
     gamma = np.vectorize(_log_gamma, otypes=[np.float64])
     exponent: Array = order * np.abs(np.log(np.where(x > 0, x, 1))) + x + np.abs(gamma(order))
     sizes = moduli(result)
     relative = call.unit * 4 * (2 + np.nan_to_num(exponent, posinf=0.0)) + COARSE
-    return [relative * sizes + call.unit * 8]
+    least = float(np.finfo(call.dtype).smallest_normal)
+    lost = ((order < least) & (order > 0)) | ((x < least) & (x > 0))
+    return [np.where(lost, 1.0, relative * sizes + call.unit * 8)]
 
 
 def _log_gamma(x: float) -> float:
