@@ -235,3 +235,34 @@ def test_regions_under_autocast_are_written_out_with_their_conversions():
     assert "aten._to_copy.default" in operators(done)
     assert "higher_order.wrap_with_autocast" not in operators(done)
     assert_same(ir, done, model.state_dict(), (torch.randn(2, 3),))
+
+
+# -- prims ----------------------------------------------------------------------------------------
+
+PRIMS = torch.ops.prims
+
+
+@pytest.mark.parametrize("form", [decompose, lambda ir: to_edge(ir).ir()])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.xlogy(x, 2.0),
+        lambda x: torch.xlogy(2.0, x),
+        lambda x: torch.special.xlog1py(x, 2),
+        lambda x: torch.special.xlog1py(2, x),
+        lambda x: PRIMS.sum(x, [0]) + PRIMS.scalar_tensor(2.0, dtype=x.dtype, device=x.device),
+        lambda x: PRIMS.broadcast_in_dim(PRIMS.rev(x, [0]), [4, 2, 3], [1, 2]),
+        lambda x: PRIMS.where(x > 1, PRIMS.add(x, x), PRIMS.split_dim(x, 1, 3).squeeze(-1)),
+        lambda x: PRIMS.transpose(PRIMS.var(x[None], [0], 0.0), [1, 0]),
+    ],
+)
+def test_prims_that_a_decomposition_or_a_program_calls_are_calls_of_aten(function, form):
+    class Calls(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = torch.rand(2, 3) + 0.5
+    ir = form(extract_ir(Calls(), (x,)))
+    assert not [node for node in ir.nodes if node.op_type.startswith("prims.")]
+    assert verify(ir) == ()
+    torch.testing.assert_close(IRExecutor(ir, {})(x), function(x))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -18,6 +18,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
 from torch_ir.ops.rules import allow_collectives
+from torch_ir.ops.schema import known_operators
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
@@ -25,7 +26,7 @@ from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.steps import uncollected
-from torch_ir.torch_api import OpOverload, operator_count
+from torch_ir.torch_api import OpOverload, operator_count, overload
 
 TARGETS = ("core_aten",)
 
@@ -228,17 +229,28 @@ _OURS: dict[str, Decomposition] = {
 """Decompositions that torch does not have."""
 
 
+def _prims_in_aten() -> Iterator[tuple[OpOverload, Decomposition]]:
+    """Yield the calls of aten that torch runs prims by; its decompositions leave some behind."""
+    for name in known_operators():
+        is_prim = name.startswith("prims.")
+        operator = overload(*name.split(".")) if is_prim else None
+        function = getattr(operator, "impl_aten", None)
+        if operator is not None and function is not None:
+            yield operator, function
+
+
 @lru_cache(maxsize=1)
 def _torch_table(count: int) -> Mapping[Any, tuple[str, Decomposition]]:
-    """torch's table without what is core, with the names of the operators.
+    """torch's tables of aten and prims without what is core, with the names of the operators.
 
     Args:
         count: How many operators there are: torch looks through all of them for its table.
     """
     del count
+    known = {**dict(_prims_in_aten()), **torch.export.default_decompositions()}
     return {
         operator: (str(operator), function)
-        for operator, function in dict(torch.export.default_decompositions()).items()
+        for operator, function in known.items()
         if not (isinstance(operator, OpOverload) and is_core(str(operator)))
     }
 
