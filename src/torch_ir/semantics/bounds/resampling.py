@@ -35,6 +35,8 @@ CUBIC_TERMS = 18
 BICUBIC = 2
 FAR = 2.0**-3
 """Positions from there on, over the unit of a narrow type, have no eighths of elements in it."""
+OUTSIDE = 8
+"""Such positions are open this far outside of a plane, which reaches from -1 to 1."""
 
 _LINEAR = {
     "aten.upsample_bicubic2d.default": "aten.upsample_bilinear2d.default",
@@ -142,7 +144,8 @@ def sampled_backward(call: BoundedCall) -> Errors:
         exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
         if call["interpolation_mode"] == BICUBIC:
             off = off + own * CUBIC_TERMS
-        lost |= call.is_narrow & ~(reach < FAR / own)
+        beyond = ~(np.abs(call.wide("grid")[..., rank - 1 - place]) < OUTSIDE)
+        lost |= call.is_narrow & beyond & ~(reach < FAR / own)
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
             [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
@@ -176,7 +179,9 @@ def sampled(call: BoundedCall) -> Errors:
     is_cubic = call["interpolation_mode"] == BICUBIC
     sizes = values.shape[2:]
     reach = np.max((np.abs(grid) + 1) * np.array(sizes[::-1]), axis=-1, initial=0)[:, None]
-    far = np.where(call.is_narrow & ~(reach < FAR / call.result_unit), np.inf, 0.0)
+    beyond = ~(np.max(np.abs(grid), axis=-1, initial=0)[:, None] < OUTSIDE)
+    is_far = call.is_narrow & beyond & ~(reach < FAR / call.result_unit)
+    far = np.where(is_far, np.inf, 0.0)
     if call["interpolation_mode"] == 1:
         return [far]
     mode: dict[str, Any] = {"interpolation_mode": 0}
