@@ -205,3 +205,41 @@ def test_quantized_convolution_runs_whole(name):
     run = torch_ir.compile(ir, model.state_dict(), backend=name, tolerance=0.05)
     assert run.assignment.left == ()
     torch.testing.assert_close(run(x), model(x), rtol=0.05, atol=0.05)
+
+
+def test_attention_of_shared_heads_is_one_node_of_openvino():
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    attend = nn.functional.scaled_dot_product_attention
+
+    class Shared(nn.Module):
+        def forward(self, query, key, mask):
+            seen = attend(query, key, key, attn_mask=mask, enable_gqa=True)
+            return attend(seen, key, key, is_causal=True, enable_gqa=True)
+
+    torch.manual_seed(0)
+    given = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8), torch.ones(5, 5).tril().bool()
+    run = torch_ir.compile(extract_ir(Shared(), given), backend="openvino")
+    assert [len(verdict.nodes) for verdict in run.verdicts if verdict.used] == [2]
+    hidden = *given[:2], torch.zeros(5, 5, dtype=torch.bool)
+    for args in (given, hidden):
+        torch.testing.assert_close(run(*args), Shared()(*args))
+
+
+def test_a_number_beside_its_copy_does_not_kill_openvino():
+    pytest.importorskip("openvino", reason="openvino is not installed")
+
+    class Steps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x):
+            self.seen += 1
+            return x * self.seen, self.seen
+
+    run = torch_ir.compile(
+        extract_ir(Steps(), (torch.ones(2),)), Steps().state_dict(), backend="openvino"
+    )
+    got = [run(torch.ones(2)) for _ in range(2)]
+    torch.testing.assert_close(got[1][0], torch.full((2,), 2.0))
+    assert int(got[1][1]) == 2

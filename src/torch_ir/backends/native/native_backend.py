@@ -133,13 +133,15 @@ class Facts:
     """What is known of a runtime, from its file in ``backends/runtimes/data``.
 
     Attributes:
+        translated: Operators that it has beside those that it names itself.
         denied: Why it is not given an operator, by overload.
         dtypes: Why it is not given tensors of an element type.
-        results: Operators, element types of their results and, where they matter, of their
-            inputs, and why it is not given both.
+        results: Operators, what matters of element types and ranks of their results and of
+            element types of their inputs, and why it is not given them.
     """
 
     def __init__(self, document: Mapping[str, Any]):
+        self.translated: frozenset[str] = frozenset(document.get("translated", ()))
         self.denied: Mapping[str, str] = document.get("denied", {})
         self.dtypes: Mapping[str, str] = document.get("dtypes", {})
         self.results: Sequence[Mapping[str, Any]] = document.get("results", ())
@@ -149,9 +151,11 @@ class Facts:
         packet = node.op_type.rpartition(".")[0]
         made = {meta.dtype for meta in node.outputs}
         taken = {meta.dtype for meta in node.inputs}
+        ranks = {len(meta.shape) for meta in node.outputs}
         for rule in self.results:
-            is_of = packet in rule["operators"] and made & {*rule["dtypes"]}
-            if is_of and ("inputs" not in rule or taken & {*rule["inputs"]}):
+            known = {"dtypes": made, "inputs": taken, "ranks": ranks}
+            told = all(found & {*rule[name]} for name, found in known.items() if name in rule)
+            if told and packet in rule["operators"]:
                 return rule["reason"]
         return ""
 

@@ -22,6 +22,9 @@ SETS = 2
 
 In these, integers are 0 or 1, which index into every table; one more set has others."""
 
+_PLACES = (99, 31, 8, 4, 2)
+"""The last place of a table that may be that large: some place is special, such as padding."""
+
 Call = tuple[tuple[torch.Tensor, ...], Symbols]
 
 
@@ -70,8 +73,10 @@ class Samples:
         for tensors, symbols in self._calls[-1:]:
             made = list(tensors)
             for index, tensor in enumerate(tensors):
-                made[index] = _far_integers(tensor, generator)
-                if made[index] is not tensor and not self._is_taken(made, symbols):
+                for made[index] in _far_integers(tensor, generator):
+                    if self._is_taken(made, symbols):
+                        break
+                else:
                     made[index] = tensor
             if any(new is not old for new, old in zip(made, tensors, strict=True)):
                 yield tuple(made), symbols
@@ -127,15 +132,20 @@ def _with_special(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view_as(tensor)
 
 
-def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """All numbers of a narrow type, small ones of both signs of a wide one, a half all False."""
+def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:
+    """All numbers of a narrow type, small ones of both signs of a wide one, then places in tables.
+
+    Of truth values, a half is all False.
+    """
     if tensor.is_floating_point() or tensor.is_complex() or not tensor.numel():
-        return tensor
+        return
     if tensor.dtype is torch.bool:
         made = torch.rand(tensor.shape, generator=generator) < 0.5
         made.view(-1)[: tensor.numel() // 2] = False
-        return made
+        yield made
+        return
     info = torch.iinfo(tensor.dtype)
-    low, high = (info.min, info.max) if info.bits < 32 else (max(info.min, -9), 9)
-    drawn = torch.randint(low, high + 1, tuple(tensor.shape), generator=generator)
-    return drawn.to(tensor.dtype)
+    spans = [(info.min, info.max)] if info.bits < 32 else [(max(info.min, -9), 9)]
+    for low, high in [*spans, *[(0, last) for last in _PLACES]]:
+        drawn = torch.randint(low, high + 1, tuple(tensor.shape), generator=generator)
+        yield drawn.to(tensor.dtype)

@@ -33,6 +33,7 @@ _GROWING = frozenset(
         "mm",
         "bmm",
         "dot",
+        "outer",
         "mv",
         "addmm",
         "baddbmm",

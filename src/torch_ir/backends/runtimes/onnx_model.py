@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import math
 import warnings
-from collections.abc import Callable, Generator
-from functools import lru_cache
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.lazy import optional_module
-from torch_ir.torch_api import onnx_model, onnx_registry
+from torch_ir.torch_api import onnx_model
 
 
 def onnx_bytes(exported: ExportedProgram) -> bytes:
@@ -33,45 +31,7 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
         lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
     )
     with refused, quietly():
-        _translate_attention()
-        return onnx_model(exported).SerializeToString()
-
-
-@lru_cache(maxsize=1)
-def _translate_attention() -> None:
-    """Let attention give zeros where a mask hides all keys, as torch's does."""
-    registry = onnx_registry()
-    target = torch.ops.aten.scaled_dot_product_attention.default
-    plain = registry.functions[target.name()][0].onnx_function
-    registry.register_op(target, _with_hidden_rows(plain))
-
-
-def _with_hidden_rows(plain: Callable[..., Any]) -> Callable[..., Any]:
-    opset = optional_module("onnxscript", "ONNX", "onnxruntime").opset18
-
-    def attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Any:
-        options = (dropout_p, is_causal, scale, enable_gqa)
-        if attn_mask is None or attn_mask.dtype.name != "BOOL":
-            return plain(query, key, value, attn_mask, *options)
-        zero, hidden = [
-            opset.CastLike(opset.Constant(value_float=number), query)
-            for number in (0.0, -math.inf)
-        ]
-        made = plain(query, key, value, opset.Where(attn_mask, zero, hidden), *options)
-        ones = opset.CastLike(attn_mask, query)
-        seen = opset.ReduceMax(ones, opset.Constant(value_ints=[-1]), keepdims=1)
-        return opset.Where(opset.CastLike(seen, attn_mask), made, zero)
-
-    return attention
+        return onnx_model(plain_attention(exported, is_grouped=True)).SerializeToString()
 
 
 def _why(error: Exception) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from torch_ir.backends.native.native_backend import NativeBackend
+from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, quietly
 from torch_ir.errors import BackendError
@@ -44,8 +45,8 @@ class OpenVino(NativeBackend):
 
     @cached_property
     def takes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
-        """The operators that its frontend names."""
-        return frozenset(self.operators())
+        """The operators that its frontend translates."""
+        return self._operators
 
     @cached_property
     def _operators(self) -> frozenset[str]:
@@ -54,10 +55,11 @@ class OpenVino(NativeBackend):
             "openvino.frontend.pytorch.torchdynamo.op_support", _NEEDED, "openvino"
         )
         named = module.OperatorSupport(None)._support_dict
-        return frozenset(key.removeprefix("torch.ops.") for key in named)
+        known = facts_of(self.name).translated
+        return known | {key.removeprefix("torch.ops.") for key in named}
 
     def operators(self) -> Collection[str]:
-        """Return the operators that its frontend names."""
+        """Return the operators that its frontend translates: it names those of torch.compile."""
         return self._operators
 
     def known_options(self) -> Collection[str]:
@@ -72,7 +74,7 @@ class OpenVino(NativeBackend):
                 content = io.BytesIO(onnx_bytes(program))
                 model = self._runtime.Core().read_model(content)
             else:
-                model = self._runtime.convert_model(program)
+                model = self._runtime.convert_model(plain_attention(program, is_grouped=False))
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),

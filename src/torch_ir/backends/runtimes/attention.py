@@ -1,0 +1,83 @@
+"""Attention as every runtime computes it: no head shared, and no row whose keys are all hidden."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.utils._pytree import tree_map_only
+
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+_ATEN = torch.ops.aten
+
+
+def plain_attention(program: ExportedProgram, *, is_grouped: bool) -> ExportedProgram:
+    """Write what runtimes get wrong about attention as calls of their own, in place.
+
+    Where a mask hides all keys of a row, torch gives zeros and runtimes NaN or a mean: a mask
+    becomes one of numbers, and such rows are set to zero. Keys and values that several heads
+    share are repeated unless the runtime knows of them.
+
+    Args:
+        program: The program, functional.
+        is_grouped: Whether the runtime knows of heads that share keys and values.
+
+    Returns:
+        The same program.
+    """
+    for node in program.graph.find_nodes(op="call_function", target=_ATTENTION):
+        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        if given.get("enable_gqa") and not is_grouped:
+            del given["enable_gqa"]
+            for name in ("key", "value"):
+                given[name] = _for_each_head(node, given[name], given["query"])
+        if given.get("attn_mask") is not None:
+            given["attn_mask"] = _masked(node, given["attn_mask"])
+        node.args, node.kwargs = (), given
+    return program
+
+
+def _masked(node: Node, mask: Node) -> Node:
+    """The mask as numbers; the rows that it hides wholly are zero from now on."""
+    value = node.meta["val"]
+    if mask.meta["val"].dtype is torch.bool:
+        like = {"dtype": value.dtype, "device": value.device}
+        zero, hidden = [
+            _call(node, _ATEN.full.default, [], number, **like) for number in (0.0, -math.inf)
+        ]
+        seen, mask = mask, _call(node, _ATEN.where.self, mask, zero, hidden)
+    else:
+        seen = _call(node, _ATEN.ne.Scalar, mask, -math.inf)
+    after = node.next
+    seen = _call(after, _ATEN.any.dim, seen, -1, True)
+    zero = _call(after, _ATEN.full.default, [], 0.0, dtype=value.dtype, device=value.device)
+    shown = _call(after, _ATEN.where.self, seen, node, zero)
+    node.replace_all_uses_with(shown, delete_user_cb=lambda user: user is not shown)
+    return mask
+
+
+def _for_each_head(node: Node, shared: Node, query: Node) -> Node:
+    """Keys or values of groups of heads, once for each head."""
+    *batch, heads, rows, width = shared.meta["val"].shape
+    each = query.meta["val"].shape[-3] // heads
+    if any(type(size) is not int for size in (*batch, heads, rows, width, each)):
+        raise NotImplementedError("heads of symbolic sizes share keys and values")
+    apart = _call(node, _ATEN.unsqueeze.default, shared, -3)
+    wide = _call(node, _ATEN.expand.default, apart, [*batch, heads, each, rows, width])
+    return _call(node, _ATEN.reshape.default, wide, [*batch, heads * each, rows, width])
+
+
+def _call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
+    with before.graph.inserting_before(before):
+        made = before.graph.call_function(target, args, kwargs)
+    fake = tree_map_only(Node, lambda node: node.meta["val"], (args, kwargs))
+    mode = next((v.fake_mode for v in fake[0] if hasattr(v, "fake_mode")), None)
+    if mode is None:
+        mode = before.graph.find_nodes(op="placeholder")[0].meta["val"].fake_mode
+    with mode:
+        made.meta["val"] = target(*fake[0], **fake[1])
+    return made
