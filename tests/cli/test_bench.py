@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import extract_ir
+from torch_ir import extract_ir, parse
 from torch_ir.backends import SUPPORTED, NativeBackend, register_backend, unregister_backend
 from torch_ir.serde import save
 
@@ -46,3 +46,16 @@ def test_the_inputs_have_to_be_said(run, again):
     result = run("bench", "m.tir", "--backends", "again")
     assert result.code == 2
     assert "give --inputs or --random" in result.err
+
+
+def test_results_of_a_class_that_is_not_known_here(run, again):
+    ir = parse("""ir {
+      signature ((%x,), {}) -> acme.Output(%y)
+      input %x: f32[2]
+      %y: f32[2] = aten.relu.default(%x)
+      return %y
+    }""")
+    save(ir, "m.tir")
+    result = run("bench", "m.tir", "--random", "--backends", "again")
+    assert result.code == 0, result.err
+    assert "1/1" in result.out

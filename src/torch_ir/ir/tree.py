@@ -139,6 +139,19 @@ class Signature:
             case _:
                 return None
 
+    def flat(self) -> Signature:
+        """Return one with the same leaves, all positional, in tuples: no class is rebuilt.
+
+        Example:
+            >>> kept = Container("transformers.Output", (TensorLeaf("x"),))
+            >>> Signature(Container("tuple", (kept, Container("dict"))), kept).flat().outputs
+            Container(type='tuple', children=(TensorLeaf(name='x'),), keys=(), context='')
+        """
+        given, results = (
+            Container("tuple", tuple(leaves(tree))) for tree in (self.inputs, self.outputs)
+        )
+        return Signature(Container("tuple", (given, Container("dict"))), results)
+
 
 def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:
     """Yield the leaves of a tree, from left to right.

@@ -42,6 +42,8 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
     call.refuse_constants("--backends")
     require_torch()
     ir = call.read(file)
+    if ir.signature is not None:  # the classes of its containers may be registered nowhere here
+        ir = ir.replace(signature=ir.signature.flat())
 
     from torch_ir.backends import compile as compile_program
     from torch_ir.backends.native.auto import installed_runtimes, least
