@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_ir import DelegateBackend, cases, compile_graph, conform, parse
-from torch_ir.backends import SUPPORTED, Support
+from torch_ir.backends import SUPPORTED, NativeBackend, Support
 from torch_ir.debug.conformance.operator_cases import made_cases, operator_cases
 from torch_ir.debug.conformance.scorecard import Conformance
 from torch_ir.errors import InvalidIRError
@@ -85,6 +85,26 @@ def test_a_planted_fault_of_an_operator_is_found_and_no_other(operator):
     assert card.matrix()[operator]["plain" if taken else "matrices"] == (
         "fail" if taken else "unsupported"
     )
+
+
+class Refusing(NativeBackend):
+    """A runtime whose converter knows less than its table says."""
+
+    name, version = "refusing", "1"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def build(self, program, options):
+        raise ValueError("no such kernel: exp")
+
+
+def test_what_a_runtime_refuses_to_convert_is_not_supported_in_its_own_words():
+    card = conform(Refusing(), operators=["aten.exp.default"], dtypes=["float32"])
+    assert card.failures == ()
+    assert {(row.status, row.reason) for row in card.rows} == {
+        ("unsupported", "refusing refuses it: ValueError: no such kernel: exp")
+    }
 
 
 def test_cards_are_compared_saved_and_written_as_markdown(tmp_path):

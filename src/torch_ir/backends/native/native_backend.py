@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
+from torch_ir.errors import CompileError, TorchIRError, raised_as
 from torch_ir.ir import IR, OpNode
 
 if TYPE_CHECKING:
@@ -108,10 +109,19 @@ class NativeBackend(DelegateBackend):
         return prepared(ir, (self,))
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
-        """Build a subgraph, unverified; see :meth:`DelegateBackend.compile`."""
+        """Build a subgraph, unverified; see :meth:`DelegateBackend.compile`.
+
+        Raises:
+            CompileError: The runtime refuses it, in its own words.
+        """
+        from torch_ir.backends.native.attempts import said
         from torch_ir.backends.native.building import built
 
-        return built(self, ir, payload, {}, None)
+        with raised_as(
+            lambda error: CompileError(f"{self.name} refuses it: {said(error)}"),
+            passing=(TorchIRError,),
+        ):
+            return built(self, ir, payload, {}, None)
 
     def __call__(
         self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
