@@ -269,7 +269,7 @@ def test_a_dialect_and_a_file_of_weights_of_a_package(site, net, tmp_path):
     weights.write_text("{")
     status, _, err = run(site, "", "run", net, "--random", "--weights", weights)
     assert status == 1
-    assert err.startswith(f"error: cannot read {weights}: Expecting property name")
+    assert err.startswith(f"error: cannot read {weights}: JSONDecodeError: Expecting property")
 
 
 def test_a_name_of_a_format_or_dialect_that_nobody_has_names_the_closest(site, net):

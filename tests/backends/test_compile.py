@@ -221,9 +221,11 @@ def test_a_backend_is_registered_under_one_name():
 
 
 def test_installed_packages_offer_backends(monkeypatch):
-    _, _, _, ir = extracted("linear")
+    model, _, _, ir = extracted("linear")
     points = [
-        EntryPoint("loaded", "operator:itemgetter", backend_registry.GROUP),
+        EntryPoint(
+            "loaded", "torch_ir.backends.reference:compile_reference", backend_registry.GROUP
+        ),
         EntryPoint("absent", "no_such_package:make", backend_registry.GROUP),
     ]
     monkeypatch.setattr(extensions, "entry_points", lambda group: EntryPoints(points))
@@ -234,4 +236,4 @@ def test_installed_packages_offer_backends(monkeypatch):
         "the backend 'absent' of no_such_package:make cannot be loaded: "
         "No module named 'no_such_package'"
     )
-    assert callable(torch_ir.compile(ir, {}, backend="loaded"))
+    assert callable(torch_ir.compile(ir, model.state_dict(), backend="loaded"))

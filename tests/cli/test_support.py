@@ -125,8 +125,7 @@ def test_symbolic_sizes_have_no_count(run, place):
         ),
         (
             "relu_backend.py:number",
-            "error: relu_backend.py:number takes whole programs: it does not say which operators "
-            "it supports\nA backend that does",
+            "error: relu_backend.py:number: 3 is no backend\nA backend is a name, an instance or ",
         ),
         ("relu_backend.py:Rleu", "error: relu_backend.py:Rleu: there is no 'Rleu'\nDid you mean "),
         ("nowhere.py:Relu", "error: there is no file nowhere.py\n"),

@@ -14,7 +14,7 @@ from inspect import Parameter, isabstract, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
-from torch_ir.arguments import require_seconds
+from torch_ir.arguments import public, require_seconds
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
@@ -131,6 +131,7 @@ def register_backend(name: str) -> Callable[[B], B]:
     return decorate
 
 
+@public
 def unregister_backend(name: str) -> None:
     """Remove a backend that was registered; nothing happens if there is none."""
     _REGISTERED.pop(name, None)

@@ -172,7 +172,7 @@ def _extracted_in_training(ir: IR) -> IR:
             f"the model is in training mode: {len(affected)} nodes (the first is {first.name!r}, "
             f"{first.op_type}) do what they do in training. "
             "Call model.eval() first for inference.",
-            stacklevel=3,
+            stacklevel=4,  # the caller of extract_ir, which is wrapped
         )
     return ir.replace(metadata={**ir.metadata, "training": True})
 

@@ -21,7 +21,7 @@ def register_generator(name: str, generator: torch.Generator) -> None:
         generator: The generator.
 
     Raises:
-        ExecutionError: Another generator has that name.
+        ExecutionError: Another generator has that name; or it is no text, or names none.
 
     Example:
         >>> noise = torch.Generator().manual_seed(0)
@@ -29,6 +29,9 @@ def register_generator(name: str, generator: torch.Generator) -> None:
         >>> find_generator("noise") is noise
         True
     """
+    if not (isinstance(name, str) and isinstance(generator, torch.Generator)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        told = f"{name!r:.40} of {type(generator).__name__}"
+        raise ExecutionError(f"a generator is a torch.Generator with a name, got {told}")
     if _GENERATORS.get(name, generator) is not generator:
         raise ExecutionError(
             f"there is a generator {name!r} already", remedy="Choose another name."

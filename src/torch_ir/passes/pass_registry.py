@@ -145,7 +145,7 @@ def pass_named(name: str, **options: Any) -> Pass:
     """
     if name in _RENAMED:
         message = f"the pass {name!r} is called {_RENAMED[name]!r} now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
     kind = _class_of(_RENAMED.get(name) or SHORT_NAMES.get(name, name))
     fields = getattr(kind, "__dataclass_fields__", {})
     unknown = [option for option in options if option not in fields]
