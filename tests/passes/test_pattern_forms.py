@@ -255,3 +255,27 @@ def test_a_check_of_a_result_or_of_what_is_used_elsewhere_stays():
     both = program(lambda x: ((y := x.cos()).sin(), y.to(torch.float64)), x)
     assert rewrite_patterns(both, [wrap]) is both
     assert [miss.reason for miss in near_misses(both, [wrap])] == ["%cos is used by 'to' too"]
+
+
+@pytest.mark.parametrize(
+    ("check", "goes"),
+    [
+        ("dtype=torch.float32, size=[3]", True),
+        ("size=[3]", True),
+        ("dtype=torch.float64", False),
+        ("size=[4]", False),
+        ("stride=[1]", False),
+    ],
+)
+def test_a_check_that_says_more_than_the_recorded_type_stays_with_its_value(check, goes):
+    wrap = Rewrite(lambda x: x.cos().sin(), lambda x: x.tan(), (torch.ones(2),), tolerance=9.0)
+    ir = torch_ir.parse(
+        f"""ir {{
+          input %x: f32[3]
+          %y: f32[3] = aten.cos.default(%x)
+          check: aten._assert_tensor_metadata.default(%y, {check})
+          %z: f32[3] = aten.sin.default(%y)
+          return %z
+        }}"""
+    )
+    assert (rewrite_patterns(ir, [wrap]) is not ir) == goes

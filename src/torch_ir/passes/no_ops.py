@@ -8,9 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.arguments import public
-from torch_ir.ir import IR, Device, MemoryFormat, OpNode, TensorMeta
+from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -203,6 +204,15 @@ _COPIES: dict[str, Test] = {
 """As :data:`_VIEWS`, but the result is a copy."""
 
 _OPERANDS = ("self", "input", "a")
+
+
+def checks_recorded_type(node: OpNode) -> bool:
+    """Return whether a node only checks what the recorded types say already."""
+    if node.op_type not in TYPE_CHECKS:
+        return False
+    meta, dtype, sizes = node.inputs[0], node.attrs.get("dtype"), node.attrs.get("size")
+    is_typed = dtype is None or (isinstance(dtype, DType) and dtype.name == meta.dtype)
+    return is_typed and node.attrs.get("stride") is None and sizes in (None, tuple(meta.shape))
 
 
 def copies(node: OpNode) -> bool:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import PassError
-from torch_ir.ir import IR, DType, OpNode
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
-from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.no_ops import remove_no_ops
+from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
 from torch_ir.passes.requirements import is_functional
 
 _DROPOUTS = frozenset(f"aten.{n}dropout.default" for n in ("", "feature_", "alpha_"))
@@ -29,7 +28,9 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
     """
     ir = written_out(ir)
     program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
-    program = program.replace(nodes=[node for node in program.nodes if not _is_known(node)])
+    program = program.replace(
+        nodes=[node for node in program.nodes if not checks_recorded_type(node)]
+    )
     for backend in backends:
         kinds = {node.op_type: node for node in program.nodes}
         whole = Partitioner(backend)(program).reasons
@@ -43,15 +44,6 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
             kept = {kind for kind in _operators(program) if kind not in split}
             program = decompose(program, preserve=kept)
     return program
-
-
-def _is_known(node: OpNode) -> bool:
-    """Whether a node only checks what the recorded types say, for which no delegate is cut."""
-    if node.op_type not in TYPE_CHECKS:
-        return False
-    meta, dtype, sizes = node.inputs[0], node.attrs.get("dtype"), node.attrs.get("size")
-    is_typed = dtype is None or (isinstance(dtype, DType) and dtype.name == meta.dtype)
-    return is_typed and node.attrs.get("stride") is None and sizes in (None, list(meta.shape))
 
 
 def _operators(ir: IR) -> set[str]:

@@ -10,8 +10,8 @@ from typing import Any
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import Schema, default_of, typed
+from torch_ir.passes.no_ops import checks_recorded_type
 from torch_ir.passes.patterns.elements import (
     ANYTHING,
     Call,
@@ -252,12 +252,12 @@ class Matcher:
 def type_checks(ir: IR, pattern: Pattern, match: Match) -> tuple[OpNode, ...]:
     """Return the nodes that check the type of a value of a match which is no result of it.
 
-    torch.export writes one before each cast; what is recorded says the same.
+    torch.export writes one before each cast; one that contradicts what is recorded stays.
     """
     outputs = {match.values[name].name for name in pattern.results}
     names = [meta.name for node in match.inside for meta in node.outputs]
     users = [user for name in names if name not in outputs for user in ir.users.get(name, ())]
-    return tuple([user for user in users if user.op_type in TYPE_CHECKS])
+    return tuple([user for user in users if checks_recorded_type(user)])
 
 
 def written(memory: StorageGroups, match: Match) -> str:
