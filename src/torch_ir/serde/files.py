@@ -56,7 +56,12 @@ def read_bounded(file: BinaryIO, name: str, limit: int = MAX_JSON_BYTES) -> byte
     Raises:
         SerializationError: There are more.
     """
-    data = file.read(limit + 1)  # not its size: a pipe has none, a device says 0
+    if file.seekable():  # what has an end is refused before it is read
+        begin, end = file.tell(), file.seek(0, os.SEEK_END)
+        file.seek(begin)
+        if end - begin > limit:
+            raise too_large(name, limit)
+    data = file.read(limit + 1)  # a pipe has no end to ask for, and that of a device says nothing
     if len(data) > limit:
         raise too_large(name, limit)
     return data
