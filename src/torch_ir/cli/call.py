@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
 from torch_ir.cli.files import STDIO, has_weights, read_ir
 from torch_ir.cli.memory import require_memory
-from torch_ir.cli.options import BACKEND, INPUT, SEED, allow_option
+from torch_ir.cli.options import BACKEND, INPUT, SEED, allow_option, require_torch
 from torch_ir.errors import ExecutionError, MissingWeightsError
 
 if TYPE_CHECKING:
@@ -113,6 +113,20 @@ class Invocation:
     force: bool
     allow: tuple[str, ...]
 
+    @classmethod
+    def opened(cls, file: str, options: Mapping[str, Any]) -> tuple[Self, IR]:
+        """Return what the options say of a run on torch, and the program of a file.
+
+        Raises:
+            UsageError: Options exclude each other, or inputs are missing.
+            OptionalDependencyError: There is no torch.
+            TorchIRError: As :meth:`check_usage` and :meth:`read`.
+        """
+        call = cls(**options)
+        call.check_usage()
+        require_torch()
+        return call, call.read(file)
+
     def check_usage(self) -> None:
         """Refuse options that exclude each other, and files that are not there.
 
@@ -170,6 +184,13 @@ class Invocation:
         if self.inputs:
             return tuple(read_inputs(ir, self.inputs))
         return tuple(random_inputs(ir, self.seed, dict(self.symbols)))
+
+    def samples(self, ir: IR, count: int) -> list[tuple[torch.Tensor, ...]]:
+        """Return more random inputs, of the seeds after the first."""
+        from torch_ir.cli.tensors import random_inputs
+
+        seeds = range(self.seed + 1, self.seed + 1 + count)
+        return [tuple(random_inputs(ir, seed, dict(self.symbols))) for seed in seeds]
 
     def executor(self, ir: IR, file: str) -> IRExecutor:
         """Return an executor of the program with its weights.

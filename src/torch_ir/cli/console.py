@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from typing import IO, Any
 
 import click
@@ -76,6 +77,14 @@ def note(text: str) -> None:
 def write_json(value: Any) -> None:
     """Print a value for scripts, in ASCII."""
     click.echo(_ascii_json(json.dumps(value, indent=2)))
+
+
+def show(found: Any, as_json: bool, text: Callable[[], str] | None = None) -> None:
+    """Print a report to stdout: as JSON for scripts, or as its text."""
+    if as_json:
+        write_json(found.to_dict() if hasattr(found, "to_dict") else found)
+    else:
+        result(text() if text else str(found))
 
 
 def document(data: bytes, *, fold: bool) -> None:

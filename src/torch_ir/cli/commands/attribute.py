@@ -8,7 +8,6 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import require_torch
 from torch_ir.cli.progress import progress
 
 
@@ -35,19 +34,11 @@ def command(
     torch-ir attribute q.tir --random --budget 30
     torch-ir attribute q.tir --inputs x.npz --top 10
     """  # noqa: D301  # \b is a character that click reads
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
-    from torch_ir.cli.tensors import random_inputs
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug import attribute
 
-    weights, symbols = call.weight_tensors(ir, file), dict(call.symbols)
-    more = [random_inputs(ir, call.seed + 1 + number, symbols) for number in range(samples)]
+    weights, more = call.weight_tensors(ir, file), call.samples(ir, samples)
     with weights_wanted(), progress("running"):
         found = attribute(ir, weights, call.tensors(ir), samples=more, budget=budget)
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        head = str(found).split("\n  quantize", 1)[0] if top else str(found)
-        console.result(f"{head.splitlines()[0]}\n{found.table(top)}" if top else head)
+    head = str(found).partition("\n")[0]
+    console.show(found, as_json, lambda: f"{head}\n{found.table(top)}" if top else str(found))

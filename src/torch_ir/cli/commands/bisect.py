@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import PASSES, READER, require_torch
+from torch_ir.cli.options import PASSES, READER
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
 
@@ -32,19 +32,13 @@ def command(file: str, passes: str, against: str, as_json: bool, **options: Any)
     \b
     torch-ir bisect m.tir -p no-ops,file.py:MyPass,cse,dce --random
     """  # noqa: D301  # \b is a character that click reads
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug.shrinking.bisection import bisect
 
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     steps = steps_of(passes)
     with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
         found = bisect(ir, steps, executor.weights, inputs, against=against)
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        console.result(str(found))
+    console.show(found, as_json)
     if found.index is not None:
         raise click.exceptions.Exit(1)

@@ -53,9 +53,6 @@ def command(
     if output is not None:
         with progress(f"writing {counted(len(found), 'case')}"):
             found.save(output, seed=seed, vectors=not no_vectors, pytest=not no_pytest)
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        calls = sum(case.count for case in found)
-        head = f"{counted(len(found), 'case')} in {counted(calls, 'call')}"
-        console.result(f"{head}\n{found.table(top, by)}")
+    calls = sum(case.count for case in found)
+    head = f"{counted(len(found), 'case')} in {counted(calls, 'call')}"
+    console.show(found, as_json, lambda: f"{head}\n{found.table(top, by)}")

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import FOLDER, READER, finish, require_torch
+from torch_ir.cli.options import FOLDER, READER, finish
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -82,17 +82,10 @@ def command(
     torch-ir compare m.tir --against golden.safetensors --inputs x.npz
     torch-ir compare m.tir --run m.core.tir --against eager --random
     """  # noqa: D301  # \b is a character that click reads
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
-    from torch_ir.cli.tensors import random_inputs
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug import compare
 
     executor = call.executor(ir, file)
-    more = [
-        random_inputs(ir, call.seed + 1 + number, dict(call.symbols)) for number in range(samples)
-    ]
     with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
         report = compare(
             ir,
@@ -101,13 +94,10 @@ def command(
             run=run,
             against=against,
             mode=mode,
-            samples=more,
+            samples=call.samples(ir, samples),
             constants=executor.constants,
             repro=repro,
         )
-    if as_json:
-        console.write_json(report.to_dict())
-    else:
-        shown = [str(report), *([report.table(top)] if report.divergences else [])]
-        console.result("\n\n".join(shown))
+    table = f"\n\n{report.table(top)}" if report.divergences else ""
+    console.show(report, as_json, lambda: f"{report}{table}")
     finish(report.verdict, allow_not_compared)

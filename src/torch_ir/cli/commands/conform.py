@@ -58,11 +58,8 @@ def command(
         found = conform(backend, operators=operators, dtypes=dtypes, cases=suite, seconds=seconds)
     if output is not None:
         found.save(output)
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        changes = () if older is None else found.diff(older)
-        console.result("\n".join([str(found), *changes]))
+    changes = () if older is None else found.diff(older)
+    console.show(found, as_json, lambda: "\n".join([str(found), *changes]))
     passed = {row.case for row in older.rows if row.status == "pass"} if older else None
     if any(passed is None or row.case in passed for row in found.failures):
         raise click.exceptions.Exit(1)

@@ -71,7 +71,4 @@ def command(
         bandwidth=bandwidth,
         calibration=machine,
     )
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        console.result(found.table(by, top))
+    console.show(found, as_json, lambda: found.table(by, top))

@@ -41,7 +41,5 @@ def command(
 
             parts = module_fingerprints(ir, **wanted)
             found |= {f"{file}:{name}": made for name, made in parts.items()}
-    if as_json:
-        console.write_json(found)
-    else:
-        console.result("\n".join(f"{made}  {name}" for name, made in found.items()))
+    lines = [f"{made}  {name}" for name, made in found.items()]
+    console.show(found, as_json, lambda: "\n".join(lines))

@@ -63,9 +63,6 @@ def command(
             nodes=nodes,
             out=output,
         )
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        console.result(str(found))
+    console.show(found, as_json)
     if found.findings:
         raise click.exceptions.Exit(1)

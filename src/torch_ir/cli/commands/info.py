@@ -15,7 +15,7 @@ from torch_ir.errors import printable
 from torch_ir.ir import IR, SymbolRange, TensorMeta
 from torch_ir.ir.functions import CALLS
 from torch_ir.ir.tensor import type_text
-from torch_ir.tables import table
+from torch_ir.tables import bytes_text, table
 
 SHOWN_OPERATORS = 15
 
@@ -26,10 +26,7 @@ SHOWN_OPERATORS = 15
 def command(file: str, as_json: bool) -> None:
     """Count what the IR in FILE has: operators, parameters, inputs and outputs."""
     facts = gather(read_ir(file))
-    if as_json:
-        console.write_json(facts)
-    else:
-        console.result(describe(facts))
+    console.show(facts, as_json, lambda: describe(facts))
 
 
 def gather(ir: IR) -> dict[str, Any]:
@@ -98,9 +95,9 @@ def describe(facts: Mapping[str, Any]) -> str:
         f"dialect {facts['dialect']}{torch}"
     ]
     sizes = [
-        (kind, f"{counts['elements']:,}", f"in {counts['tensors']:,} tensors", _bytes(counts))
+        (kind, f"{counts['elements']:,}", f"in {counts['tensors']:,} tensors", size)
         for kind in ("parameters", "buffers", "constants")
-        if (counts := facts[kind])["tensors"]
+        if (counts := facts[kind])["tensors"] and (size := bytes_text(counts["bytes"]))
     ]
     lines += table(sizes).splitlines()
     for kind in ("inputs", "outputs"):
@@ -125,12 +122,3 @@ def describe(facts: Mapping[str, Any]) -> str:
     if len(counted) > SHOWN_OPERATORS:
         lines.append(f"  and {len(counted) - SHOWN_OPERATORS} more (all with --json)")
     return "\n".join(map(printable, lines))
-
-
-def _bytes(counts: Mapping[str, int]) -> str:
-    size = float(counts["bytes"])
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -62,12 +62,7 @@ def command(
         capacity=_capacity(capacity),
         reorder=reorder,
     )
-    if as_json:
-        console.write_json(plan.to_dict())
-        return
-    console.result(str(plan))
-    if nodes:
-        console.result(f"\n{plan.table()}")
+    console.show(plan, as_json, lambda: f"{plan}\n\n{plan.table()}" if nodes else str(plan))
 
 
 def _capacity(given: tuple[str, ...]) -> int | dict[str, int] | None:

@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of, weights_wanted
 from torch_ir.cli.files import write
-from torch_ir.cli.options import OUTPUT, require_torch
+from torch_ir.cli.options import OUTPUT
 from torch_ir.cli.progress import progress
 
 
@@ -59,10 +59,7 @@ def command(
     torch-ir profile m.tir --random --by node --top 10 --chrome trace.json
     torch-ir profile m.tir --random --backend onnxruntime --by node
     """  # noqa: D301  # \b is a character that click reads
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug import profile
 
     inputs = call.tensors(ir)
@@ -74,7 +71,4 @@ def command(
         report = profile(graph, inputs, repeat=repeat)
     if chrome:
         write(json.dumps(report.to_chrome_trace()).encode(), chrome)
-    if as_json:
-        console.write_json(report.to_dict())
-    else:
-        console.result(report.table(by, top))
+    console.show(report, as_json, lambda: report.table(by, top))

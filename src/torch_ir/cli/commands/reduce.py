@@ -13,7 +13,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import FOLDER, READER, require_torch
+from torch_ir.cli.options import FOLDER, READER
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -78,10 +78,7 @@ def command(
         raise click.UsageError("give --run or --test")
     if match is not None and test is None:
         raise click.UsageError("--match needs --test")
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug.shrinking.reduced import COMPARE
     from torch_ir.debug.shrinking.reduction import reduce
 
@@ -98,10 +95,7 @@ def command(
 
     found = replace(found, script=script)
     found.save(output)
-    if as_json:
-        console.write_json(found.to_dict())
-    else:
-        console.result(str(found))
+    console.show(found, as_json)
 
 
 def _absolute(reader: str) -> str:

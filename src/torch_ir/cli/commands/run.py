@@ -75,10 +75,7 @@ def command(
         facts = _run_reference(ir, call, file, output)
     else:
         facts = _run_compiled(ir, call, file, output, capture, patterns, backend)
-    if as_json:
-        console.write_json(facts)
-    else:
-        console.result(summary_table(facts))
+    console.show(facts, as_json, lambda: summary_table(facts))
 
 
 def _check_usage(

@@ -28,7 +28,4 @@ def command(file: str, backend: str, min_nodes: int, as_json: bool) -> None:
     from torch_ir.backends import Partitioner, support
 
     report = support(ir, Partitioner(found, min_nodes=min_nodes))
-    if as_json:
-        console.write_json(report.to_dict())
-    else:
-        console.result(str(report))
+    console.show(report, as_json)

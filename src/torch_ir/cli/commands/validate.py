@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options, weights_wanted
-from torch_ir.cli.options import BACKEND, FOLDER, finish, require_torch
+from torch_ir.cli.options import BACKEND, FOLDER, finish
 from torch_ir.cli.progress import progress
 from torch_ir.errors import InvalidIRError, did_you_mean
 
@@ -94,10 +94,7 @@ def command(
     torch-ir validate m.json --random-weights --random --against eager
     torch-ir validate m.tir --random --backend acme --mode accumulated --repro out
     """  # noqa: D301  # \b is a character that click reads
-    call = Invocation(**options)
-    call.check_usage()
-    require_torch()
-    ir = call.read(file)
+    call, ir = Invocation.opened(file, options)
     from torch_ir.debug import validate
 
     inputs = call.tensors(ir)
@@ -114,8 +111,5 @@ def command(
             mode=mode,
             allow=call.allow,
         )
-    if as_json:
-        console.write_json(report.to_dict())
-    else:
-        console.result(f"{report}\n\n{report.table(top)}")
+    console.show(report, as_json, lambda: f"{report}\n\n{report.table(top)}")
     finish(report.verdict, allow_not_compared)

@@ -78,10 +78,7 @@ def command(
             rtol=rtol,
             atol=atol,
         )
-    if as_json:
-        console.write_json(report.to_dict())
-    else:
-        console.result(str(report))
+    console.show(report, as_json)
     finish(report.verdict, allow_not_compared)
 
 
