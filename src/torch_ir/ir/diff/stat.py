@@ -45,24 +45,26 @@ class DiffStat(Shown):
         """At most 40 lines."""
         if not self:
             return "no difference"
-        lines = [self._headline(), *table(self._rows(self.by_operator)).splitlines()]
+        lines = [self._headline(), *table(self._rows(self.by_operator, "operators")).splitlines()]
         if len(self.by_function) > 1 or "" not in self.by_function:
             named = {
                 f"&{name}" if name else "(program)": n for name, n in self.by_function.items()
             }
-            lines += ["by function:", *table(self._rows(named, 10)).splitlines()]
+            lines += ["by function:", *table(self._rows(named, "functions", 10)).splitlines()]
         return printable_lines("\n".join(lines))
 
     def _headline(self) -> str:
         return ", ".join(f"{getattr(self, kind)} {kind}" for kind in KINDS if getattr(self, kind))
 
-    def _rows(self, counts: Mapping[str, int], most: int = MAX_ROWS) -> list[tuple[str, str]]:
+    def _rows(
+        self, counts: Mapping[str, int], noun: str, most: int = MAX_ROWS
+    ) -> list[tuple[str, str]]:
         rows = [(f"{count:,}", name) for name, count in counts.items()]
         more = sum(counts.values()) - sum(list(counts.values())[:most])
-        return rows[:most] + ([(f"{more:,}", f"{len(rows) - most} more")] if more else [])
+        return rows[:most] + ([(f"{more:,}", f"in {len(rows) - most} more {noun}")] if more else [])
 
     def _grid(self) -> Rows:
-        return [("nodes", "operator"), *self._rows(self.by_operator)]
+        return [("nodes", "operator"), *self._rows(self.by_operator, "operators")]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to plain data, for JSON."""
