@@ -46,6 +46,8 @@ FIND_ALL = """() => {
 }"""
 
 
+FRAMES = "requestAnimationFrame(() => requestAnimationFrame(() => done(page.active.view)))"
+"""Chromium hands over what fingers do with the next frame."""
 QUANTIZED = """ir {
   input %x: f32[2, 8]
   %q: i8[2, 8] = quantized_decomposed.quantize_per_tensor.default(%x, scale=0.1, zero_point=0, \
@@ -140,6 +142,35 @@ def test_keys_search_open_and_walk(opened):
     assert page.locator("#keys").is_visible()
     page.keyboard.press("t")
     assert view("() => document.documentElement.dataset.theme") == "dark"
+
+
+def test_two_fingers_zoom_about_their_middle_and_one_moves(opened):
+    view = opened(layers(12), has_touch=True)
+    touch = view.page.context.new_cdp_session(view.page)
+    pane = view.page.locator("svg.graph").bounding_box()
+    x, y = pane["x"] + pane["width"] / 2, pane["y"] + pane["height"] / 2
+
+    def fingers(kind, *apart):
+        points = [{"x": x + dx, "y": y, "id": at} for at, dx in enumerate(apart)]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        return view(f"() => new Promise((done) => {FRAMES})")
+
+    def under_middle(shown):
+        return (pane["width"] / 2 - shown["x"]) / shown["k"]
+
+    before = fingers("touchStart", -50, 50)
+    apart = fingers("touchMove", -75, 75)
+    assert apart["k"] == pytest.approx(1.5 * before["k"])
+    assert under_middle(apart) == pytest.approx(under_middle(before), abs=1)
+    together = fingers("touchMove", -50, 50)
+    assert together["k"] == pytest.approx(before["k"])
+    fingers("touchEnd")
+    start = fingers("touchStart", 0)
+    fingers("touchMove", 20)
+    moved = fingers("touchMove", 60)
+    fingers("touchEnd")
+    assert moved["k"] == start["k"]
+    assert moved["x"] == pytest.approx(start["x"] + 60, abs=1)
 
 
 @pytest.mark.parametrize("query", ["shape:[2,", "dtype:int64", "dtype:i64", "weight:fc", "%max.0"])

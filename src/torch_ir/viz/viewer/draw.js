@@ -165,8 +165,20 @@ class Pane {
     this.apply();
   }
 
+  /** Zoom by what two fingers do to the distance between them, and move with their middle. */
+  pinch(fingers, event) {
+    const spread = () => { const [[x0, y0], [x1, y1]] = fingers.values(); return [Math.hypot(x1 - x0, y1 - y0), (x0 + x1) / 2, (y0 + y1) / 2]; };
+    const [before, x0, y0] = spread();
+    fingers.set(event.pointerId, [event.clientX, event.clientY]);
+    const [after, x1, y1] = spread(), r = this.element.getBoundingClientRect();
+    this.view = { ...this.view, x: this.view.x + x1 - x0, y: this.view.y + y1 - y0 };
+    this.zoom(after / (before || after || 1), x1 - r.left, y1 - r.top);
+    for (const id of fingers.keys()) this.element.setPointerCapture(id);
+  }
+
   listen() {
     let drag = null;
+    const fingers = new Map(); // where each finger on the drawing is
     this.element.addEventListener("wheel", (event) => {
       event.preventDefault();
       const r = this.element.getBoundingClientRect();
@@ -175,8 +187,11 @@ class Pane {
     }, { passive: false });
     this.element.addEventListener("pointerdown", (event) => {
       if (event.button === 0) drag = { x: event.clientX, y: event.clientY, view: { ...this.view }, moved: false };
+      if (event.pointerType === "touch") fingers.set(event.pointerId, [event.clientX, event.clientY]);
     });
+    for (const end of ["pointerup", "pointercancel"]) this.element.addEventListener(end, (event) => fingers.delete(event.pointerId));
     this.element.addEventListener("pointermove", (event) => {
+      if (fingers.has(event.pointerId) && fingers.size === 2) { this.pinch(fingers, event); drag = null; return; }
       if (!drag || !(event.buttons & 1)) { drag = null; return; }
       const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
       if (!drag.moved && Math.hypot(dx, dy) < 4) return;

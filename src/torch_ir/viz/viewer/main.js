@@ -3,7 +3,7 @@
 
 const KEYS = [
   ["/", "search"], ["Enter", "open or close what is selected; in the search, the next match"], ["↑ ↓", "to what makes or takes the value"],
-  ["← →", "to the neighbors"], ["Backspace", "to the box around"], ["f", "fit all into the window"], ["+ −", "zoom (also Ctrl and wheel)"],
+  ["← →", "to the neighbors"], ["Backspace", "to the box around"], ["f", "fit all into the window"], ["+ −", "zoom (also Ctrl and wheel, or two fingers)"],
   ["c", "next colors"], ["t", "dark or light"], ["s", "save the picture as SVG"], ["Esc", "back"], ["?", "these keys"],
 ];
 
