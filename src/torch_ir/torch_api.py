@@ -118,17 +118,6 @@ BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignor
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-@contextmanager
-def silent_log() -> Generator[None, None, None]:
-    """Silence the log of torch, whose errors the exception that follows says better."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
 def constant_tensor(constant: Constant, base: torch.Tensor | None = None) -> torch.Tensor:
     """Make a tensor with exactly the constant's bits and strides.
 

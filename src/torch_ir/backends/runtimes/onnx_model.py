@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import warnings
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -14,7 +9,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.errors import BackendError, first_line, raised_as
-from torch_ir.lazy import optional_module
+from torch_ir.lazy import optional_module, quietly
 from torch_ir.torch_api import onnx_model
 
 
@@ -47,16 +42,3 @@ def array_of(item: Any) -> Any:
     if type(item) is int:
         return np.asarray(item, dtype=np.int64)
     return item.detach().numpy() if item.requires_grad else item.numpy()
-
-
-@contextlib.contextmanager
-def quietly() -> Generator[None]:
-    """Keep converters from printing and warning."""
-    level = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)

@@ -16,9 +16,9 @@ from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
-from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, quietly
+from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
 from torch_ir.errors import BackendError
-from torch_ir.lazy import optional_module
+from torch_ir.lazy import optional_module, quietly
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
 _NEEDED = "the backend 'openvino'"

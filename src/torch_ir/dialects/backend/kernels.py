@@ -14,6 +14,7 @@ import torch  # noqa: TID253  # this module is imported where torch runs these o
 from torch_ir.dialects.backend.binding import bind_pattern_to_op, has_kernel
 from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
+from torch_ir.lazy import quietly
 from torch_ir.torch_api import overload, plain_tensors
 
 PRIMS = torch.library.Library("executorch_prims", "FRAGMENT")
@@ -29,7 +30,7 @@ def _executorch_first() -> None:
     """Let executorch, if it is installed, define what it defines: it fails if others have."""
     if find_spec("executorch") is not None:
         # an installation that is broken defines nothing, now or later
-        with suppress(Exception):
+        with suppress(Exception), quietly():
             import_module("executorch.exir.passes._quant_patterns_and_replacements")
 
 

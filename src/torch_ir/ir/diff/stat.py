@@ -61,7 +61,9 @@ class DiffStat(Shown):
     ) -> list[tuple[str, str]]:
         rows = [(f"{count:,}", name) for name, count in counts.items()]
         more = sum(counts.values()) - sum(list(counts.values())[:most])
-        return rows[:most] + ([(f"{more:,}", f"in {len(rows) - most} more {noun}")] if more else [])
+        return rows[:most] + (
+            [(f"{more:,}", f"in {len(rows) - most} more {noun}")] if more else []
+        )
 
     def _grid(self) -> Rows:
         return [("nodes", "operator"), *self._rows(self.by_operator, "operators")]
