@@ -129,6 +129,22 @@ class TestAgreement:
         }""")
         assert validate(ir, {}, (torch.tensor([1.0, 2, 2, 2, 2, 2]),)).is_valid
 
+    @pytest.mark.parametrize("call", ["sort.default(%x)", "topk.default(%x, 6)"])
+    @pytest.mark.parametrize(
+        ("places", "verdict"), [([5, 1, 3, 2, 4, 0], "agree"), ([1, 1, 3, 2, 4, 0], "disagree")]
+    )
+    def test_no_element_is_chosen_twice(self, call, places, verdict):
+        x = torch.tensor([3.0, 2, 2, 2, 2, 2]) * (1 if "sort" in call else -1)
+        values = x[torch.tensor([5, 1, 3, 2, 4, 0])]
+        inputs, outputs = "input %x: f32[6]", "%v: f32[6], %i: i64[6]"
+        ir = parse(f"ir {{\n {inputs}\n {outputs} = s: aten.{call}\n return %i\n}}")
+        op_type = ir.nodes[0].op_type
+        register_executor(op_type)(lambda *_: [values, torch.tensor(places)])
+        try:
+            assert validate(ir, {}, (x,), against=["denotation"]).verdict == verdict
+        finally:
+            unregister_executor(op_type)
+
     def test_random_nodes_have_shapes_and_types_only(self):
         ir = of("aten.rand_like.default(%x)")
         report = validate(ir, {}, (torch.ones(4),))

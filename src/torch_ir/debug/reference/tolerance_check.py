@@ -232,6 +232,8 @@ def ties_resolved(
 ) -> Array:
     """Replace indices of the denotation by the kernel's where both choose equal elements.
 
+    Of one row no element may be chosen twice.
+
     Args:
         arguments: What the operator took, by name.
         mine: The indices of the meaning.
@@ -257,4 +259,6 @@ def ties_resolved(
         room = [np.take_along_axis(off, np.clip(i, 0, size - 1), dim) for i in (first, second)]
         apart = np.abs(chosen[0].astype("float64") - chosen[1].astype("float64"))
         same |= apart <= room[0] + room[1]
+    ordered = np.sort(second, dim)
+    same &= (np.diff(ordered, axis=dim) != 0).all(dim, keepdims=True)
     return np.where((same & inside).reshape(mine.shape), theirs, mine)
