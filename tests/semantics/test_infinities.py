@@ -16,7 +16,7 @@ from torch_ir.debug.reference.tolerance_check import within
 from torch_ir.executor import unregister_executor
 from torch_ir.semantics import denotes
 from torch_ir.semantics.chain import bounded
-from torch_ir.semantics.tolerance import bound
+from torch_ir.semantics.tolerance import bound, subtracts
 
 INF = float("inf")
 INFINITE: dict[str, Any] = {
@@ -74,9 +74,24 @@ def test_an_infinity_is_no_number_and_not_the_other(op_type: str, dtype: torch.d
     assert np.isfinite(allowed).all()
     assert not within(meant, got[0].astype(meant.dtype), allowed).reason
     largest = float(torch.finfo(dtype).max)
-    for wrong in (0.0, largest, -largest, *({INF, -INF} - set(meant[lost].tolist()))):
+    others = (0.0, largest, -largest, *({INF, -INF} - set(meant[lost].tolist())))
+    is_nan = subtracts(op_type) or np.isnan(meant[lost].astype("float64")).any()
+    for wrong in (*others, *([] if is_nan else [float("nan")])):
         found = np.where(lost, wrong, meant).astype(meant.dtype)
-        assert within(meant, found, allowed).reason, wrong
+        assert within(meant, found, allowed, subtracts=subtracts(op_type)).reason, wrong
+
+
+def test_a_number_that_overflows_opens_no_other_element() -> None:
+    z = torch.tensor([1e30 + 0j, 1 + 1j, complex(INF, 0)], dtype=torch.complex64)
+    rows = torch.tensor([[1e30, 1.0], [1.0, 2.0]])
+    for op_type, *given in [
+        ("aten.square.default", z),
+        ("aten.mul.Tensor", z, z),
+        ("aten.exp.default", z),
+        ("aten.linalg_vector_norm.default", rows, 2, [1]),
+    ]:
+        _, _, (allowed, *_) = bounds_of(op_type, *given)
+        assert allowed[1] < 1e-4, op_type
 
 
 @pytest.mark.parametrize("dtype", HALF)

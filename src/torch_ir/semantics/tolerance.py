@@ -26,7 +26,16 @@ from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Bound, Kind, denotation
 
-__all__ = ["Bound", "Kind", "bound", "kind_of", "overflow_edge", "spacing", "states_tolerance"]
+__all__ = [
+    "Bound",
+    "Kind",
+    "bound",
+    "kind_of",
+    "overflow_edge",
+    "spacing",
+    "states_tolerance",
+    "subtracts",
+]
 
 _KINDS: dict[Kind, Rule] = {
     "exact": elementwise.exact,
@@ -59,6 +68,19 @@ def kind_of(op_type: str) -> str:
     if given is not None:
         return given if isinstance(given, str) else "own"
     return RULES[op_type].__name__ if op_type in RULES else ""
+
+
+def subtracts(op_type: str) -> bool:
+    """Return whether kernels may subtract two infinities where the meaning has one.
+
+    Those that compute each element by itself do not, but for the polynomial of ``gelu``.
+
+    Example:
+        >>> [subtracts(f"aten.{name}.default") for name in ("gelu", "exp", "mm")]
+        [True, False, True]
+    """
+    rule = RULES.get(op_type)
+    return rule is None or rule.__module__ != elementwise.__name__ or rule is elementwise.gelu
 
 
 def bound(

@@ -32,7 +32,7 @@ from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
-from torch_ir.semantics.tolerance import bound, spacing, states_tolerance
+from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtracts
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
@@ -232,7 +232,8 @@ def _by_blocks(
             return None
         for meta, tensor in zip(node.outputs, made, strict=True):
             index = meta.producer_output_idx
-            error = within(results[index], as_array(tensor), bounds[index])
+            apart = subtracts(call.op_type)
+            error = within(results[index], as_array(tensor), bounds[index], subtracts=apart)
             if error.reason:
                 return None
             worst[meta.name] = worst.get(meta.name, Error()).or_worse(error)
@@ -249,6 +250,7 @@ class Allowance:
         got: What it is.
         bound: How far each element may be off.
         share: Which part of the value that is, where several operators make it.
+        subtracts: Whether kernels may subtract infinities on the way to it.
     """
 
     value: str
@@ -256,13 +258,14 @@ class Allowance:
     got: Array
     bound: Array
     share: float = 0.0
+    subtracts: bool = True
 
     def error(self, bound: Array) -> Error:
         """Measure how far the value is off, as a part of a bound.
 
         What is within so wide a bound that anything is, is not said to agree.
         """
-        found = within(self.expected, self.got, bound)
+        found = within(self.expected, self.got, bound, subtracts=self.subtracts)
         if found.is_none or found.reason or self.share <= LOOSE:
             return found
         text = f"what its operators may round is more than {LOOSE} of the value"
@@ -315,7 +318,9 @@ def allowances(
             if leaves_ties_open(maker.op_type, maker.attrs) or slack.any():
                 expected = ties_resolved(arguments, expected, got, slack)
         is_chain = len(meaning.ir.nodes) > 1
-        yield Allowance(label, expected, got, bound, share(expected, bound) if is_chain else 0.0)
+        part = share(expected, bound) if is_chain else 0.0
+        apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
+        yield Allowance(label, expected, got, bound, part, apart)
 
 
 def _index_maker(meaning: Meaning, name: str) -> OpNode | None:

@@ -151,17 +151,18 @@ def with_one_unit(bound: Array, expected: Array) -> Array:
         return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))
 
 
-def within(meaning: Array, got: Array, allowed: Array) -> Error:
+def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True) -> Error:
     """Measure how far a kernel's result is from the denotation.
 
     NaN is as far from all else as anything can be, an infinity as what rounds to it. Where
-    elements need not be equal, NaN may stand for an infinity, as kernels may subtract two on the
+    elements need not be equal, NaN may stand for an infinity, if kernels may subtract two on the
     way; and of a complex number only that some part is not finite is compared.
 
     Args:
         meaning: What the denotation gives.
         got: What the kernel gave.
         allowed: How far each element may be off.
+        subtracts: Whether kernels may subtract two infinities on the way.
 
     Example:
         >>> within(np.float32([1, 2]), np.float32([1, 2.5]), np.float64([0.1, 0.1])).reason
@@ -176,7 +177,8 @@ def within(meaning: Array, got: Array, allowed: Array) -> Error:
     first, second = meaning.astype(wide), got.astype(wide)
     bound = np.broadcast_to(allowed, first.shape)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
-    same |= np.isinf(first) & np.isnan(second) & (bound > 0)
+    if subtracts:
+        same |= np.isinf(first) & np.isnan(second) & (bound > 0)
     if is_complex(meaning.dtype):
         same |= ~np.isfinite(first) & ~np.isfinite(second) & (bound > 0)
     if same.all():

@@ -134,9 +134,13 @@ def _relative(call: BoundedCall, result: Array, count: float, complex_count: flo
     sizes = moduli(result)
     if not is_complex(result.dtype):
         return call.unit * count * sizes
-    operands = [moduli(a) for a in call.arguments.values() if _is_number(a)]
-    largest = max((float(a.max(initial=0, where=np.isfinite(a))) for a in operands), default=0.0)
-    return call.opened(call.unit * complex_count * sizes, largest * largest)
+    squares = np.zeros(result.shape)
+    for operand in [moduli(a) for a in call.arguments.values() if _is_number(a)]:
+        finite = np.where(np.isfinite(operand), operand, 0)
+        pairs = zip(reversed(finite.shape), reversed(result.shape), strict=False)
+        is_beside = finite.ndim <= result.ndim and all(n in (1, size) for n, size in pairs)
+        squares = np.maximum(squares, finite**2 if is_beside else finite.max(initial=0) ** 2)
+    return call.opened(call.unit * complex_count * sizes, squares)
 
 
 def _is_number(value: Any) -> bool:
