@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
@@ -141,10 +142,65 @@ def test_results_of_other_shapes_stay_flat():
     assert functions(ir) == ["no other member does the same"] * 3
 
 
-def test_a_table_of_its_own_stays_flat():
+class Tables(Stack):
+    """It has tables itself, before, between and after layers that have some."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x + torch.tensor([0.5, 1.0, 0.0, 2.0]))
+        return x * torch.tensor([[1.0], [3.0]])
+
+
+def test_tables_are_operands_that_each_call_has_for_itself():
     tables = [[1.0, 2.0, 3.0, 4.0]] * 2 + [[1.0, 2.0, 3.0, 5.0]]
-    ir = extracted(Stack(*[Table(table=t) for t in tables]), torch.randn(2, 4))
-    assert all("constant of its own" in r or "no other" in r for r in functions(ir))
+    ir = extracted(Tables(*[Table(table=t) for t in tables]), torch.randn(2, 4))
+    assert functions(ir) == ["layers", "layers", "no other member does the same"]
+    assert len(ir.constants) == 7
+
+
+def test_a_table_of_an_array_that_may_be_written_stays_flat():
+    table = np.arange(4, dtype=np.float32)
+    ir = extracted(Stack(*[Table(table=table) for _ in range(3)]), torch.randn(2, 4))
+    assert all("constant of its own" in reason for reason in functions(ir))
+
+
+class Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return x.sin() * torch.tensor(1.5)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x.cos() * (ctx.scale + CALLS), None
+
+
+class OtherGradient(Gradient):
+    """Another function that does the same."""
+
+
+class Differentiated(Block):
+    def forward(self, x):
+        global CALLS  # which the gradient reads
+        CALLS = self.facts.get("calls", 0)
+        return super().forward(self.facts.get("function", Gradient).apply(x, self.facts["scale"]))
+
+
+@pytest.mark.parametrize(
+    ("layers", "distinct"),
+    [
+        ([Differentiated(scale=2.0) for _ in range(3)], 1),
+        ([Differentiated(scale=s) for s in (2.0, 3.0) * 2], 2),
+        ([Differentiated(scale=2.0, calls=c) for c in (0, 1) * 2], 2),
+        ([Differentiated(scale=2.0, function=f) for f in (Gradient, OtherGradient) * 2], 1),
+    ],
+    ids=["equal", "an argument", "what the gradient reads", "the class"],
+)
+def test_layers_with_gradients_of_their_own(layers, distinct):
+    ir = extracted(Stack(*layers), torch.randn(2, 4))
+    assert len(set(functions(ir))) == len(ir.functions) == distinct
 
 
 def test_a_layer_that_changes_what_others_do_is_noticed():

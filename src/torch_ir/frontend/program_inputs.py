@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,12 +15,10 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.graphs import Context
+from torch_ir.frontend.regions.literals import is_literal
 from torch_ir.frontend.trees import tree_from_member
 from torch_ir.ir import Constant, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.torch_api import FakeTensor
-
-_NO_ATTRIBUTE = re.compile(r"(.*\.)?lifted_tensor_\d+")
-"""What torch.export calls a tensor that is no attribute of the model."""
 
 
 def _untranslated(held: object) -> str:
@@ -130,7 +127,7 @@ class ProgramInputs:
                 Constant.from_torch(known)  # says why it cannot be one
             self.known[key] = known
             self.weights[key] = meta.replace(name=key)
-        elif isinstance(known, FakeTensor) and _NO_ATTRIBUTE.fullmatch(key):
+        elif isinstance(known, FakeTensor) and is_literal(key):
             raise InvalidIRError(
                 "it reads a tensor that no node makes and that is no weight, as .data of a value "
                 "gives while a model is traced; write .detach()"

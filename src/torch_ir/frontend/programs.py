@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
 
 import sympy
 import torch
@@ -38,6 +38,7 @@ from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import LAYOUTS
 from torch_ir.torch_api import guards_of, storage_of
 
+Place: TypeAlias = Callable[[IR, Mapping[str, torch.Tensor]], tuple[IR, dict[str, torch.Tensor]]]
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
 _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT}
 _MUTATIONS = {
@@ -52,7 +53,7 @@ def convert_exported_program(
     model_name: str = "",
     strict: bool = False,
     *,
-    place: Callable[[IR], IR] | None = None,
+    place: Place | None = None,
 ) -> IR:
     """Convert an exported program to an IR.
 
@@ -63,7 +64,8 @@ def convert_exported_program(
         exported: What ``torch.export.export`` returned, before or after its decompositions.
         model_name: A name for people.
         strict: Accepted for callers of pytorch-ir; conversion is always strict.
-        place: A change of the program before it is asked what it writes.
+        place: A change of the program, and of the values of its constants, before it is asked what
+            it writes.
 
     Raises:
         ConversionError: The program holds things that cannot be translated; the message lists all
@@ -111,7 +113,7 @@ class _Program:
         self.inputs = ProgramInputs(exported, self.context)
         self.gradients: dict[str, FxNode] = {}
 
-    def translate(self, model_name: str, place: Callable[[IR], IR] | None) -> IR:
+    def translate(self, model_name: str, place: Place | None) -> IR:
         self._symbols()
         placeholders = self.exported.graph.find_nodes(op="placeholder")
         for node, spec in zip(placeholders, self.signature.input_specs, strict=True):
@@ -145,7 +147,8 @@ class _Program:
             mutations=mutations,
             metadata={LAYOUTS: self.inputs.layouts} if self.inputs.layouts else {},
         )
-        ir = ir if place is None else place(ir)
+        if place is not None:
+            ir, self.inputs.known = place(ir, self.inputs.known)
         return with_canonical_symbols(merged_functions(self._with_constants(ir)))
 
     def _with_constants(self, ir: IR) -> IR:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -27,6 +27,32 @@ from torch_ir.torch_api import (
 _autograd: Any = torch.autograd
 _outer: ContextVar[Recording | None] = ContextVar("_outer", default=None)
 """The call whose backward is being traced, through which second gradients may pass."""
+
+
+class Observer(Protocol):
+    """Sees the calls of autograd functions, and of torch in their forward."""
+
+    def applied(self, function: Any, args: Sequence[Any], run: Callable[..., Any]) -> Any:
+        """Return what ``run`` gives for a function and its arguments."""
+        ...
+
+    def gave(self, gradients: Sequence[Any]) -> None:
+        """Record what a backward gives."""
+        ...
+
+    def observing(self, is_on: bool) -> AbstractContextManager[None]:
+        """See calls of torch within a ``with`` block, or none."""
+        ...
+
+
+observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
+"""Who sees what autograd functions call, in a trace or not."""
+
+
+def observed(is_on: bool) -> AbstractContextManager[None]:
+    """Show calls of torch within a ``with`` block: forward's alone are the model's own."""
+    found = observer.get()
+    return nullcontext() if found is None else found.observing(is_on)
 
 
 class _NotTranslated(Exception):  # noqa: N818  # a signal, not an error
@@ -70,6 +96,9 @@ class Recording:
             require them while they are traced.
         reason: Why its backward is not in the trace; None if it is.
         once: Its gradients have no gradients.
+        tracer: What traces it, if anything does.
+        graph: The graph of the trace.
+        middle: The last node of forward.
     """
 
     cls: Any
@@ -77,6 +106,9 @@ class Recording:
     everywhere: bool
     reason: Exception | None = None
     once: bool = False
+    tracer: Any = None
+    graph: Any = None
+    middle: Any = None
     made: list[Any] = field(default_factory=list[Any])
     cotangents: list[Any] = field(default_factory=list[Any])
     gradients: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -87,14 +119,19 @@ class Recording:
         is_any = self.everywhere or outer is not None
         wanted = [_requires_grad(a) or (is_any and _may_require(a)) for a in self.args]
         if not ((outer or torch.is_grad_enabled()) and any(wanted)):
-            return _applied(self.cls, *self.args)
+            with observed(True):
+                return _applied(self.cls, *self.args)
         mode: Any = get_proxy_mode()
-        self.tracer, self.graph = mode.tracer, mode.tracer.graph
-        if self.cls is CheckpointFunction and any(map(_requires_grad, self.args)):
-            return _written_out(self)
+        is_written_out = self.cls is CheckpointFunction and any(map(_requires_grad, self.args))
         self.context = _Context(tuple(wanted))
-        start = _last(self.graph)
         kind = type(self.cls.__name__, (_TracedFormula,), {})
+        if mode is None:  # an observer wants to know what a trace will have
+            with observed(is_written_out):
+                return _applied(*((self.cls,) if is_written_out else (kind, self)), *self.args)
+        self.tracer, self.graph = mode.tracer, mode.tracer.graph
+        if is_written_out:
+            return _written_out(self)
+        start = _last(self.graph)
         result = _applied(kind, self, *self.args)
         if self.reason is None:
             try:
@@ -111,17 +148,19 @@ class Recording:
         """Call forward, and backward on cotangents as they may come."""
         given = [arg for arg in self.args if isinstance(arg, torch.Tensor)]
         versions = [*map(version_of, given)]
-        result = _called_forward(self.cls, self.context, self.args)
+        with observed(True):
+            result = _called_forward(self.cls, self.context, self.args)
         items = result if isinstance(result, tuple) else (result,)
         if not self.context.written:
             same = {*map(id, given)}
             items = tuple([i.view_as(i) if id(i) in same else i for i in items])
         self.made = [item for item in items if isinstance(item, torch.Tensor)]
-        self.middle = _last(self.graph)
         tracked = [(tensor, self.node_of(tensor)) for tensor in (*given, *self.made)]
+        self.middle = None if self.graph is None else _last(self.graph)
         try:
             self._require_plain(items)
-            self._backward()
+            with observed(True):
+                self._backward()
             if versions != [*map(version_of, given)]:
                 raise _NotTranslated("it writes to its arguments")
         except Exception as error:  # noqa: BLE001  # the user's code, which eager may never run
@@ -129,7 +168,8 @@ class Recording:
             for tensor, node in tracked:
                 if node is not None:
                     self.track(tensor, node)
-            _erase([*_between(self.middle, _last(self.graph))])
+            if self.graph is not None:
+                _erase([*_between(self.middle, _last(self.graph))])
         return items if isinstance(result, tuple) else items[0]
 
     def _require_plain(self, items: Sequence[Any]) -> None:
@@ -167,6 +207,8 @@ class Recording:
                 found = _pulled_back(self.cls, self.context, given)
         finally:
             _outer.reset(token)
+        if (seen := observer.get()) is not None:
+            seen.gave(found)
         if versions != [*map(version_of, self.cotangents)]:
             raise _NotTranslated("its backward writes to what it is given")
         pairs = zip(self.context.needs_input_grad, found, strict=False)
@@ -185,7 +227,7 @@ class Recording:
 
     def node_of(self, tensor: Any) -> fx.Node | None:
         """Return the node of a tensor, or None if it is not traced."""
-        slot: Any = get_proxy_slot(tensor, self.tracer, None)
+        slot: Any = self.tracer and get_proxy_slot(tensor, self.tracer, None)
         return None if slot is None else slot.proxy.node
 
     def _outlined(self, start: fx.Node, result: Any) -> Any:
@@ -223,7 +265,7 @@ class Recording:
 
         def called(*values: Any) -> list[Any]:
             del values
-            return self._called((fwd, bwd), gradient, operands, results)
+            return _recorded_call(self, (fwd, bwd), gradient, operands, results)
 
         values = [*arguments, *(node.meta["val"] for node in operands[len(arguments) :])]
         for node, value in zip(operands, values, strict=True):
@@ -233,32 +275,33 @@ class Recording:
         items = tuple([next(made) if isinstance(i, torch.Tensor) else i for i in items])
         return items if isinstance(result, tuple) else items[0]
 
-    def _called(
-        self,
-        bodies: Sequence[str],
-        gradient: Gradient,
-        operands: Sequence[fx.Node],
-        results: Sequence[fx.Node],
-    ) -> list[Any]:
-        """Record the call; what it gives, as new traced tensors."""
-        named = ("nn_module_stack", "stack_trace", "torch_fn", "custom")
-        place = {key: self.middle.meta[key] for key in named if key in self.middle.meta}
-        held = [self.graph.get_attr(path) for path in bodies]
-        options = {key: value for key, value in gradient._asdict().items() if key != "bwd"}
-        call = self.graph.call_function(autograd_function, (*held, *operands), options)
-        made = [node.meta["val"] for node in results]
-        for node in (*held, call):
-            node.meta = dict(place)
-        call.meta["val"] = tuple(made)
-        for position, value in enumerate(made):
-            item = self.graph.call_function(operator.getitem, (call, position))
-            item.meta = dict(place)
-            self.track(value, item)
-        return made
-
     def track(self, value: Any, node: fx.Node) -> None:
         """Let a traced tensor be what a node gives."""
         track_tensor_tree(value, fx.Proxy(node, self.tracer), constant=None, tracer=self.tracer)
+
+
+def _recorded_call(
+    recording: Recording,
+    bodies: Sequence[str],
+    gradient: Gradient,
+    operands: Sequence[fx.Node],
+    results: Sequence[fx.Node],
+) -> list[Any]:
+    """Record the call; what it gives, as new traced tensors."""
+    named = ("nn_module_stack", "stack_trace", "torch_fn", "custom")
+    place = {key: recording.middle.meta[key] for key in named if key in recording.middle.meta}
+    held = [recording.graph.get_attr(path) for path in bodies]
+    options = {key: value for key, value in gradient._asdict().items() if key != "bwd"}
+    call = recording.graph.call_function(autograd_function, (*held, *operands), options)
+    made = [node.meta["val"] for node in results]
+    for node in (*held, call):
+        node.meta = dict(place)
+    call.meta["val"] = tuple(made)
+    for position, value in enumerate(made):
+        item = recording.graph.call_function(operator.getitem, (call, position))
+        item.meta = dict(place)
+        recording.track(value, item)
+    return made
 
 
 def replaced_by(recording: Recording, tensor: torch.Tensor) -> bool:
@@ -282,7 +325,8 @@ def _written_out(recording: Recording) -> Any:
     """Call once what a reentrant checkpoint computes twice."""
     function, keeps_state, *args = recording.args
     start, given = _last(recording.graph), {*map(id, args)}
-    result = function(*args)
+    with observed(True):
+        result = function(*args)
     items = result if isinstance(result, tuple) else (result,)
     items = tuple([i.view_as(i) if id(i) in given and _is_tensor(i) else i for i in items])
     if any(_is_tensor(i) and _is_continuous(i) and not i.requires_grad for i in items):

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import handle_torch_function, has_torch_function, has_torch_function_unary
 
 from torch_ir.frontend.gradients.hooks import RecordedHook, record_hook
-from torch_ir.frontend.gradients.recording import Recording
+from torch_ir.frontend.gradients.recording import Recording, observed, observer
 from torch_ir.ir import IR
 from torch_ir.ir.queries import CUSTOM_GRADIENTS
 from torch_ir.torch_api import SingleLevelFunction
@@ -199,13 +199,20 @@ def _enter_saving(self: Any) -> Any:
 
 
 def _apply(cls: Any, *args: Any) -> Any:
-    if (found := _watched()) is None:
+    seen = observer.get()
+    return _applied(cls, *args) if seen is None else seen.applied(cls, args, _applied)
+
+
+def _applied(cls: Any, *args: Any) -> Any:
+    found = _watched() if observer.get() is None else _found.get()
+    if found is None:
         return super(SingleLevelFunction, cls).apply(*args)
-    if has_torch_function(args):  # a mode puts traced tensors for others
-        args = handle_torch_function(_given, args, *args)
-    recording = Recording(cls, args, everywhere=found.everywhere)
-    result = recording.run()
-    if recording.reason is not None:
+    with observed(False):
+        if has_torch_function(args):  # a mode puts traced tensors for others
+            args = handle_torch_function(_given, args, *args)
+        recording = Recording(cls, args, everywhere=found.everywhere)
+        result = recording.run()
+    if recording.reason is not None and _watched() is not None:
         found.lost.setdefault(_name(cls))
     return result
 

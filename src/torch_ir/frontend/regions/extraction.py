@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -24,6 +24,7 @@ from torch_ir.errors import (
 )
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
+from torch_ir.frontend.regions.literals import Literals, is_literal
 from torch_ir.frontend.regions.opaque import (
     NAMESPACE,
     Alone,
@@ -41,6 +42,22 @@ from torch_ir.torch_api import FakeTensorMode, storage_of, tracing_for_export
 OPAQUE = f"{NAMESPACE}.call.default"
 MIN_CALLS = 4
 """A member with fewer calls of torch stays as it is."""
+
+
+class _MemberBody(NamedTuple):
+    """The function of a member.
+
+    Attributes:
+        program: The member as a program.
+        function: The function that is made of it.
+        operands: The label of each operand; the key of a literal.
+        literals: How many literals the member has.
+    """
+
+    program: IR
+    function: IR
+    operands: list[str]
+    literals: int
 
 
 class Regions:
@@ -67,7 +84,7 @@ class Regions:
         self._export = export
         self._mode = mode
         self._paths = [*_members(model)] if wanted == "auto" else _named(model, wanted)
-        self._bodies: dict[tuple[str, tuple[int, ...]], tuple[IR, list[str]] | str] = {}
+        self._bodies: dict[tuple[str, tuple[int, ...]], _MemberBody | str] = {}
         self.found: dict[str, dict[str, str]] = {path: {} for path in self._paths}
 
     def extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
@@ -112,9 +129,13 @@ class Regions:
             self._all_flat("the model does something else where its layers are not run")
             return None
         firsts = {path: sites[first] for path, first in kinds.items()}
-        return convert_exported_program(
-            outer, name, place=lambda ir: self._placed(ir, sites, firsts)
+        ir = convert_exported_program(
+            outer, name, place=lambda ir, known: self._placed(ir, known, sites, firsts)
         )
+        for node in ir.nodes:  # equal functions are one now
+            if node.location and node.location.module in sites and node.functions:
+                self.found[node.location.module] = {"function": node.functions[0]}
+        return ir
 
     # -- kinds ------------------------------------------------------------------------------------
 
@@ -151,7 +172,7 @@ class Regions:
 
     # -- functions --------------------------------------------------------------------------------
 
-    def _body(self, site: Site, made: tuple[int, ...] | None = None) -> tuple[IR, list[str]] | str:
+    def _body(self, site: Site, made: tuple[int, ...] | None = None) -> _MemberBody | str:
         """The function of a member and the labels of its operands, or why it has none."""
         made = site.made if made is None else made
         key = site.record.path, made
@@ -159,7 +180,7 @@ class Regions:
             self._bodies[key] = self._traced(site, made)
         return self._bodies[key]
 
-    def _traced(self, site: Site, made: tuple[int, ...]) -> tuple[IR, list[str]] | str:
+    def _traced(self, site: Site, made: tuple[int, ...]) -> _MemberBody | str:
         path = site.record.path
         member = self._model.get_submodule(path)
         alone = Alone(member, site, made)
@@ -177,21 +198,35 @@ class Regions:
             if meta.name not in labels:
                 key = ir.external_values()[meta.name][0]
                 label = alone.label_of(key)
-                if label is None:
+                constant = ir.constants.get(key)
+                is_shown = constant is not None and constant.view is None and is_literal(key)
+                if label is None and (site.record.objects or not is_shown):
                     return f"it holds a constant of its own, {key!r}"
-                labels[meta.name] = label
+                labels[meta.name] = label or key
         values = {meta.name for node in ir.nodes for meta in node.outputs}
         if not values.issuperset(ir.output_names) or len(set(ir.output_names)) < len(made):
             return "it gives a value that it does not make"
-        return function_of(ir, run, ir.graph_outputs), [labels[m.name] for m in run.operands]
+        return _MemberBody(
+            ir,
+            function_of(ir, run, ir.graph_outputs),
+            [labels[meta.name] for meta in run.operands],
+            sum(map(is_literal, exported.constants)),
+        )
 
-    def _placed(self, ir: IR, sites: Mapping[str, Site], firsts: Mapping[str, Site]) -> IR:
+    def _placed(
+        self,
+        ir: IR,
+        known: Mapping[str, torch.Tensor],
+        sites: Mapping[str, Site],
+        firsts: Mapping[str, Site],
+    ) -> tuple[IR, dict[str, torch.Tensor]]:
         """The program with calls of functions in place of the operators of members."""
-        builder = Builder(ir)
+        builder, literals = Builder(ir), Literals(ir)
         needed = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
         functions: dict[tuple[str, tuple[int, ...]], str] = {}
         for node in ir.nodes:
             if node.op_type != OPAQUE:
+                literals.meet(node)
                 builder.keep(node)
                 continue
             path = json.loads(node.attrs["results"])[0]
@@ -203,13 +238,18 @@ class Regions:
                 raise ConversionError(body)
             key = first.record.path, made
             if key not in functions:
-                functions[key] = add_layer(builder, body[0])
+                functions[key] = add_layer(builder, body.function)
             given = dict(zip(site.record.taken, node.tensors("operands"), strict=True))
             kind = node.location.module_type if node.location else ""
-            operands = [given[label] for label in body[1]]
+            literals.enter(body.literals)
+            operands = [
+                given[label]
+                if label in given
+                else literals.add(body.program, label, first.record.path, path)
+                for label in body.operands
+            ]
             call_layer(builder, functions[key], operands, results, Location("", 0, "", path, kind))
-            self.found[path] = {"function": functions[key]}
-        return builder.finish()
+        return literals.placed(builder.finish(), known)
 
 
 def _members(model: nn.Module) -> Iterator[str]:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from torch_ir.frontend.gradients.recording import observer
 from torch_ir.frontend.regions.replay import PLAIN, TORCH, ReplayedCalls
 from torch_ir.torch_api import FakeTensorMode, pytree, storage_of, version_of
 
@@ -40,6 +42,7 @@ class MemberCall:
         taken: What it takes from outside, by label, and whether it writes that.
         results: The structure of the results, and their leaves.
         leaks: Whether a value that it makes, and does not give, is used after it.
+        objects: Whether a call of torch is given an object that may be written.
     """
 
     path: str
@@ -51,6 +54,7 @@ class MemberCall:
     foreign: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     results: tuple[Any, list[Any]] = (None, [])
     leaks: bool = False
+    objects: bool = False
     taken: dict[str, tuple[torch.Tensor, bool]] = field(
         default_factory=dict[str, tuple[torch.Tensor, bool]]
     )
@@ -134,7 +138,85 @@ def _type(tensor: torch.Tensor) -> str:
     return f"{tensor.dtype} {tuple(tensor.shape)} {strides} {tensor.device.type}"
 
 
-class Watch(TorchFunctionMode):
+class _WatchedValues(TorchFunctionMode):
+    """What values of records are: by their labels, and who made them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[MemberCall] = []
+        self._makers: dict[int, MemberCall] = {}
+        self._alive: list[object] = []  # an identity is one as long as the object lives
+
+    def _token(self, value: Any, record: MemberCall) -> str:
+        match value:
+            case torch.Tensor():
+                self._use(value)
+                return f"%{record.label(value)}"
+            case _ if isinstance(value, TORCH) or type(value) in PLAIN:
+                return repr(value)
+            case list() | tuple():
+                items = [self._token(item, record) for item in cast(list[Any], value)]
+                return f"{type(value).__name__}({', '.join(items)})"
+            case dict():
+                pairs = [(key, self._token(v, record)) for key, v in cast(Any, value).items()]
+                return f"{pairs}"
+            case slice():
+                ends = (value.start, value.stop, value.step)
+                return f"slice{[self._token(end, record) for end in ends]}"
+            case np.ndarray() | np.generic() if value.dtype != object:
+                array = np.asarray(value)
+                record.objects |= isinstance(value, np.ndarray)  # what is made of it is its memory
+                return f"{type(value)} {array.dtype} {array.shape} {array.tobytes().hex()}"
+            case _:
+                record.objects = True
+                self._alive.append(value)
+                return f"{type(value).__qualname__} {id(value)}"
+
+    def _made(self, value: Any, record: MemberCall) -> str:
+        """The results of a call, which are new values of the record, or some that it knows."""
+        texts: list[str] = []
+        for leaf in pytree.tree_leaves(value):
+            if isinstance(leaf, torch.Tensor):
+                self._alive.append(leaf)
+                record.calls += 1
+                if id(leaf) not in record.origins and id(leaf) not in record.own:
+                    if id(leaf) not in record.labels:
+                        record.labels[id(leaf)] = record.new_label()
+                    self._makers.setdefault(id(leaf), record)
+                texts.append(f"{record.label(leaf)} {_type(leaf)}")
+        return ", ".join(texts)
+
+    def _rename(
+        self,
+        result: torch.Tensor,
+        given: Sequence[torch.Tensor],
+        record: MemberCall,
+        *,
+        may_copy: bool,
+    ) -> None:
+        """Give a result that is an argument, as a whole, and that argument one new label.
+
+        Whether ``dropout`` or a cast to the same type gives its argument differs from run to run.
+        """
+        for tensor in given:
+            if may_copy or tensor is result or _place(tensor) == _place(result):
+                label = record.new_label()
+                record.labels[id(tensor)] = record.labels[id(result)] = label
+                self._alive.append(result)
+                if tensor is result:  # who reads it after the member reads what that makes
+                    self._makers[id(result)] = record
+                return
+
+    def _use(self, tensor: torch.Tensor) -> None:
+        """Note where a value is used that a finished member made and did not give."""
+        maker = self._makers.get(id(tensor))
+        while maker is not None and maker not in self.stack:
+            if not any(leaf is tensor for leaf in maker.results[1]):
+                maker.leaks = True
+            maker = maker.parent
+
+
+class Watch(_WatchedValues):
     """Records the calls of torch while a model runs.
 
     Args:
@@ -152,10 +234,7 @@ class Watch(TorchFunctionMode):
         self._stand_ins = stand_ins or {}
         self._call = _call if mode is None else ReplayedCalls(mode).call
         self.records: dict[str, list[MemberCall]] = {}
-        self.stack: list[MemberCall] = []
-        self._makers: dict[int, MemberCall] = {}
         self._is_paused = False
-        self._alive: list[object] = []  # an identity is one as long as the object lives
 
     def __torch_function__(
         self,
@@ -182,10 +261,37 @@ class Watch(TorchFunctionMode):
         record.tokens.append(f"{_name(func)}{given} -> {self._made(result, record)}")
         return result
 
+    def applied(self, function: Any, args: Sequence[Any], run: Callable[..., Any]) -> Any:
+        """Record a call of an autograd function, and what its forward calls."""
+        if not self.stack or self._is_paused:
+            return run(function, *args)
+        record = self.stack[-1]
+        name = f"{function.__module__}.{function.__qualname__} {id(function)}"
+        with self.observing(False):
+            if self._stand_ins:
+                args = _with_stand_ins(self._stand_ins, args)
+            record.tokens.append(f"{name}{self._token(args, record)}")
+        result = run(function, *args)
+        given = {id(arg) for arg in args}
+        with self.observing(False):
+            for leaf in pytree.tree_leaves(result):  # a trace gives others than forward does
+                if isinstance(leaf, torch.Tensor) and id(leaf) not in given:
+                    record.labels[id(leaf)] = record.new_label()
+                    self._makers[id(leaf)] = record
+            record.tokens.append(f"{name} -> {self._made(result, record)}")
+        self._alive.append(function)
+        return result
+
+    def gave(self, gradients: Sequence[Any]) -> None:
+        """Record the gradients that an autograd function defines."""
+        if self.stack:
+            with self.observing(False):
+                self.stack[-1].tokens.append(f"gradients {self._token(gradients, self.stack[-1])}")
+
     @contextmanager
-    def paused(self) -> Generator[None]:
-        """MemberCall nothing within a ``with`` block."""
-        before, self._is_paused = self._is_paused, True
+    def observing(self, is_on: bool) -> Generator[None]:
+        """Record calls within a ``with`` block, or none."""
+        before, self._is_paused = self._is_paused, not is_on
         try:
             yield
         finally:
@@ -197,18 +303,20 @@ class Watch(TorchFunctionMode):
     def over(self, members: Mapping[str, nn.Module]) -> Generator[None]:
         """MemberCall the calls of members within a ``with`` block; the empty path is the model."""
         with ExitStack() as hooks:
+            token = observer.set(self)
+            hooks.callback(observer.reset, token)
             hooks.callback(self._abandon)
             for path, member in members.items():
 
                 def begin(
                     module: nn.Module, args: Any, kwargs: Any, path: str = path, of: Any = member
                 ) -> None:
-                    with self.paused():
+                    with self.observing(False):
                         own = own_tensors(of) if path else {}  # tracing swaps them
                         self._begin(MemberCall(path, type(of), own, None), (args, kwargs))
 
                 def end(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-                    with self.paused():
+                    with self.observing(False):
                         self._end(result)
 
                 before = member.register_forward_pre_hook(begin, with_kwargs=True)
@@ -269,71 +377,6 @@ class Watch(TorchFunctionMode):
         if id(leaf) not in parent.labels:
             parent.labels[id(leaf)] = parent.new_label()
         return parent.labels[id(leaf)]
-
-    # -- values -----------------------------------------------------------------------------------
-
-    def _token(self, value: Any, record: MemberCall) -> str:
-        match value:
-            case torch.Tensor():
-                self._use(value)
-                return f"%{record.label(value)}"
-            case _ if isinstance(value, TORCH) or type(value) in PLAIN:
-                return repr(value)
-            case list() | tuple():
-                items = [self._token(item, record) for item in cast(list[Any], value)]
-                return f"{type(value).__name__}({', '.join(items)})"
-            case dict():
-                pairs = [(key, self._token(v, record)) for key, v in cast(Any, value).items()]
-                return f"{pairs}"
-            case slice():
-                ends = (value.start, value.stop, value.step)
-                return f"slice{[self._token(end, record) for end in ends]}"
-            case _:
-                self._alive.append(value)
-                return f"{type(value).__qualname__} {id(value)}"
-
-    def _made(self, value: Any, record: MemberCall) -> str:
-        """The results of a call, which are new values of the record, or some that it knows."""
-        texts: list[str] = []
-        for leaf in pytree.tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                self._alive.append(leaf)
-                record.calls += 1
-                if id(leaf) not in record.origins and id(leaf) not in record.own:
-                    if id(leaf) not in record.labels:
-                        record.labels[id(leaf)] = record.new_label()
-                    self._makers.setdefault(id(leaf), record)
-                texts.append(f"{record.label(leaf)} {_type(leaf)}")
-        return ", ".join(texts)
-
-    def _rename(
-        self,
-        result: torch.Tensor,
-        given: Sequence[torch.Tensor],
-        record: MemberCall,
-        *,
-        may_copy: bool,
-    ) -> None:
-        """Give a result that is an argument, as a whole, and that argument one new label.
-
-        Whether ``dropout`` or a cast to the same type gives its argument differs from run to run.
-        """
-        for tensor in given:
-            if may_copy or tensor is result or _place(tensor) == _place(result):
-                label = record.new_label()
-                record.labels[id(tensor)] = record.labels[id(result)] = label
-                self._alive.append(result)
-                if tensor is result:  # who reads it after the member reads what that makes
-                    self._makers[id(result)] = record
-                return
-
-    def _use(self, tensor: torch.Tensor) -> None:
-        """Note where a value is used that a finished member made and did not give."""
-        maker = self._makers.get(id(tensor))
-        while maker is not None and maker not in self.stack:
-            if not any(leaf is tensor for leaf in maker.results[1]):
-                maker.leaks = True
-            maker = maker.parent
 
 
 def _with_stand_ins(stand_ins: _StandIns, arguments: Any) -> Any:

@@ -152,7 +152,7 @@ def opaque(model: nn.Module, sites: Mapping[str, Site], watch: Watch) -> Generat
 
 def _forward(site: Site, model: nn.Module, member: nn.Module, watch: Watch) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with watch.paused():
+        with watch.observing(False):
             return site.call(model, member, args, kwargs, watch)
 
     return forward

@@ -5,6 +5,7 @@ from torch_ir.ir.functions.inlining import (
     GRADIENT_SCOPES,
     MODULE,
     inline_scopes,
+    rerooted,
 )
 from torch_ir.ir.functions.outlining import (
     CALL,
@@ -33,5 +34,6 @@ __all__ = [
     "layer_path",
     "merged_functions",
     "outlined",
+    "rerooted",
     "written_out",
 ]
