@@ -132,6 +132,18 @@ def test_a_layer_keeps_the_range_that_it_needs():
     )
 
 
+@pytest.mark.parametrize("size", [2, 7])
+def test_a_size_that_torch_makes_a_number_is_refused(size):
+    """Torch's second way of tracing makes it one without a word."""
+    every_other = Unary(lambda x: x.flip(0)[::2]).eval()
+    traced = {"dynamic_shapes": ({0: BATCH},)}
+    if size > 2:
+        assert torch_ir.extract_ir(every_other, (ramp(size, 2),), **traced).symbols
+        return
+    with pytest.raises(torch_ir.errors.ExportError, match="Constraints violated"):
+        torch_ir.extract_ir(every_other, (ramp(size, 2),), **traced)
+
+
 def test_numbers_among_the_arguments_vary():
     def window(x, start):
         return x * start, torch.full((start + 1,), 2.5), start * 2

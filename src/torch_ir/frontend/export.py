@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import nn
-from torch.export import ExportedProgram, ShapesCollection
+from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.fx.experimental import proxy_tensor
 
 from torch_ir.arguments import public
@@ -374,8 +374,17 @@ def _trace(
 def _trace_bytecode(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """By torch's bytecode tracer, which takes some models that running the code does not."""
-    return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
+    """By torch's bytecode tracer, which takes some models that running the code does not.
+
+    Raises:
+        ExportError: A size that may vary became a number, which this tracer does without a word.
+    """
+    exported = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
+    given = pytree.tree_leaves(dynamic_shapes)
+    wanted = {leaf.__name__ for leaf in given if type(leaf) is Dim}
+    if len(exported.range_constraints) < len(wanted):
+        raise ExportError("a size that dynamic_shapes names is a number in the program")
+    return exported
 
 
 def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
