@@ -104,3 +104,16 @@ def test_regions_around_control_flow_are_functions_one_in_the_other():
     assert inner.attrs["enabled"] is False
     body = outer.functions[inner.attrs["wrapped_func"].name]
     assert "higher_order.cond" in [node.op_type for node in body.nodes]
+
+
+def test_a_region_is_not_run_where_it_would_convert_nothing():
+    model = Lambda(lambda m, x: within_one_another(m, x)[0]).eval()
+    ir = torch_ir.extract_ir(model, (X,))
+    weights = {key: tensor.to("meta") for key, tensor in model.state_dict().items()}
+    with pytest.raises(torch_ir.CompileError) as caught:
+        torch_ir.compile_graph(ir, weights, device="meta")
+    assert "on meta nothing is converted under autocast for 'cpu'" in str(caught.value)
+    assert "torch_ir.decompose(ir)" in str(caught.value)
+    done = torch_ir.decompose(ir)
+    (result,) = torch_ir.compile_graph(done, weights, device="meta").eval((X.to("meta"),))
+    assert result.dtype is LOW

@@ -304,6 +304,7 @@ class _Compiler:
             try:
                 call = resolve(node, slots, self.device)
                 _require_functions(ir, call)
+                _require_autocast_here(node, self.device)
                 yield call
             except DiagnosticError as fault:
                 self.found(fault, node, path)
@@ -373,6 +374,21 @@ def _require_functions(ir: IR, call: BoundCall) -> None:
     for name in call.functions:
         if name not in ir.functions:
             raise DiagnosticError("undefined-function", f"the graph has no function {name!r}")
+
+
+def _require_autocast_here(node: OpNode, device: torch.device) -> None:
+    """Refuse a region whose conversions would not be made: what it says of types was traced."""
+    region = node.attrs.get("device_type")
+    if "autocast" not in node.op_type or region == device.type or node.attrs["enabled"] is False:
+        return
+    raise DiagnosticError(
+        "autocast-elsewhere",
+        f"on {device} nothing is converted under autocast for {region!r}, and results would have "
+        "other types than recorded",
+        remedy="Write the conversions out first: torch_ir.decompose(ir)."
+        if region == "cpu"
+        else f"Run it on {region}, or extract it where it is to run.",
+    )
 
 
 def _declared(value: TensorMeta | Constant) -> torch.Tensor:
