@@ -13,7 +13,7 @@ import torch
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import SymExpr
 from torch_ir.ir.expressions import Algebra, fold
-from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, FoldStep
+from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, TRACED, FoldStep
 
 
 def _to_int(value: Any) -> Any:
@@ -38,11 +38,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "bit_and": operator.and_,
     "bit_or": operator.or_,
     "bit_xor": operator.xor,
-    **{
-        name: getattr(torch, f"_sym_{name}")
-        for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
-        if hasattr(torch, f"_sym_{name}")
-    },
+    **{name: getattr(torch, f"_sym_{name}") for name in TRACED if hasattr(torch, f"_sym_{name}")},
 }
 
 

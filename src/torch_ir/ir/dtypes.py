@@ -60,3 +60,10 @@ BY_SHORT_NAME: dict[str, DTypeInfo] = {info.short: info for info in _ALL}
 
 ALIASES: dict[str, str] = {alias: info.name for info in _ALL for alias in info.aliases}
 """torch's other names for an element type."""
+
+STRUCT_CODES = {
+    **dict(zip(("int8", "int16", "int32", "int64"), "bhiq", strict=True)),
+    **dict(zip(("uint8", "uint16", "uint32", "uint64"), "BHIQ", strict=True)),
+    **dict(zip(("bool", "float16", "float32", "float64"), "?efd", strict=True)),
+}
+"""The code of each element type that :mod:`struct` knows."""

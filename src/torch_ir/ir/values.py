@@ -238,9 +238,10 @@ def as_attribute(value: object) -> Attribute:
 
 
 def _as_attribute(value: object, depth: int) -> Attribute:
-    if value is None or isinstance(value, _PLAIN):
-        # a subclass (an IntEnum, numpy's float64) would not print and store as what it is
-        return value if type(value) in _EXACT else _widen(value)
+    if type(value) in _EXACT:
+        return cast(Attribute, value)
+    if isinstance(value, _PLAIN):
+        return _widen(value)  # a subclass (an IntEnum, numpy's float64) would print as another
     if isinstance(value, list | tuple):
         if depth == MAX_DEPTH:
             raise InvalidIRError(f"an attribute cannot be nested more than {MAX_DEPTH} deep")
@@ -258,37 +259,8 @@ def _as_attribute(value: object, depth: int) -> Attribute:
     )
 
 
-_EXACT = frozenset(
-    {
-        type(None),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        SymExpr,
-        DType,
-        Layout,
-        MemoryFormat,
-        Device,
-        FunctionRef,
-        OperatorRef,
-    }
-)
-_PLAIN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    SymExpr,
-    DType,
-    Layout,
-    MemoryFormat,
-    Device,
-    FunctionRef,
-    OperatorRef,
-)
+_EXACT = PLAIN | {SymExpr, DType, Layout, MemoryFormat, Device, FunctionRef, OperatorRef}
+_PLAIN = tuple(_EXACT)
 
 
 def _widen(value: object) -> Attribute:

@@ -17,14 +17,8 @@ CASTS = frozenset({"aten._to_copy.default", "aten.to.dtype", "prims.convert_elem
 
 _INTEGERS = {  # the least and the largest value
     "bool": (0, 1),
-    "uint8": (0, 2**8 - 1),
-    "uint16": (0, 2**16 - 1),
-    "uint32": (0, 2**32 - 1),
-    "uint64": (0, 2**64 - 1),
-    "int8": (-(2**7), 2**7 - 1),
-    "int16": (-(2**15), 2**15 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1),
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
 }
 _FLOATS = {  # bits of the significand, and of the exponent
     "bfloat16": (8, 8),

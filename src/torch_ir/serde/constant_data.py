@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.constants import bound_view, view_fault, view_of_view
-from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.dtypes import DTYPES, STRUCT_CODES
 from torch_ir.ir.tensor import Constant, ConstantView
 from torch_ir.ir.values import dtype_name
 from torch_ir.serde.json.faults import Fault, as_fault, each_value
@@ -21,22 +21,6 @@ from torch_ir.serde.tensors import checked_pieces
 
 MAX_LISTED = 64
 """Elements of the largest constant that is written as nested lists; base64 takes less room."""
-
-_CODES = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-}
-"""The code of each element type that :mod:`struct` knows."""
 
 
 def encode_constant(constant: Constant) -> ConstantRecord:
@@ -127,7 +111,7 @@ def values_missing(constant: Constant) -> Fault:
 
 def _listed(constant: Constant) -> Any:
     """The nested lists of a small constant if they give exactly its bytes back, else None."""
-    code = _CODES.get(constant.dtype)
+    code = STRUCT_CODES.get(constant.dtype)
     if code is None or math.prod(max(d, 1) for d in constant.shape) > MAX_LISTED:
         return None
     raw = constant.tobytes()
@@ -175,7 +159,7 @@ def constant_of_lists(data: object, dtype: str, shape: tuple[int, ...] | None) -
     """
     found = _shape_of(data) if shape is None else shape
     flat = _flatten(data, found)
-    code = _CODES.get(dtype_name(dtype))
+    code = STRUCT_CODES.get(dtype_name(dtype))
     if code is None:
         return Constant(dtype, found, _packed_by_numpy(flat, dtype))
     if code == "?" and not all(value in (0, 1) for value in flat):

@@ -21,46 +21,20 @@ _NO_END = 1 << 62
 _NARROW = {torch.bool: 1, torch.uint8: 255, torch.int8: 128, torch.int16: 1 << 15}
 _WIDE = (torch.int32, torch.int64)
 _SUMS = frozenset(("add", "sub", "rsub"))
-_GROWING = frozenset(
-    (
-        "pow",
-        "square",
-        "sum",
-        "prod",
-        "cumsum",
-        "cumprod",
-        "matmul",
-        "mm",
-        "bmm",
-        "dot",
-        "outer",
-        "mv",
-        "addmm",
-        "baddbmm",
-        "linear",
-        "einsum",
-        "bitwise_left_shift",
-        "__lshift__",
-        "index_add",
-        "scatter_add",
-        "scatter_reduce",
-        "index_put",
-        "addcmul",
-    )
-)
 _CONVERSIONS = frozenset(("_to_copy", "to", "type_as", "convert_element_type"))
 
 _Bound = tuple[int, int]
 """How far a value is at most: so many times as far as the inputs, and so much more."""
 
 
-def room_for_integers(program: ExportedProgram) -> int:
+def room_for_integers(program: ExportedProgram, growing: frozenset[str]) -> int:
     """Return how far 64-bit inputs of a program may be, so that no value passes 32 bits.
 
     Integers of 32 bits may wrap around, as they do everywhere, but not on their way to 64.
 
     Args:
         program: Functional, of tensors and sizes.
+        growing: Operators, without overloads, whose results may be farther than their operands.
 
     Raises:
         BackendError: There is no room for inputs of a common size.
@@ -76,7 +50,7 @@ def room_for_integers(program: ExportedProgram) -> int:
         if node.op == "placeholder" and node.name in lifted:
             bounds[node] = 0, _farthest(held.get(lifted[node.name]))
         elif node.op != "output":
-            bounds[node] = _bound(node, bounds)
+            bounds[node] = _bound(node, bounds, growing)
     wide = [bounds[node] for node in bounds if _dtype(node) is torch.int64]
     rooms = [(_MOST - b) // max(a, 1) for a, b in wide if a or b > _MOST]
     room = min(rooms, default=_MOST)
@@ -85,13 +59,14 @@ def room_for_integers(program: ExportedProgram) -> int:
     return room
 
 
-def _bound(node: Node, bounds: Mapping[Node, _Bound]) -> _Bound:
+def _bound(node: Node, bounds: Mapping[Node, _Bound], growing: frozenset[str]) -> _Bound:
     dtype = _dtype(node)
     if dtype is not None and dtype not in _WIDE:
         return 0, _NARROW.get(dtype, 0)
     if node.op == "placeholder":
         return 1, 0
-    packet = str(node.target).partition(".")[2].partition(".")[0]
+    operator = str(node.target).rpartition(".")[0]
+    packet = operator.partition(".")[2]
     found = [_of(item, bounds) for item in tree_leaves((node.args, node.kwargs))]
     if packet in _SUMS:
         factor = max(_of(node.kwargs.get("alpha", 1), bounds)[1], 1)
@@ -100,7 +75,7 @@ def _bound(node: Node, bounds: Mapping[Node, _Bound]) -> _Bound:
         (a, b), (c, d) = found
         return (a * d + b * c, b * d) if not a * c else (0, _MOST)
     is_found = any(_is_real(given) for given in node.all_input_nodes)
-    if packet in _GROWING or (is_found and packet in _CONVERSIONS):
+    if operator in growing or (is_found and packet in _CONVERSIONS):
         return 0, _MOST
     return max((a for a, _ in found), default=0), max([_SIZES, *[b for _, b in found]])
 

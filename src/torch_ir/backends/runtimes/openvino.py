@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class OpenVino(NativeBackend):
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to OpenVINO's model, and compile it."""
-        room = room_for_integers(program)
+        room = self._room(program)
         with quietly():
             if _is_quantized(program):  # which its own frontend takes for floats
                 content = io.BytesIO(onnx_bytes(program))
@@ -84,6 +85,12 @@ class OpenVino(NativeBackend):
         compiled = self._runtime.Core().compile_model(model, "CPU", settings)
         return _Request(self._runtime, compiled, room)
 
+    def _room(self, program: ExportedProgram) -> int:
+        """How far its 64-bit inputs may be; what grows is what is given to it in no such type."""
+        known = [rule for rule in facts_of(self.name).results if "inputs" not in rule]
+        rules = [rule["operators"] for rule in known if rule.get("dtypes") == ["int64"]]
+        return room_for_integers(program, frozenset(chain.from_iterable(rules)))
+
     def pack(self, built: Delegated) -> bytes | None:
         """Return the compiled model."""
         if not isinstance(built, _Request):
@@ -95,7 +102,7 @@ class OpenVino(NativeBackend):
     def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
         """Read a compiled model."""
         compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU")
-        return _Request(self._runtime, compiled, room_for_integers(program))
+        return _Request(self._runtime, compiled, self._room(program))
 
 
 def _is_quantized(program: ExportedProgram) -> bool:

@@ -15,6 +15,7 @@ from torch.utils._sympy import functions as sympy_functions
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.symbols.symbol_names import creation_order
 from torch_ir.ir import SymExpr
+from torch_ir.ir.expressions.language import TRACED
 
 _INFIX: dict[type[Any], str] = {
     sympy.Add: " + ",
@@ -49,10 +50,7 @@ _CALLS: dict[type[Any], str] = {
     sympy_functions.BitwiseFn_bitwise_and: "bit_and",
     sympy_functions.BitwiseFn_bitwise_or: "bit_or",
     sympy_functions.BitwiseFn_bitwise_xor: "bit_xor",
-    **{
-        getattr(sympy_functions, f"OpaqueUnaryFn_{name}"): name
-        for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
-    },
+    **{getattr(sympy_functions, f"OpaqueUnaryFn_{name}"): name for name in TRACED},
 }
 _TEMPLATES: dict[type[Any], str] = {
     sympy_functions.CeilDiv: "-(-{} // {})",
@@ -144,7 +142,7 @@ _OPERATORS: dict[Callable[..., Any], str] = {
     builtins.round: "round({})",
     **{
         getattr(torch, f"_sym_{name}"): f"{name}({{}})"
-        for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+        for name in TRACED
         if hasattr(torch, f"_sym_{name}")
     },
 }

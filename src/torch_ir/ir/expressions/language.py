@@ -39,13 +39,11 @@ BITWISE: dict[str, Callable[..., Any]] = {
 }
 """Of two integers."""
 
-_MATH = (
-    *("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan"),
-    *("sinh", "cosh", "tanh"),
-)
+TRACED = ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan")
+"""Functions of :mod:`math` that torch's symbolic numbers have too."""
 TO_FLOAT: dict[str, Callable[..., Any]] = {
     "float": float,
-    **{name: getattr(math, name) for name in _MATH},
+    **{name: getattr(math, name) for name in (*TRACED, "sinh", "cosh", "tanh")},
 }
 _TO_INT = {"int": int, "floor": math.floor, "ceil": math.ceil, "round": round}
 FUNCTIONS: dict[str, Callable[..., Any]] = {**OF_EITHER, **_TO_INT, **BITWISE, **TO_FLOAT}

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import identical
+from torch_ir.ir.dtypes import STRUCT_CODES
 from torch_ir.ir.tensor import Constant, ConstantView, type_text
 from torch_ir.ir.text.lexer import Line, read_int, read_sigil, sigil, spell_int
 from torch_ir.ir.text.values import spell_value
@@ -22,20 +23,6 @@ from torch_ir.ir.values import Attribute
 MAX_ELEMENTS = 16
 """Constants of more elements are named by their hash."""
 
-_FORMATS = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-}
 _COMPLEX = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _DIGITS = {"bfloat16": 4, "float16": 5, "float32": 9, "float64": 17}
 
@@ -85,7 +72,7 @@ def constant_from_values(dtype: str, shape: tuple[int, ...], values: Attribute) 
             raise InvalidIRError(f"the values of {where} are written []")
         return Constant(dtype, shape, b"")
     flat = list(_flatten(values, shape, where))
-    if dtype not in _FORMATS and dtype not in _COMPLEX and dtype != "bfloat16":
+    if dtype not in STRUCT_CODES and dtype not in _COMPLEX and dtype != "bfloat16":
         raise InvalidIRError(f"the values of {where} are written as bytes:, in hexadecimal")
     raw = _encode(dtype, flat)
     if raw is None:
@@ -145,9 +132,9 @@ def _decode(dtype: str, raw: bytes) -> list[Any] | None:
     if dtype == "bfloat16":
         high = [raw[i : i + 2] for i in range(0, len(raw), 2)]
         return [_shortest(dtype, struct.unpack("<f", b"\0\0" + pair)[0]) for pair in high]
-    if dtype not in _FORMATS:
+    if dtype not in STRUCT_CODES:
         return None
-    values = [value for (value,) in struct.iter_unpack(f"<{_FORMATS[dtype]}", raw)]
+    values = [value for (value,) in struct.iter_unpack(f"<{STRUCT_CODES[dtype]}", raw)]
     return [_shortest(dtype, value) for value in values] if dtype in _DIGITS else values
 
 
@@ -170,7 +157,7 @@ def _encode(dtype: str, values: Sequence[Any]) -> bytes | None:
             return b"".join(map(_encode_bfloat16, values))
         if dtype == "bool" and not all(identical(value, bool(value)) for value in values):
             return None
-        return struct.pack(f"<{len(values)}{_FORMATS[dtype]}", *values)
+        return struct.pack(f"<{len(values)}{STRUCT_CODES[dtype]}", *values)
     except (struct.error, OverflowError, TypeError):
         return None
 
