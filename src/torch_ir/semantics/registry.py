@@ -99,6 +99,12 @@ def denotes(
     return decorate
 
 
+def declare(function: Function, meaning: str, *op_types: str) -> None:
+    """Declare one function of a family: what it means, and the overloads that mean it."""
+    function.__doc__, function.__qualname__ = meaning, op_types[0].split(".")[1]
+    denotes(*op_types)(function)
+
+
 @public
 def denotation(op_type: str) -> Denotation:
     """Return the denotation of an overload.

@@ -104,9 +104,13 @@ class BoundedCall:
         absolute = {name: _absolute(name, value) for name, value in self.arguments.items()}
         return [moduli(part) for part in self.meant(**absolute)]
 
-    def opened(self, error: Any, magnitude: Any) -> Array:
-        """Return the error, infinite where what is added up overflows in the type computed in."""
-        largest = float(ml_dtypes.finfo(self.dtype).max)
+    def opened(self, error: Any, magnitude: Any, dtype: np.dtype[Any] | None = None) -> Array:
+        """Return the error, infinite where what is added up overflows in the type computed in.
+
+        Or in another type, to which kernels round on the way. What adds up to its largest number
+        may overflow: 32800 + 16 + 32688 does in float16, where the first sum is rounded up.
+        """
+        largest = float(ml_dtypes.finfo(real_of(dtype or self.dtype)).max)
         return np.where(np.abs(magnitude) >= largest, np.inf, error)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, moduli, widened
@@ -247,8 +246,8 @@ def _gradients(
     if adds_in > call.unit:
         count += adds_in * (1 + sqrt(rows))
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
-    most = float(ml_dtypes.finfo(call.results[0].dtype).max) if adds_in > call.unit else np.inf
-    added = [np.where(sizes > most, np.inf, count * sizes) for sizes in parameter]
+    kept_in = call.results[0].dtype if adds_in > call.unit else None
+    added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]
     wanted = [d * np.abs(rstd) * terms, *added]
     present = [True, call["weight"] is not None, _has_bias(call)]
     kept = zip(wanted, call["output_mask"], present, strict=True)

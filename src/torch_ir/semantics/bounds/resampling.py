@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
@@ -157,10 +156,9 @@ def sampled_backward(call: BoundedCall) -> Errors:
     added = values.shape[1] * len(taps[0]) ** rank
     depths = (FEW + np.sqrt(count), FEW + sqrt(added))
     parts = zip(terms, moved, depths, strict=True)
-    most = float(ml_dtypes.finfo(call.results[0].dtype).max) if call.is_narrow else np.inf
+    kept_in = call.results[0].dtype
     found = [
-        np.where(least > most, np.inf, (worst - least) + own * d * least)
-        for least, worst, d in parts
+        call.opened((worst - least) + own * d * least, least, kept_in) for least, worst, d in parts
     ]
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found[0] = found[0] + _opening(samples, found[0])

@@ -19,7 +19,7 @@ from torch_ir.semantics.bounds.call import (
     moduli,
 )
 from torch_ir.semantics.bounds.elementwise import turned_by
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
@@ -66,7 +66,7 @@ def log_softmax(call: BoundedCall) -> Errors:
         added = np.sum(np.exp(-below), axis=axes, keepdims=True)
         reach = 1 + np.abs(np.log(added))
         error = error + call.result_unit * np.where(np.isfinite(reach), reach, 0)
-        error = np.where(added > _largest(result), np.inf, error)
+        error = call.opened(error, added, result.dtype)
     return [error]
 
 
@@ -89,12 +89,8 @@ def log_sum(call: BoundedCall) -> Errors:
     ):  # each step is rounded to the type: x - max, its power, their sum and its log
         total = total.reshape(result.shape)
         error = error + call.result_unit * (weighed + 2 + np.abs(np.log(total)))
-        error = np.where(total > _largest(result), np.inf, error)
+        error = call.opened(error, total, result.dtype)
     return [error]
-
-
-def _largest(result: Array) -> float:
-    return float(ml_dtypes.finfo(real_of(result.dtype)).max)
 
 
 def running_log_sum(call: BoundedCall) -> Errors:
@@ -228,7 +224,7 @@ def distance(call: BoundedCall) -> Errors:
     if call.is_narrow:  # squares, their sums and what is left of these are rounded to the type
         least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
         off = off + call.result_unit * 4 * squares + least * (2 * vectors.shape[-1] + 4)
-        error = np.where(2 * squares > _largest(result), inf, error)
+        error = call.opened(error, 2 * squares, result.dtype)
     lower = sizes - np.sqrt(np.maximum(sizes**2 - off, 0))
     return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
 

@@ -88,9 +88,8 @@ def product(call: BoundedCall) -> Errors:
         return errors
     steps = first.shape[0] if call.op_type == "aten.addbmm.default" else 1
     (terms,) = call.terms()  # the product is rounded to the type before it is added
-    most = float(ml_dtypes.finfo(call.results[0].dtype).max)
-    off = np.where(terms > most, np.inf, call.result_unit * (1 + sqrt(steps)) * terms)
-    return [error + off for error in errors]
+    off = call.result_unit * (1 + sqrt(steps)) * terms
+    return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
 
 
 def _is_behind(call: BoundedCall) -> Array:
@@ -153,10 +152,10 @@ def _columns(call: BoundedCall, errors: Errors, counts: list[int]) -> Errors:
     """Of narrow types, columns for each place of the kernel are rounded to it and added in it."""
     if not call.is_narrow:
         return errors
-    parts = zip(errors, call.terms(), counts, strict=True)
-    largest = [float(ml_dtypes.finfo(result.dtype).max) for result in call.results]
-    moved = [(e + call.result_unit * (1 + sqrt(n)) * terms, terms) for e, terms, n in parts]
-    return [np.where(t > most, np.inf, e) for (e, t), most in zip(moved, largest, strict=True)]
+    return [
+        call.opened(error + call.result_unit * (1 + sqrt(n)) * terms, terms, result.dtype)
+        for error, terms, n, result in zip(errors, call.terms(), counts, call.results, strict=True)
+    ]
 
 
 def pooling(call: BoundedCall) -> Errors:

@@ -36,7 +36,7 @@ from torch_ir.semantics.pointwise import (
     require_type,
     whole,
 )
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 @denotes("aten.add.Tensor", "aten.add.Scalar")
@@ -241,32 +241,43 @@ def square(self: Array) -> Array:
 # -- extrema --------------------------------------------------------------------------------------
 
 
-@denotes("aten.maximum.default", "aten.max.other")
-def maximum(self: Array, other: Array) -> Array:
-    """The larger of the two, NaN if one is NaN; which of +0 and −0 is not said."""
-    require_type("maximum", is_real, self, other)
-    return pointwise(np.maximum, self, other)
+def _declare(
+    names: str, function: Callable[..., Any], accepted: Callable[[np.dtype[Any]], bool], says: str
+) -> None:
+    first = names.split(".")[0]
+
+    def denoted(self: Array, other: Array) -> Array:
+        require_type(first, accepted, self, other)
+        return pointwise(function, self, other)
+
+    declare(denoted, says, *[f"aten.{name}" for name in names.split()])
 
 
-@denotes("aten.minimum.default", "aten.min.other")
-def minimum(self: Array, other: Array) -> Array:
-    """The smaller of the two, NaN if one is NaN; which of +0 and −0 is not said."""
-    require_type("minimum", is_real, self, other)
-    return pointwise(np.minimum, self, other)
-
-
-@denotes("aten.fmax.default")
-def fmax(self: Array, other: Array) -> Array:
-    """The larger of the two, the number if one is NaN."""
-    require_type("fmax", is_real, self, other)
-    return pointwise(np.fmax, self, other)
-
-
-@denotes("aten.fmin.default")
-def fmin(self: Array, other: Array) -> Array:
-    """The smaller of the two, the number if one is NaN."""
-    require_type("fmin", is_real, self, other)
-    return pointwise(np.fmin, self, other)
+for _row in (
+    (
+        *("maximum.default max.other", np.maximum, is_real),
+        "The larger of the two, NaN if one is NaN; which of +0 and −0 is not said.",
+    ),
+    (
+        *("minimum.default min.other", np.minimum, is_real),
+        "The smaller of the two, NaN if one is NaN; which of +0 and −0 is not said.",
+    ),
+    ("fmax.default", np.fmax, is_real, "The larger of the two, the number if one is NaN."),
+    ("fmin.default", np.fmin, is_real, "The smaller of the two, the number if one is NaN."),
+    (
+        *("hypot.default", np.hypot, is_float),
+        "``√(self² + other²)`` without overflow between; inf if one is infinite.",
+    ),
+    (
+        *("gcd.default", np.gcd, is_integer),
+        "The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers.",
+    ),
+    (
+        *("lcm.default", np.lcm, is_integer),
+        "The least common multiple of the absolute values, 0 where either is 0; of integers.",
+    ),
+):
+    _declare(*_row)
 
 
 @denotes("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")
@@ -319,13 +330,6 @@ def atan2(self: Array, other: Array) -> Array:
     """
     require_type("atan2", is_real, self, other)
     return pointwise(np.arctan2, self, other, dtype=floating(self, other))
-
-
-@denotes("aten.hypot.default")
-def hypot(self: Array, other: Array) -> Array:
-    """``√(self² + other²)`` without overflow between; inf if one is infinite."""
-    require_type("hypot", is_float, self, other)
-    return pointwise(np.hypot, self, other)
 
 
 @denotes("aten.copysign.Tensor", "aten.copysign.Scalar")
@@ -392,20 +396,6 @@ def heaviside(self: Array, values: Array) -> Array:
     if self.dtype != values.dtype:
         raise InvalidIRError(f"heaviside takes one type, not {self.dtype} and {values.dtype}")
     return pointwise(lambda a, b: np.where(a == 0, b, a > 0), self, values)
-
-
-@denotes("aten.gcd.default")
-def gcd(self: Array, other: Array) -> Array:
-    """The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers."""
-    require_type("gcd", is_integer, self, other)
-    return pointwise(np.gcd, self, other)
-
-
-@denotes("aten.lcm.default")
-def lcm(self: Array, other: Array) -> Array:
-    """The least common multiple of the absolute values, 0 where either is 0; of integers."""
-    require_type("lcm", is_integer, self, other)
-    return pointwise(np.lcm, self, other)
 
 
 @denotes("aten.nextafter.default")

@@ -16,7 +16,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_all
 from torch_ir.semantics.dtypes import Array, Operand, is_bool, is_integer, result_dtype, rounded
 from torch_ir.semantics.pointwise import pointwise
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 def _bitwise(function: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
@@ -26,40 +26,17 @@ def _bitwise(function: Callable[[Array, Array], Any], self: Operand, other: Oper
     return pointwise(function, self, other)
 
 
-@denotes(
-    "aten.bitwise_and.Tensor",
-    "aten.bitwise_and.Scalar",
-    "aten.bitwise_and.Scalar_Tensor",
-    "aten.__and__.Tensor",
-    "aten.__and__.Scalar",
-)
-def bitwise_and(self: Operand, other: Operand) -> Array:
-    """1 in the bits that are 1 in both."""
-    return _bitwise(np.bitwise_and, self, other)
+def _declare(name: str, function: Callable[[Array, Array], Any], meaning: str) -> None:
+    def denoted(self: Operand, other: Operand) -> Array:
+        return _bitwise(function, self, other)
+
+    forms = [f"aten.bitwise_{name}.{form}" for form in ("Tensor", "Scalar", "Scalar_Tensor")]
+    declare(denoted, meaning, *forms, f"aten.__{name}__.Tensor", f"aten.__{name}__.Scalar")
 
 
-@denotes(
-    "aten.bitwise_or.Tensor",
-    "aten.bitwise_or.Scalar",
-    "aten.bitwise_or.Scalar_Tensor",
-    "aten.__or__.Tensor",
-    "aten.__or__.Scalar",
-)
-def bitwise_or(self: Operand, other: Operand) -> Array:
-    """1 in the bits that are 1 in one or both."""
-    return _bitwise(np.bitwise_or, self, other)
-
-
-@denotes(
-    "aten.bitwise_xor.Tensor",
-    "aten.bitwise_xor.Scalar",
-    "aten.bitwise_xor.Scalar_Tensor",
-    "aten.__xor__.Tensor",
-    "aten.__xor__.Scalar",
-)
-def bitwise_xor(self: Operand, other: Operand) -> Array:
-    """1 in the bits that differ."""
-    return _bitwise(np.bitwise_xor, self, other)
+_declare("and", np.bitwise_and, "1 in the bits that are 1 in both.")
+_declare("or", np.bitwise_or, "1 in the bits that are 1 in one or both.")
+_declare("xor", np.bitwise_xor, "1 in the bits that differ.")
 
 
 @denotes("aten.bitwise_not.default")
@@ -117,22 +94,16 @@ def _truth(operand: Array) -> Array:
     return np.asarray(operand != 0)
 
 
-@denotes("aten.logical_and.default")
-def logical_and(self: Array, other: Array) -> Array:
-    """Whether both are true, as booleans."""
-    return np.asarray(np.logical_and(*broadcast_all(_truth(self), _truth(other))))
+def _declare_logical(name: str, function: Callable[..., Any], meaning: str) -> None:
+    def denoted(self: Array, other: Array) -> Array:
+        return np.asarray(function(*broadcast_all(_truth(self), _truth(other))))
+
+    declare(denoted, meaning, f"aten.{name}.default")
 
 
-@denotes("aten.logical_or.default")
-def logical_or(self: Array, other: Array) -> Array:
-    """Whether one or both are true, as booleans."""
-    return np.asarray(np.logical_or(*broadcast_all(_truth(self), _truth(other))))
-
-
-@denotes("aten.logical_xor.default")
-def logical_xor(self: Array, other: Array) -> Array:
-    """Whether just one is true, as booleans."""
-    return np.asarray(np.logical_xor(*broadcast_all(_truth(self), _truth(other))))
+_declare_logical("logical_and", np.logical_and, "Whether both are true, as booleans.")
+_declare_logical("logical_or", np.logical_or, "Whether one or both are true, as booleans.")
+_declare_logical("logical_xor", np.logical_xor, "Whether just one is true, as booleans.")
 
 
 @denotes("aten.logical_not.default")

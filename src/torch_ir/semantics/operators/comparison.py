@@ -17,7 +17,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_all
 from torch_ir.semantics.dtypes import Array, Operand, is_complex, result_dtype, rounded
 from torch_ir.semantics.pointwise import is_real, require_type
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 def _compared(compare: Callable[[Array, Array], Any], self: Operand, other: Operand) -> Array:
@@ -27,48 +27,21 @@ def _compared(compare: Callable[[Array, Array], Any], self: Operand, other: Oper
         return np.asarray(compare(first, second))
 
 
-def _ordered(
-    name: str, compare: Callable[[Array, Array], Any], self: Operand, other: Operand
-) -> Array:
-    if is_complex(result_dtype(self, other)):
-        raise InvalidIRError(f"{name} does not exist on complex numbers")
-    return _compared(compare, self, other)
+def _declare(name: str, compare: Callable[[Array, Array], Any], meaning: str) -> None:
+    def denoted(self: Array, other: Operand) -> Array:
+        if name not in ("eq", "ne") and is_complex(result_dtype(self, other)):
+            raise InvalidIRError(f"{name} does not exist on complex numbers")
+        return _compared(compare, self, other)
+
+    declare(denoted, meaning, f"aten.{name}.Tensor", f"aten.{name}.Scalar")
 
 
-@denotes("aten.eq.Tensor", "aten.eq.Scalar")
-def eq(self: Array, other: Operand) -> Array:
-    """``self = other``."""
-    return _compared(np.equal, self, other)
-
-
-@denotes("aten.ne.Tensor", "aten.ne.Scalar")
-def ne(self: Array, other: Operand) -> Array:
-    """``self ≠ other``; true for NaN."""
-    return _compared(np.not_equal, self, other)
-
-
-@denotes("aten.lt.Tensor", "aten.lt.Scalar")
-def lt(self: Array, other: Operand) -> Array:
-    """``self < other``."""
-    return _ordered("lt", np.less, self, other)
-
-
-@denotes("aten.le.Tensor", "aten.le.Scalar")
-def le(self: Array, other: Operand) -> Array:
-    """``self ≤ other``."""
-    return _ordered("le", np.less_equal, self, other)
-
-
-@denotes("aten.gt.Tensor", "aten.gt.Scalar")
-def gt(self: Array, other: Operand) -> Array:
-    """``self > other``."""
-    return _ordered("gt", np.greater, self, other)
-
-
-@denotes("aten.ge.Tensor", "aten.ge.Scalar")
-def ge(self: Array, other: Operand) -> Array:
-    """``self ≥ other``."""
-    return _ordered("ge", np.greater_equal, self, other)
+_declare("eq", np.equal, "``self = other``.")
+_declare("ne", np.not_equal, "``self ≠ other``; true for NaN.")
+_declare("lt", np.less, "``self < other``.")
+_declare("le", np.less_equal, "``self ≤ other``.")
+_declare("gt", np.greater, "``self > other``.")
+_declare("ge", np.greater_equal, "``self ≥ other``.")
 
 
 @denotes("aten.isnan.default")
@@ -108,7 +81,7 @@ def isfinite(self: Array) -> Array:
 @denotes("aten.equal.default")
 def equal(self: Array, other: Array) -> bool:
     """Whether shapes are the same and all elements equal, as a Python boolean."""
-    return self.shape == other.shape and bool(eq(self, other).all())
+    return self.shape == other.shape and bool(_compared(np.equal, self, other).all())
 
 
 @denotes("aten.isclose.default")

@@ -23,7 +23,7 @@ from torch_ir.semantics.dtypes import (
     rounded,
 )
 from torch_ir.semantics.pointwise import is_real_number, number_as
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 DType = np.dtype[Any]
 
@@ -76,54 +76,39 @@ def scalar_tensor(s: complex, dtype: DType | None = None) -> Array:
     return _filled((), s, dtype or DEFAULT_FLOAT)
 
 
-@denotes("aten.zeros.default")
-def zeros(size: Sequence[int], dtype: DType | None = None) -> Array:
-    """0 everywhere."""
-    return _filled(size, 0, dtype or DEFAULT_FLOAT)
+def _declare(names: Sequence[str], number: int, meaning: str) -> None:
+    """Declare one number everywhere: in a new tensor, in another's shape, and in its type."""
+
+    def new(size: Sequence[int], dtype: DType | None = None) -> Array:
+        return _filled(size, number, dtype or DEFAULT_FLOAT)
+
+    def like(self: Array, dtype: DType | None = None) -> Array:
+        return _filled(self.shape, number, dtype or self.dtype)
+
+    def of_type(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
+        return _filled(size, number, dtype or self.dtype)
+
+    first, name, *more = names
+    declare(new, f"{meaning}.", first, *more)
+    declare(like, f"{meaning}, in the shape of ``self``.", f"aten.{name}_like.default")
+    declare(of_type, f"{meaning}, in the type of ``self``.", f"aten.new_{name}.default")
 
 
-@denotes("aten.ones.default")
-def ones(size: Sequence[int], dtype: DType | None = None) -> Array:
-    """1 everywhere."""
-    return _filled(size, 1, dtype or DEFAULT_FLOAT)
-
-
-@denotes("aten.zeros_like.default")
-def zeros_like(self: Array, dtype: DType | None = None) -> Array:
-    """0 everywhere, in the shape of ``self``."""
-    return _filled(self.shape, 0, dtype or self.dtype)
-
-
-@denotes("aten.ones_like.default")
-def ones_like(self: Array, dtype: DType | None = None) -> Array:
-    """1 everywhere, in the shape of ``self``."""
-    return _filled(self.shape, 1, dtype or self.dtype)
-
-
-@denotes("aten.new_zeros.default")
-def new_zeros(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
-    """0 everywhere, in the type of ``self``."""
-    return _filled(size, 0, dtype or self.dtype)
-
-
-@denotes("aten.new_ones.default")
-def new_ones(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
-    """1 everywhere, in the type of ``self``."""
-    return _filled(size, 1, dtype or self.dtype)
+_declare(("aten.zeros.default", "zeros"), 0, "0 everywhere")
+_declare(("aten.ones.default", "ones"), 1, "1 everywhere")
+_declare(
+    ("aten.empty.memory_format", "empty", "dim_order_ops._empty_dim_order.default"),
+    0,  # a program may not depend on what they are
+    "Any values",
+)
 
 
 # -- values that are not said ---------------------------------------------------------------------
 
 
-@denotes("aten.empty.memory_format", "dim_order_ops._empty_dim_order.default")
-def empty(size: Sequence[int], dtype: DType | None = None) -> Array:
-    """Any values: a program may not depend on them. Here they are 0."""
-    return _filled(size, 0, dtype or DEFAULT_FLOAT)
-
-
 @denotes("aten.empty_strided.default")
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: DType | None = None) -> Array:
-    """Any values, as :func:`empty`; how they lie in memory is not part of what they are."""
+    """Any values; how they lie in memory is not part of what they are."""
     if len(size) != len(stride):
         raise InvalidIRError(f"{len(size)} sizes do not go with {len(stride)} strides")
     return _filled(size, 0, dtype or DEFAULT_FLOAT)
@@ -135,18 +120,6 @@ def empty_permuted(
 ) -> Array:
     """Any values, as :func:`empty_strided`."""
     return empty_strided(size, physical_layout, dtype)
-
-
-@denotes("aten.empty_like.default")
-def empty_like(self: Array, dtype: DType | None = None) -> Array:
-    """Any values, in the shape of ``self``."""
-    return _filled(self.shape, 0, dtype or self.dtype)
-
-
-@denotes("aten.new_empty.default")
-def new_empty(self: Array, size: Sequence[int], dtype: DType | None = None) -> Array:
-    """Any values, in the type of ``self``."""
-    return _filled(size, 0, dtype or self.dtype)
 
 
 @denotes("aten.new_empty_strided.default")

@@ -25,7 +25,7 @@ from torch_ir.semantics.pointwise import (
     require_type,
     whole,
 )
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 def _floating(function: Callable[[Array], Any], values: Array) -> Array:
@@ -254,8 +254,7 @@ def _declare(names: str, function: Callable[[Array], Any], meaning: str, *, real
     def denoted(self: Array) -> Array:
         return _real(names.split()[0], function, self) if real else _floating(function, self)
 
-    denoted.__doc__, denoted.__qualname__ = meaning, names.split()[0]
-    denotes(*[f"aten.{name}.default" for name in names.split()])(denoted)
+    declare(denoted, meaning, *[f"aten.{name}.default" for name in names.split()])
 
 
 for _names, _row in _FLOATING.items():

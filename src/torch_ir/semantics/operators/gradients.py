@@ -18,6 +18,7 @@ from torch_ir.semantics.dtypes import Array, rounded, working
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.grid_sampling import slopes_of
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
+from torch_ir.semantics.operators.pooling import at_indices
 from torch_ir.semantics.registry import denotes
 
 
@@ -79,7 +80,7 @@ def _declare_pooling(rank: int) -> None:
         Raises:
             InvalidIRError: An index is not one of a plane's elements.
         """
-        return _at_indices(grad_output, self, indices, rank)
+        return at_indices(grad_output, self, indices, rank)
 
 
 for _rank in (2, 3):
@@ -97,17 +98,7 @@ def fractional_max_pool_backward(
     indices: Array,
 ) -> Array:
     """As the gradient of adaptive pooling, of windows at random places."""
-    return _at_indices(grad_output, self, indices, len(output_size))
-
-
-def _at_indices(gradient: Array, self: Array, indices: Array, rank: int) -> Array:
-    plane, planes = prod(self.shape[-rank:]), prod(self.shape[:-rank])
-    places = indices.reshape(planes, prod(indices.shape[-rank:]))
-    if places.size and not (places.min() >= 0 and places.max() < plane):
-        raise InvalidIRError(f"an index is not less than the {plane} elements of a plane")
-    total = np.zeros((planes, plane), working(self.dtype))
-    np.add.at(total, (np.arange(planes)[:, None], places), gradient.reshape(places.shape))
-    return rounded(total.reshape(self.shape), self.dtype)
+    return at_indices(grad_output, self, indices, len(output_size))
 
 
 # -- element by element ---------------------------------------------------------------------------

@@ -278,23 +278,25 @@ def batch_norm_no_stats(
     return _with_batch(input, weight, bias, eps)
 
 
-@denotes("aten._native_batch_norm_legit.default")
-def batch_norm_legit(
+@denotes("aten._native_batch_norm_legit.default", "aten.native_batch_norm.default")
+def native_batch_norm(
     input: Array,
     weight: Array | None,
     bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
+    running_mean: Array | None,
+    running_var: Array | None,
     training: bool,
     momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """By the batch's statistics in training, else by the running ones.
+    """By the batch's statistics in training, else by the running ones, if there are any.
 
     Returns:
         The result, mean and rstd, as ``no_stats`` or ``_no_training``. What torch writes into the
         running statistics is what ``_native_batch_norm_legit_functional`` returns last.
     """
+    if running_mean is None or running_var is None:
+        return batch_norm_no_stats(input, weight, bias, training, momentum, eps)
     if training:
         return _with_batch(input, weight, bias, eps, running_mean, running_var)
     return _with_running(input, weight, bias, running_mean, running_var, eps)
@@ -318,7 +320,7 @@ def batch_norm_functional(
         ``(1 − momentum) · running + momentum · batch's``, the variance there being that divided
         by n − 1 (of one element: NaN).
     """
-    results = batch_norm_legit(
+    results = native_batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )
     if not training:
@@ -337,25 +339,6 @@ def _moved(running: Array, batch: Array, momentum: float) -> Array:
     """The running statistics after a batch."""
     with np.errstate(all="ignore"):
         return rounded((1 - momentum) * _wide(running) + momentum * batch, running.dtype)
-
-
-@denotes("aten.native_batch_norm.default")
-def native_batch_norm(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array | None,
-    running_var: Array | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, Array, Array]:
-    """As ``_native_batch_norm_legit``, or its ``no_stats`` where there are no running ones."""
-    if running_mean is None or running_var is None:
-        return batch_norm_no_stats(input, weight, bias, training, momentum, eps)
-    return batch_norm_legit(
-        input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
 
 
 @denotes("aten.batch_norm.default")

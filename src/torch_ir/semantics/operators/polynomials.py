@@ -13,7 +13,7 @@ import numpy as np
 
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.pointwise import floating, is_real, pointwise, require_type
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare
 
 Step = Callable[[int, Array, Array, Array], Array]
 """The polynomial of degree k + 1, of k, x and those of degrees k and k - 1."""
@@ -83,9 +83,8 @@ def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) 
         return pointwise(of, x, n, dtype=dtype)
 
     where = "at ``2x − 1``" if is_shifted else "at ``x``"
-    denoted.__doc__ = f"The polynomial of degree n of {text}, {where}."
-    denoted.__qualname__ = name
-    denotes(f"aten.special_{name}.default")(denoted)
+    meaning = f"The polynomial of degree n of {text}, {where}."
+    declare(denoted, meaning, f"aten.special_{name}.default")
 
 
 for _name, (_first, _step, _text) in RECURRENCES.items():

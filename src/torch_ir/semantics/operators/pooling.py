@@ -115,18 +115,10 @@ def _divisors(pool: Pool, count_include_pad: bool, divisor_override: int | None)
 
 @np.errstate(all="ignore")
 def _average(
-    self: Array,
-    rank: int,
-    kernel_size: Sizes,
-    stride: Sizes,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    self: Array, pool: Pool, count_include_pad: bool, divisor_override: int | None = None
 ) -> Array:
-    pool = _pool(self, rank, kernel_size, stride, padding, 1, ceil_mode)
     sides = pool.sides(self.astype(working(self.dtype)), 0)
-    total = np.zeros((*self.shape[:-rank], *pool.counts), sides.dtype)
+    total = np.zeros((*self.shape[: -len(pool.sizes)], *pool.counts), sides.dtype)
     for _, window in taps(pool.kernel, pool.counts, pool.stride, pool.dilation):
         total += sides[(..., *window)]
     divisors = _divisors(pool, count_include_pad, divisor_override)
@@ -145,7 +137,9 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Array:
     """The mean of each window on the last axis, as of planes, without ``divisor_override``."""
-    return _average(self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _average(
+        self, _pool(self, 1, kernel_size, stride, padding, 1, ceil_mode), count_include_pad
+    )
 
 
 def _declare_mean(rank: int) -> None:
@@ -171,16 +165,8 @@ def _declare_mean(rank: int) -> None:
         Raises:
             InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
         """
-        return _average(
-            self,
-            rank,
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-        )
+        pool = _pool(self, rank, kernel_size, stride, padding, 1, ceil_mode)
+        return _average(self, pool, count_include_pad, divisor_override)
 
 
 for _rank in (2, 3):
@@ -222,16 +208,8 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 
 @np.errstate(all="ignore")
-def _maximum(
-    self: Array,
-    rank: int,
-    kernel_size: Sizes,
-    stride: Sizes,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-) -> tuple[Array, Array]:
-    pool = _pool(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
+def _maximum(self: Array, pool: Pool) -> tuple[Array, Array]:
+    rank = len(pool.sizes)
     sides = pool.sides(self, _lowest(self.dtype))
     shape = (*self.shape[:-rank], *pool.counts)
     best = np.full(shape, _lowest(self.dtype), self.dtype)
@@ -282,7 +260,8 @@ def _declare_maximum(rank: int) -> None:
         Raises:
             InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
         """
-        return _maximum(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        pool = _pool(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        return _maximum(self, pool)
 
     @denotes(f"aten.max_pool{rank}d.default")
     def max_pool(
@@ -326,10 +305,19 @@ def max_pool_with_indices_backward(
         raise InvalidIRError(
             f"indices {list(indices.shape)} are not of grad_output's {list(grad_output.shape)}"
         )
+    return at_indices(grad_output, self, indices, rank)
+
+
+def at_indices(gradient: Array, self: Array, indices: Array, rank: int) -> Array:
+    """Add each window's gradient to the element of its plane that ``indices`` names.
+
+    Raises:
+        InvalidIRError: An index is not one of a plane's elements.
+    """
     plane, planes = prod(self.shape[-rank:]), prod(self.shape[:-rank])
     places = indices.reshape(planes, prod(indices.shape[-rank:]))
     if places.size and not (places.min() >= 0 and places.max() < plane):
         raise InvalidIRError(f"an index is not less than the {plane} elements of a plane")
     total = np.zeros((planes, plane), working(self.dtype))
-    np.add.at(total, (np.arange(planes)[:, None], places), grad_output.reshape(places.shape))
+    np.add.at(total, (np.arange(planes)[:, None], places), gradient.reshape(places.shape))
     return rounded(total.reshape(self.shape), self.dtype)

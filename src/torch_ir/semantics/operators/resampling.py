@@ -10,13 +10,13 @@ Source: torch.nn.Upsample; torch.nn.functional.interpolate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, working
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 from torch_ir.semantics.windows import at_least, per_axis
 
 Taps = list[tuple[Array, Array]]
@@ -124,12 +124,20 @@ def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
     return [None] * rank if factors is None else [*factors]
 
 
-@denotes(
-    "aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec"
-)
-def upsample_nearest_vec(
-    input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
-) -> Array:
+def _declare_nearest(base: str, exact: bool, meaning: str) -> None:
+    def nearest(
+        input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+    ) -> Array:
+        rank = input.ndim - 2
+        goal = _goal(input, rank, output_size, scale_factors)
+        return _nearest(input, goal, _vector(scale_factors, rank), exact=exact)
+
+    declare(nearest, meaning, *[f"aten.{base}{rank}d.vec" for rank in (1, 2, 3)])
+
+
+_declare_nearest(
+    "upsample_nearest",
+    False,
     """``result[…, i] = input[…, min(⌊i · scale⌋, size - 1)]`` along each axis.
 
     ``scale`` and the product are rounded to float32, as the choice of an element depends on it.
@@ -139,43 +147,32 @@ def upsample_nearest_vec(
 
     Raises:
         InvalidIRError: Not one of output_size and scale_factors is given, or a size is 0.
-    """
-    rank = input.ndim - 2
-    goal = _goal(input, rank, output_size, scale_factors)
-    return _nearest(input, goal, _vector(scale_factors, rank), exact=False)
-
-
-@denotes(
-    "aten._upsample_nearest_exact1d.vec",
-    "aten._upsample_nearest_exact2d.vec",
-    "aten._upsample_nearest_exact3d.vec",
+    """,
 )
-def upsample_nearest_exact_vec(
-    input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
-) -> Array:
-    """:func:`upsample_nearest_vec` at the middle of each element: ``⌊(i + ½) · scale⌋``."""
-    rank = input.ndim - 2
-    goal = _goal(input, rank, output_size, scale_factors)
-    return _nearest(input, goal, _vector(scale_factors, rank), exact=True)
+_declare_nearest(
+    "_upsample_nearest_exact",
+    True,
+    "``upsample_nearest`` at the middle of each element: ``⌊(i + ½) · scale⌋``.",
+)
 
 
-@denotes("aten.upsample_nearest1d.default")
-def upsample_nearest1d(
-    self: Array, output_size: Sequence[int], scales: float | None = None
-) -> Array:
-    """:func:`upsample_nearest_vec` on one axis, to this size with this factor."""
-    return _nearest(self, _goal(self, 1, output_size, None), [scales], exact=False)
+def _scales(rank: int, given: Mapping[str, float | None]) -> list[float | None]:
+    """The factor of each axis, by the names that torch has for them."""
+    names = ("scales_d", "scales_h", "scales_w")[3 - rank :] if rank > 1 else ("scales",)
+    return [given.get(name) for name in names]
 
 
-@denotes("aten.upsample_nearest2d.default")
-def upsample_nearest2d(
-    self: Array,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Array:
-    """:func:`upsample_nearest_vec` on two axes, to these sizes with these factors."""
-    return _nearest(self, _goal(self, 2, output_size, None), [scales_h, scales_w], exact=False)
+def _declare_sized_nearest(rank: int) -> None:
+    def nearest(self: Array, output_size: Sequence[int], **factors: float | None) -> Array:
+        goal = _goal(self, rank, output_size, None)
+        return _nearest(self, goal, _scales(rank, factors), exact=False)
+
+    meaning = "``upsample_nearest`` to these sizes with these factors."
+    declare(nearest, meaning, f"aten.upsample_nearest{rank}d.default")
+
+
+for _rank in (1, 2):
+    _declare_sized_nearest(_rank)
 
 
 # -- linear and cubic -----------------------------------------------------------------------------
@@ -272,43 +269,6 @@ def upsample_linear_vec(
     return _interpolated(input, goal, factors, align_corners, _linear_taps)
 
 
-@denotes("aten.upsample_linear1d.default")
-def upsample_linear1d(
-    self: Array, output_size: Sequence[int], align_corners: bool, scales: float | None = None
-) -> Array:
-    """:func:`upsample_linear_vec` on one axis, to this size with this factor."""
-    goal = _goal(self, 1, output_size, None)
-    return _interpolated(self, goal, [scales], align_corners, _linear_taps)
-
-
-@denotes("aten.upsample_bilinear2d.default")
-def upsample_bilinear2d(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Array:
-    """:func:`upsample_linear_vec` on two axes, to these sizes with these factors."""
-    goal = _goal(self, 2, output_size, None)
-    return _interpolated(self, goal, [scales_h, scales_w], align_corners, _linear_taps)
-
-
-@denotes("aten.upsample_trilinear3d.default")
-def upsample_trilinear3d(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_d: float | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Array:
-    """:func:`upsample_linear_vec` on three axes, to these sizes with these factors."""
-    goal = _goal(self, 3, output_size, None)
-    factors = [scales_d, scales_h, scales_w]
-    return _interpolated(self, goal, factors, align_corners, _linear_taps)
-
-
 @denotes("aten.upsample_bicubic2d.vec")
 def upsample_bicubic2d_vec(
     input: Array,
@@ -325,14 +285,18 @@ def upsample_bicubic2d_vec(
     return _interpolated(input, goal, factors, align_corners, _cubic_taps)
 
 
-@denotes("aten.upsample_bicubic2d.default")
-def upsample_bicubic2d(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Array:
-    """:func:`upsample_bicubic2d_vec` to these sizes with these factors."""
-    goal = _goal(self, 2, output_size, None)
-    return _interpolated(self, goal, [scales_h, scales_w], align_corners, _cubic_taps)
+def _declare_sized(name: str, rank: int, rule: Callable[[int, Array], Taps]) -> None:
+    def interpolated(
+        self: Array, output_size: Sequence[int], align_corners: bool, **factors: float | None
+    ) -> Array:
+        goal = _goal(self, rank, output_size, None)
+        return _interpolated(self, goal, _scales(rank, factors), align_corners, rule)
+
+    meaning = f"``{name}.vec`` to these sizes with these factors."
+    declare(interpolated, meaning, f"aten.{name}.default")
+
+
+_declare_sized("upsample_linear1d", 1, _linear_taps)
+_declare_sized("upsample_bilinear2d", 2, _linear_taps)
+_declare_sized("upsample_trilinear3d", 3, _linear_taps)
+_declare_sized("upsample_bicubic2d", 2, _cubic_taps)

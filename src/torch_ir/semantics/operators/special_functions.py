@@ -18,7 +18,7 @@ import numpy as np
 
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.pointwise import floating, is_real, pointwise, require_type
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 FAR = 25.0
 """From there on asymptotic series of Bessel functions are as precise as float64."""
@@ -396,8 +396,7 @@ def _declare_one(names: str, function: Callable[[Array], Any], meaning: str) -> 
         return of(x)
 
     denoted = of_x if any(word in first for word in _OF_X) else of_self
-    denoted.__doc__, denoted.__qualname__ = meaning, first
-    denotes(*[f"aten.{name}.default" for name in names.split()])(denoted)
+    declare(denoted, meaning, *[f"aten.{name}.default" for name in names.split()])
 
 
 def _declare_two(name: str, function: Callable[[Array, Array], Any], meaning: str) -> None:
@@ -405,8 +404,7 @@ def _declare_two(name: str, function: Callable[[Array, Array], Any], meaning: st
         require_type(name, is_real, self, other)
         return pointwise(function, self, other, dtype=floating(self, other))
 
-    denoted.__doc__, denoted.__qualname__ = meaning, name
-    denotes(f"aten.{name}.default")(denoted)
+    declare(denoted, meaning, f"aten.{name}.default")
 
 
 for _names, _row in _ONE.items():

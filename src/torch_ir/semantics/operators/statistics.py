@@ -5,6 +5,9 @@ Source: torch.var, torch.std, torch.var_mean and torch.std_mean in torch's docum
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
@@ -12,7 +15,7 @@ from torch_ir.semantics.axes import reduced_axes
 from torch_ir.semantics.dtypes import Array, is_inexact, rounded, working
 from torch_ir.semantics.numbers import part_dtype
 from torch_ir.semantics.operators.reductions import Dims, count, wide_mean
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 def wide_variance(
@@ -80,53 +83,20 @@ def std_mean(
     return std(self, dim, correction=correction, keepdim=keepdim), _mean(self, dim, keepdim)
 
 
-@denotes("aten.var.dim")
-def var_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Array:
-    """The variance with correction 1 where ``unbiased``, else 0."""
-    return var(self, dim, correction=int(unbiased), keepdim=keepdim)
+def _declare(name: str, base: Callable[..., Any], meaning: str) -> None:
+    """Declare the forms with ``unbiased``, for which the correction is 1, else 0."""
+
+    def of_dims(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Any:
+        return base(self, dim, correction=int(unbiased), keepdim=keepdim)
+
+    def of_all(self: Array, unbiased: bool = True) -> Any:
+        return base(self, correction=int(unbiased))
+
+    declare(of_dims, f"{meaning} with correction 1 where ``unbiased``, else 0.", f"{name}.dim")
+    declare(of_all, f"{meaning} of all elements; see ``{name[5:]}.dim``.", f"{name}.default")
 
 
-@denotes("aten.std.dim")
-def std_dim(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Array:
-    """The standard deviation with correction 1 where ``unbiased``, else 0."""
-    return std(self, dim, correction=int(unbiased), keepdim=keepdim)
-
-
-@denotes("aten.var.default")
-def var_all(self: Array, unbiased: bool = True) -> Array:
-    """The variance of all elements, with correction 1 where ``unbiased``, else 0."""
-    return var(self, correction=int(unbiased))
-
-
-@denotes("aten.std.default")
-def std_all(self: Array, unbiased: bool = True) -> Array:
-    """The standard deviation of all elements, with correction 1 where ``unbiased``, else 0."""
-    return std(self, correction=int(unbiased))
-
-
-@denotes("aten.var_mean.dim")
-def var_mean_dim(
-    self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False
-) -> tuple[Array, Array]:
-    """The variance, with correction 1 where ``unbiased``, else 0, and the mean."""
-    return var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
-
-
-@denotes("aten.std_mean.dim")
-def std_mean_dim(
-    self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False
-) -> tuple[Array, Array]:
-    """The standard deviation, with correction 1 where ``unbiased``, else 0, and the mean."""
-    return std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
-
-
-@denotes("aten.var_mean.default")
-def var_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
-    """The variance and the mean of all elements; see ``var_mean.dim``."""
-    return var_mean(self, correction=int(unbiased))
-
-
-@denotes("aten.std_mean.default")
-def std_mean_all(self: Array, unbiased: bool = True) -> tuple[Array, Array]:
-    """The standard deviation and the mean of all elements; see ``std_mean.dim``."""
-    return std_mean(self, correction=int(unbiased))
+_declare("aten.var", var, "The variance")
+_declare("aten.std", std, "The standard deviation")
+_declare("aten.var_mean", var_mean, "The variance and the mean")
+_declare("aten.std_mean", std_mean, "The standard deviation and the mean")
