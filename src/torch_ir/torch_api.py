@@ -220,6 +220,12 @@ def operator_schema(operator: OpOverload) -> Schema:
     return parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
 
 
+def lacking_namespace(error: Exception) -> str:
+    """Return the namespace that was asked for an operator that it lacks; empty if none was."""
+    asked: Any = getattr(error, "obj", None)
+    return asked.name if isinstance(asked, type(torch.ops.aten)) else ""
+
+
 def overload(namespace: str, packet: str, name: str) -> OpOverload | None:
     """Look up the operator of exactly that namespace, packet and overload, or None."""
     if not (namespace.isidentifier() and packet.isidentifier()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,7 +27,7 @@ from torch_ir.ir.diagnostics import picture_of
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
-from torch_ir.torch_api import plain_tensors, pytree
+from torch_ir.torch_api import lacking_namespace, plain_tensors, pytree
 
 
 @public
@@ -221,10 +220,9 @@ def export_model(
 
 
 def _refused(name: str, error: Exception) -> ExportError:
-    said = _first_lines(error)
-    unknown = re.search(r"'_OpNamespace' '(\w+)' object has no attribute", said)
-    remedy = import_hint(unknown[1]) if unknown and unknown[1] not in OWN_NAMESPACES else ""
-    return ExportError(f"torch.export refused {name}: {said}", remedy=remedy)
+    unknown = lacking_namespace(error)
+    remedy = import_hint(unknown) if unknown and unknown not in OWN_NAMESPACES else ""
+    return ExportError(f"torch.export refused {name}: {_first_lines(error)}", remedy=remedy)
 
 
 def _told_apart(arguments: Any) -> Any:

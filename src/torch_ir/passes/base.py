@@ -32,6 +32,11 @@ class PassResult(Shown):
     ir: IR
     modified: bool
 
+    @classmethod
+    def of(cls, before: IR, after: IR) -> PassResult:
+        """Return what a pass made of a program that it returns itself where nothing changes."""
+        return cls(after, after is not before)
+
 
 @dataclass(frozen=True)
 class Pass(ABC):

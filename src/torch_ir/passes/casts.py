@@ -36,8 +36,7 @@ class CleanCasts(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Remove casts that others make redundant."""
-        result = clean_casts(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, clean_casts(ir))
 
 
 @public

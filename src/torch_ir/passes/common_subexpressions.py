@@ -21,8 +21,7 @@ class EliminateCommonSubexpressions(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Merge nodes that compute the same."""
-        result = common_subexpressions(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, common_subexpressions(ir))
 
 
 @public

@@ -49,8 +49,7 @@ class FoldConstants(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Compute the values that are known."""
-        result = fold_constants(ir, max_bytes=self.max_bytes, device=self.device)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, fold_constants(ir, max_bytes=self.max_bytes, device=self.device))
 
 
 @public

@@ -25,8 +25,7 @@ class EliminateDeadCode(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Remove the program's dead nodes."""
-        result = eliminate_dead_code(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, eliminate_dead_code(ir))
 
 
 @public

@@ -19,8 +19,7 @@ class InlineFunctions(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Write functions out where they are called."""
-        result = inline_functions(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, inline_functions(ir))
 
 
 @public

@@ -55,8 +55,7 @@ class MaterializeSymbols(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Compute expressions by operators, so that calls are given symbols and numbers alone."""
-        result = materialize_symbols(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, materialize_symbols(ir))
 
 
 @public

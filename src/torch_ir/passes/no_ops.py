@@ -26,8 +26,7 @@ class RemoveNoOps(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Remove the operators that do nothing."""
-        result = remove_no_ops(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, remove_no_ops(ir))
 
 
 @public

@@ -41,8 +41,7 @@ class Decompose(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Decompose the program to the target's operators."""
-        result = decompose(ir, self.target, preserve=self.preserve)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, decompose(ir, self.target, preserve=self.preserve))
 
 
 @uncollected()

@@ -39,8 +39,7 @@ class Functionalize(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Functionalize the program."""
-        result = functionalize(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, functionalize(ir))
 
 
 @allow_collectives()

@@ -46,8 +46,7 @@ class RewritePatterns(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Apply the rewrites."""
-        result = rewrite_patterns(ir, self.rewrites)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, rewrite_patterns(ir, self.rewrites))
 
     def __str__(self) -> str:
         return self.name

@@ -41,8 +41,7 @@ class FuseQuantized(Pass):
 
     def call(self, ir: IR) -> PassResult:
         """Fuse the program's quantized operators."""
-        result = fuse_quantized(ir)
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, fuse_quantized(ir))
 
 
 @public
