@@ -243,6 +243,7 @@ def test_an_attribute_without_other_values_asks_for_examples():
     [
         (lambda x: (x * 3.0).exp(), "other of %mul is 3.0, the pattern has 2.0"),
         (lambda x: (x + 2.0).exp(), "%add is aten.add.Tensor, not aten.mul.Tensor"),
+        (lambda x: (x * x).exp(), "other of %mul is the tensor %args_0, the pattern has 2.0"),
         (lambda x: x.exp(), "%args_0 is not made by aten.mul.Tensor"),
         (lambda x: ((y := x * 2.0).exp(), y + 1), "%mul is used by 'add' too"),
         (lambda x: ((y := x * 2.0).exp(), y), "%mul is a result of the program"),
@@ -256,6 +257,12 @@ def test_near_misses_say_why_a_place_is_left(function, reason):
     (miss,) = near_misses(ir, [rule, rule])[:1]
     assert (miss.node, miss.reason, miss.rewrite) == ("exp", reason, 0)
     assert miss.location == ir.node("exp").location
+
+
+def test_a_number_where_the_pattern_has_a_tensor_is_said():
+    rule = Rewrite(lambda x, y: (x * y).exp(), lambda x, y: (y * x).exp(), (X, X))
+    (miss,) = near_misses(extract_ir(Calls(lambda x: (x * 2.0).exp()), (X,)), [rule])
+    assert miss.reason == "other of %mul is 2.0, the pattern has a tensor"
 
 
 def test_a_place_that_matches_is_no_near_miss():

@@ -239,14 +239,20 @@ class Matcher:
             expected = wanted.attributes.get(name, default_attribute(schema, name))
             got = attribute(schema, node, name)
             if self.origins is not None and name == "fill_value" and is_number(node):
-                dtype = node.outputs[0].dtype
-                expected, got = in_dtype(expected, dtype), in_dtype(got, dtype)
+                expected, got = [in_dtype(v, node.outputs[0].dtype) for v in (expected, got)]
             if not fits(expected, got, found):
-                shown = found[expected.name] if isinstance(expected, Wildcard) else expected
-                reason = f"{name} of %{node.name} is {got}, the pattern has {shown}"
+                known = found[expected.name] if isinstance(expected, Wildcard) else expected
+                shown = "a tensor" if name in wanted.operands else known
+                reason = f"{_given(node, name, got)}, the pattern has {shown}"
                 self._refuse(match, reason, half=0.5)
                 return None
         return found
+
+
+def _given(node: OpNode, name: str, value: Attribute) -> str:
+    """What an argument is given, for a reason."""
+    tensor = node.tensor(name)
+    return f"{name} of %{node.name} is {value if tensor is None else f'the tensor %{tensor.name}'}"
 
 
 def type_checks(ir: IR, pattern: Pattern, match: Match) -> tuple[OpNode, ...]:
