@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from torch_ir.lazy import lazy_names
 
-# Type checkers read this list and __getattr__ reads _HOME: ruff and pyright see no use of a name.
+# Type checkers read this list, __getattr__ reads _NAMES_OF: ruff and pyright see no use of a name.
 # ruff: noqa: F401
 # pyright: reportUnusedImport=false, reportUnsupportedDunderAll=false
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME_OF_NAMES = {
+_NAMES_OF = {
     "torch_ir.ir": ("IR", "OpNode", "TensorMeta", "SymExpr", "Constant"),
     "torch_ir.ir.text": ("parse",),
     "torch_ir.ir.check.expectations": ("expect",),
@@ -222,7 +222,6 @@ _HOME_OF_NAMES = {
         "ValidationReport",
     ),
 }
-_HOME = {name: home for home, names in _HOME_OF_NAMES.items() for name in names}
 _SUBMODULES = (
     "backends",
     "cli",
@@ -242,9 +241,9 @@ _SUBMODULES = (
     "viz",
     "weights",
 )
-__all__ = [*_HOME, "__version__"]
+__all__ = [*[name for names in _NAMES_OF.values() for name in names], "__version__"]
 
-__getattr__ = lazy_names(__name__, _HOME, modules=_SUBMODULES)
+__getattr__ = lazy_names(__name__, _NAMES_OF, modules=_SUBMODULES)
 
 
 def __dir__() -> list[str]:

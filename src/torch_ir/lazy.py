@@ -16,7 +16,7 @@ from torch_ir.errors import OptionalDependencyError, did_you_mean
 
 def lazy_names(
     package: str,
-    homes: Mapping[str, str],
+    names_of: Mapping[str, Iterable[str]],
     *,
     modules: Iterable[str] = (),
     renamed: Mapping[str, str] | None = None,
@@ -25,7 +25,7 @@ def lazy_names(
 
     Args:
         package: The package's own ``__name__``.
-        homes: The module that defines each name.
+        names_of: The names that each module defines.
         modules: Submodules that attribute access imports.
         renamed: Old names and what they are called now; each use of one warns.
 
@@ -35,7 +35,7 @@ def lazy_names(
         AttributeError: By the returned function: there is no such name.
 
     Example:
-        >>> load = lazy_names("torch_ir", {"FrozenDict": "torch_ir.frozen"})
+        >>> load = lazy_names("torch_ir", {"torch_ir.frozen": ["FrozenDict"]})
         >>> load("FrozenDict")(a=1)
         {'a': 1}
         >>> load("FrozenDist")
@@ -43,6 +43,7 @@ def lazy_names(
         ...
         AttributeError: module 'torch_ir' has no attribute 'FrozenDist'. Did you mean FrozenDict?
     """
+    homes = {name: home for home, names in names_of.items() for name in names}
     now = renamed or {}
     submodules = frozenset(modules)
 

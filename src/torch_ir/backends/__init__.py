@@ -48,9 +48,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "compile": "torch_ir.backends.compilation",
-        "body_program": "torch_ir.backends.torch.exported_program",
-        "NativeBackend": "torch_ir.backends.native.native_backend",
-        "Verdict": "torch_ir.backends.native.verdict",
+        "torch_ir.backends.compilation": ("compile",),
+        "torch_ir.backends.torch.exported_program": ("body_program",),
+        "torch_ir.backends.native.native_backend": ("NativeBackend",),
+        "torch_ir.backends.native.verdict": ("Verdict",),
     },
 )

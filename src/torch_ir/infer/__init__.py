@@ -14,9 +14,8 @@ __all__ = ["Outcome", "TensorType", "bind", "call_on"]
 __getattr__ = lazy_names(
     __name__,
     {
-        "Outcome": "torch_ir.infer.types",
-        "TensorType": "torch_ir.infer.types",
-        "bind": "torch_ir.infer.binder",
-        "call_on": "torch_ir.infer.fake",
+        "torch_ir.infer.types": ("Outcome", "TensorType"),
+        "torch_ir.infer.binder": ("bind",),
+        "torch_ir.infer.fake": ("call_on",),
     },
 )

@@ -71,17 +71,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Decompose": "torch_ir.passes.decomposition",
-        "decompose": "torch_ir.passes.decomposition",
-        "Functionalize": "torch_ir.passes.functionalization",
-        "functionalize": "torch_ir.passes.functionalization",
-        "FoldConstants": "torch_ir.passes.constant_folding",
-        "FoldedProgram": "torch_ir.passes.weight_folding",
-        "fold_batch_norm": "torch_ir.passes.batch_norm_folding",
-        "fold_weights": "torch_ir.passes.weight_folding",
-        "fold_constants": "torch_ir.passes.constant_folding",
-        "FuseQuantized": "torch_ir.passes.quantized.fusion",
-        "fuse_quantized": "torch_ir.passes.quantized.fusion",
+        "torch_ir.passes.decomposition": ("Decompose", "decompose"),
+        "torch_ir.passes.functionalization": ("Functionalize", "functionalize"),
+        "torch_ir.passes.constant_folding": ("FoldConstants", "fold_constants"),
+        "torch_ir.passes.weight_folding": ("FoldedProgram", "fold_weights"),
+        "torch_ir.passes.batch_norm_folding": ("fold_batch_norm",),
+        "torch_ir.passes.quantized.fusion": ("FuseQuantized", "fuse_quantized"),
     },
     renamed={
         "FuseQuantised": "FuseQuantized",

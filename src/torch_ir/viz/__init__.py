@@ -26,14 +26,10 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "generate_op_distribution_pie": "torch_ir.viz.mermaid",
-        "ir_html": "torch_ir.viz.html",
-        "ir_to_mermaid": "torch_ir.viz.mermaid",
-        "view": "torch_ir.viz.page",
-        "view_html": "torch_ir.viz.page",
-        "plot": "torch_ir.viz.plots",
-        "register_viewer": "torch_ir.viz.viewers",
-        "Page": "torch_ir.viz.page",
-        "Plot": "torch_ir.viz.plots",
+        "torch_ir.viz.mermaid": ("generate_op_distribution_pie", "ir_to_mermaid"),
+        "torch_ir.viz.html": ("ir_html",),
+        "torch_ir.viz.page": ("view", "view_html", "Page"),
+        "torch_ir.viz.plots": ("plot", "Plot"),
+        "torch_ir.viz.viewers": ("register_viewer",),
     },
 )

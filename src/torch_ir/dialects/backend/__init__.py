@@ -15,8 +15,7 @@ __all__ = ["bind_pattern_to_op", "bindings", "ops"]
 __getattr__ = lazy_names(
     __name__,
     {
-        "bind_pattern_to_op": "torch_ir.dialects.backend.binding",
-        "bindings": "torch_ir.dialects.backend.binding",
-        "ops": "torch_ir.dialects.backend.operator_namespace",
+        "torch_ir.dialects.backend.binding": ("bind_pattern_to_op", "bindings"),
+        "torch_ir.dialects.backend.operator_namespace": ("ops",),
     },
 )

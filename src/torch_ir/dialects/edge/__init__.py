@@ -40,6 +40,4 @@ __all__ = [
     "unregister_constraint",
 ]
 
-__getattr__ = lazy_names(
-    __name__, {"EdgeOptions": "torch_ir.edge", "EdgeProgram": "torch_ir.edge"}
-)
+__getattr__ = lazy_names(__name__, {"torch_ir.edge": ("EdgeOptions", "EdgeProgram")})

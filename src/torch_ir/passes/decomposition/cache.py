@@ -52,6 +52,21 @@ class Fragment:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     reusable: bool = True
 
+    def program(self, node: OpNode) -> IR:
+        """Return the fragment as a program of the call's inputs."""
+        inputs = [
+            TensorMeta(INPUT.format(index), meta.shape, meta.dtype)
+            for index, meta in enumerate(node.inputs)
+        ]
+        outputs = [meta for meta in self.results if meta is not None]
+        return IR(self.nodes, inputs, outputs, [], constants=self.constants)
+
+    def made_of(self, done: IR) -> Fragment:
+        """Return the fragment with what its program became."""
+        given = iter(done.graph_outputs)
+        results = tuple([None if meta is None else next(given) for meta in self.results])
+        return replace(self, nodes=tuple(done.nodes), results=results)
+
 
 class Tracer:
     """Traces calls through torch's decompositions.
@@ -229,21 +244,14 @@ class _Owner:
 
 def _functional(fragment: Fragment, node: OpNode) -> Fragment:
     """The fragment without in-place operators, which some decompositions use."""
-    inputs = [
-        TensorMeta(INPUT.format(index), meta.shape, meta.dtype)
-        for index, meta in enumerate(node.inputs)
-    ]
-    outputs = [meta for meta in fragment.results if meta is not None]
-    ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
+    ir = fragment.program(node)
     if not any(ir.effects(item).writes for item in ir.nodes):
         return fragment
     done = without_writes(ir)
     if done.mutations:
         raise PassError("its decomposition writes to what it takes")
-    given = iter(done.graph_outputs)
-    results = tuple([None if meta is None else next(given) for meta in fragment.results])
-    nodes = tuple([_core_reshape(item) for item in done.nodes])
-    return replace(fragment, nodes=nodes, results=results)
+    made = fragment.made_of(done)
+    return replace(made, nodes=tuple([_core_reshape(item) for item in made.nodes]))
 
 
 def _core_reshape(node: OpNode) -> OpNode:

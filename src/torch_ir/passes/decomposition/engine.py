@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
@@ -255,23 +255,16 @@ class _Decomposition:
         self, fragment: Fragment, node: OpNode, types: Sequence[TensorType]
     ) -> Fragment:
         """A fragment that was made functional after it was traced, its nodes decomposed."""
-        inputs = [
-            TensorMeta(INPUT.format(i), meta.shape, meta.dtype)
-            for i, meta in enumerate(node.inputs)
-        ]
-        outputs = [meta for meta in fragment.results if meta is not None]
-        ir = IR(fragment.nodes, inputs, outputs, [], constants=fragment.constants)
+        ir = fragment.program(node)
         walk = _Decomposition(ir, self.shared, self.path)
-        walk.types = {meta.name: kind for meta, kind in zip(inputs, types, strict=True)}
+        walk.types = {meta.name: kind for meta, kind in zip(ir.graph_inputs, types, strict=True)}
         for item in fragment.nodes:
             walk.node(item, ())
         done = walk.builder.finish()
         if walk.found or len(done.constants) > len(ir.constants):
             reasons = "; ".join([found.line for found in walk.found])
             raise PassError(reasons or "its decomposition holds a tensor")
-        given = iter(done.graph_outputs)
-        results = tuple([None if meta is None else next(given) for meta in fragment.results])
-        return replace(fragment, nodes=tuple(done.nodes), results=results)
+        return fragment.made_of(done)
 
     def _splice(self, node: OpNode, fragment: Fragment) -> None:
         """Add the nodes of a fragment, and note what the results of the node are now."""
