@@ -19,7 +19,14 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.bounds import control_flow, elementwise, linear_equations, rows, sums
+from torch_ir.semantics.bounds import (
+    control_flow,
+    elementwise,
+    linear_equations,
+    rows,
+    special,
+    sums,
+)
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
@@ -73,14 +80,18 @@ def kind_of(op_type: str) -> str:
 def subtracts(op_type: str) -> bool:
     """Return whether kernels may subtract two infinities where the meaning has one.
 
-    Those that compute each element by itself do not, but for the polynomial of ``gelu``.
+    Those that compute each element by itself do not, but for ``gelu`` and the Airy function, nor
+    do those that take the greatest of a row out of it.
 
     Example:
         >>> [subtracts(f"aten.{name}.default") for name in ("gelu", "exp", "mm")]
         [True, False, True]
     """
     rule = RULES.get(op_type)
-    return rule is None or rule.__module__ != elementwise.__name__ or rule is elementwise.gelu
+    if rule is None or rule in (elementwise.gelu, special.waves):
+        return True
+    is_apart = rule.__module__ in (elementwise.__name__, special.__name__)
+    return not is_apart and rule not in (rows.softmax, rows.log_softmax, rows.log_sum, rows.norm)
 
 
 def bound(

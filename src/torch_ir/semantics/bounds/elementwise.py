@@ -79,6 +79,11 @@ def rounded(call: BoundedCall) -> Errors:
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
 
 
+def filled(call: BoundedCall) -> Errors:
+    """Allow one rounding of a number, which may take another type on the way."""
+    return [_rounding(call, result) for result in call.results]
+
+
 def function(call: BoundedCall) -> Errors:
     """Allow 7 u · |y|: libraries promise 1 unit (SLEEF's u10), for two or three in a row."""
     return [
@@ -128,6 +133,10 @@ def erf(call: BoundedCall) -> Errors:
     return [error + 6 * call.unit if call.is_narrow else error]
 
 
+def _rounding(call: BoundedCall, result: Array) -> Any:
+    return call.unit * moduli(result) if is_inexact(result.dtype) else None
+
+
 def _relative(call: BoundedCall, result: Array, count: float, complex_count: float) -> Any:
     if not is_inexact(result.dtype):
         return None
@@ -151,8 +160,8 @@ def sum_of_two(call: BoundedCall) -> Errors:
     """Allow one rounding; where ``alpha`` is not 1, ``alpha · other`` is rounded before."""
     (result,) = call.results
     alpha = call.arguments.get("alpha", 1)
-    error = _relative(call, result, ONE_ROUNDING, ONE_ROUNDING)
-    if not is_inexact(result.dtype):
+    error = _rounding(call, result)
+    if error is None:
         return [None]
     is_number = not isinstance(call["other"], np.ndarray)
     is_reversed = call.op_type in ("aten.rsub.Tensor", "aten.rsub.Scalar")

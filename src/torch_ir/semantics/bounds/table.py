@@ -122,12 +122,16 @@ _ATEN: dict[Rule, str] = {
         fake_quantize_per_channel_affine_cachemask_backward.default
         fake_quantize_per_tensor_affine_cachemask_backward.default
         _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
-        div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor fill.Scalar
-        fill.Tensor floor_divide.Scalar floor_divide.default full.default full_like.default
-        leaky_relu.default mul.Scalar mul.Tensor new_full.default prelu.default
+        div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor
+        floor_divide.Scalar floor_divide.default
+        leaky_relu.default mul.Scalar mul.Tensor prelu.default
         rad2deg.default reciprocal.default remainder.Scalar remainder.Scalar_Tensor
-        remainder.Tensor rsqrt.default scalar_tensor.default sgn.default softshrink.default
+        remainder.Tensor rsqrt.default sgn.default softshrink.default
         sqrt.default square.default true_divide.Tensor
+    """,
+    elementwise.filled: """
+        fill.Scalar fill.Tensor full.default full_like.default new_full.default
+        scalar_tensor.default
     """,
     elementwise.function: """
         erfinv.default special_spherical_bessel_j0.default
