@@ -77,11 +77,17 @@ def kind_of(op_type: str) -> str:
     return RULES[op_type].__name__ if op_type in RULES else ""
 
 
+_WITHOUT_DIFFERENCES = (
+    *(rows.softmax, rows.log_softmax, rows.log_sum, rows.norm),
+    *(sums.reduction, sums.running_sum, sums.pooling),
+)
+
+
 def subtracts(op_type: str) -> bool:
     """Return whether kernels may subtract two infinities where the meaning has one.
 
     Those that compute each element by itself do not, but for ``gelu`` and the Airy function, nor
-    do those that take the greatest of a row out of it.
+    do those that take the greatest of a row out of it, or only add.
 
     Example:
         >>> [subtracts(f"aten.{name}.default") for name in ("gelu", "exp", "mm")]
@@ -91,7 +97,7 @@ def subtracts(op_type: str) -> bool:
     if rule is None or rule in (elementwise.gelu, special.waves):
         return True
     is_apart = rule.__module__ in (elementwise.__name__, special.__name__)
-    return not is_apart and rule not in (rows.softmax, rows.log_softmax, rows.log_sum, rows.norm)
+    return not is_apart and rule not in _WITHOUT_DIFFERENCES
 
 
 def bound(
