@@ -15,6 +15,7 @@ from torch_ir import compile_graph, denote, extract_ir, parse, register_executor
 from torch_ir.debug.reference.tolerance_check import same_bits, within
 from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 from torch_ir.executor import unregister_executor
+from torch_ir.passes import decompose
 from torch_ir.semantics import Denotation, denotation, registry
 
 
@@ -42,6 +43,10 @@ def seeded(build, *shape):
 
 def of(call, inputs="input %x: f32[4]", result="f32[4]"):
     return parse(f'ir "One" {{\n{inputs}\n%y: {result} = {call}\nreturn %y\n}}')
+
+
+def type_text(dtype):
+    return {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
 
 
 def double(inputs, attrs):
@@ -144,6 +149,32 @@ class TestAgreement:
             assert validate(ir, {}, (x,), against=["denotation"]).verdict == verdict
         finally:
             unregister_executor(op_type)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("mode", ["sum", "max"])
+    @pytest.mark.parametrize("ends", [[0, 3], [0, 3, 6]])
+    def test_bags_whose_sizes_torch_infers_otherwise(self, dtype, mode, ends):
+        is_last = len(ends) == 3
+        bags = nn.EmbeddingBag(7, 4, mode=mode, include_last_offset=is_last, dtype=dtype)
+        inputs = (torch.arange(6), torch.tensor(ends))
+        ir = extract_ir(bags.eval(), inputs)
+        for program in (ir, decompose(ir)):
+            assert validate(program, bags.state_dict(), inputs).verdict == "agree"
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+    def test_bags_of_rows_that_do_not_lie_one_by_one(self, dtype):
+        table, offsets = torch.randn(4, 7).to(dtype).t(), torch.tensor([0, 3])
+        call, element = "aten._embedding_bag.default(%t, %i, %o)", type_text(dtype)
+        inferred = 6 if dtype == torch.bfloat16 else 0
+        results = f"%y.0: {element}[2, 4], %y.1: i64[{inferred}], %y.2: i64[2], %y.3: i64[2]"
+        ir = parse(f"""ir {{
+          input %t: {element}[7, 4]
+          input %i: i64[6]
+          input %o: i64[2]
+          {results} = {call}
+          return %y.0, %y.1
+        }}""")
+        assert validate(ir, {}, (table, torch.arange(6), offsets)).verdict == "agree"
 
     def test_random_nodes_have_shapes_and_types_only(self):
         ir = of("aten.rand_like.default(%x)")

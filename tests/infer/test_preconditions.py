@@ -76,6 +76,12 @@ def one_layer_calls():
         )
 
 
+def test_a_layer_of_no_steps_has_no_states():
+    (op_type, arguments), *_ = one_layer_calls()
+    for end in refusals(op_type, {**arguments, "input": torch.randn(0, 2, 8)}):
+        assert "refused" in end
+
+
 def resized(tensor):
     """Tensors that are wider or narrower than one in one dimension, or have another rank."""
     for axis in range(tensor.dim()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -143,5 +144,7 @@ def as_array(value: object) -> Array:
         try:
             return tensor.numpy(force=True)
         except TypeError:  # NumPy has no bfloat16 of its own
-            pass
+            if str(tensor.layout) == "torch.strided" and "bfloat16" in str(tensor.dtype):
+                bits = tensor.detach().resolve_neg().view(sys.modules["torch"].int16)
+                return bits.numpy(force=True).view(numpy_dtype("bfloat16"))
     return as_constant(value).numpy()

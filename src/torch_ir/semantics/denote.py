@@ -248,7 +248,8 @@ class _Graph:
             results = self._results(found, node, arguments, symbols)
             self._bind(node, results, symbols)
             for meta in node.outputs:
-                _require_declared(meta, results, symbols)
+                if node.op_type not in FOR_GRADIENTS or not meta.producer_output_idx:
+                    _require_declared(meta, results, symbols)
         except ExecutionError:
             raise  # a node in a body, which the message shows
         except TorchIRError as error:
@@ -356,6 +357,17 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
     if any(array.size for array in empty.values()):
         return None
     return [empty.get(index, np.zeros(0)) for index in range(max(empty) + 1)]
+
+
+FOR_GRADIENTS = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_embedding_bag.default", "_embedding_bag_forward_only.default"),
+        *("embedding_bag.default", "embedding_bag.padding_idx"),
+    )
+)
+"""Operators whose results are for a gradient, but the first: torch infers other sizes of those
+than it gives where the last offset is an end, and in bfloat16."""
 
 
 def _require_declared(

@@ -111,6 +111,8 @@ def one_layer(call: Arguments) -> Faults:
         yield "batch_sizes has to be empty, as sequences are padded here"
     if hidden < 1:
         yield f"hidden_size is {hidden}"
+    if not given.shape[0]:
+        yield "input has no steps, of which it leaves states as memory was"
     batch, width, rows = given.shape[1], given.shape[2], 4 * hidden
     shapes = {"weight0": [rows, width], "weight1": [rows, hidden]}
     if call["has_biases"]:

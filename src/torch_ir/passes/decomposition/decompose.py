@@ -212,13 +212,21 @@ def _same_as(op_type: str) -> Decomposition:
     return call
 
 
+def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, *rest: Any) -> Any:
+    """The bags with a size for each offset, as is inferred, also for the last that is an end."""
+    made = list(torch.ops.aten._embedding_bag.default(weight, indices, offsets, *rest))
+    if made[2].shape != offsets.shape:
+        made[2] = torch.ops.aten.constant_pad_nd.default(made[2], [0, 1])
+    return tuple(made)
+
+
 def _without_strides(value: torch.Tensor, strides: object) -> torch.Tensor:
     del strides
     return value.clone()
 
 
 _OURS: dict[str, Decomposition] = {
-    "aten._embedding_bag_forward_only.default": _same_as("aten._embedding_bag.default"),
+    "aten._embedding_bag_forward_only.default": _bags,
     "aten._conj.default": _same_as("aten._conj_physical.default"),
     "aten._neg_view.default": _same_as("aten.neg.default"),
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),

@@ -108,9 +108,9 @@ def embedding_bag(
 
     Returns:
         The result [bags, d], and three tensors that torch's gradient wants: the bag of each index
-        (empty for plain sums), each bag's size (0 for sums), and for mode 2 the row that each
-        number came from, else the sizes again. These are int32 where indices and offsets both
-        are, else int64.
+        (empty for plain sums of rows that lie one by one), each bag's size (0 for sums), and for
+        mode 2 the row that each number came from, else the sizes again. These are int32 where
+        indices and offsets both are, else int64.
 
     Raises:
         InvalidIRError: An index or offset is out of range, the first offset is not 0, or weights
@@ -139,7 +139,8 @@ def embedding_bag(
             if per_sample_weights is not None:
                 held = held * per_sample_weights[kept].astype(wide.dtype)[:, None]
             result[bag] = held.sum(axis=0) / (kept.size if mode == MEAN else 1)
-    if mode == SUM and padding_idx < 0 and weight.dtype != np.float64:
+    lie = weight.strides[1] == weight.itemsize and weight.dtype != np.float64
+    if mode == SUM and padding_idx < 0 and lie:
         owners = owners[:0]
     both = indices.dtype == offsets.dtype == np.int32
     kept_for_gradient = (owners, sizes, sources if mode == MAX else sizes)
