@@ -6,7 +6,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -90,6 +90,7 @@ __all__ = [
     "value_range",
     "version_of",
     "without_mkldnn",
+    "without_torch_functions",
 ]
 
 UNKNOWN_RESULT = (
@@ -329,14 +330,18 @@ def plain_tensors() -> Generator[None]:
         yield
 
 
+def without_torch_functions() -> AbstractContextManager[None]:
+    """Let no mode and no class see calls of torch in a ``with`` block, such as reads of sizes."""
+    return torch._C.DisableTorchFunction()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]  # torch has no public name
+
+
 @contextmanager
 def outside_of_traces() -> Generator[None]:
     """Run calls in a ``with`` block as if nothing traced or watched them."""
     from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
 
-    functions: Any = torch._C.DisableTorchFunction()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
     dispatcher: Any = torch._C._DisablePythonDispatcher()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
-    with disabled(), functions, dispatcher:
+    with disabled(), without_torch_functions(), dispatcher:
         yield
 
 

@@ -21,7 +21,13 @@ from torch.overrides import TorchFunctionMode
 
 from torch_ir.frontend.gradients.recording import observer
 from torch_ir.frontend.regions.replay import PLAIN, TORCH, ReplayedCalls
-from torch_ir.torch_api import FakeTensorMode, pytree, storage_of, version_of
+from torch_ir.torch_api import (
+    FakeTensorMode,
+    pytree,
+    storage_of,
+    version_of,
+    without_torch_functions,
+)
 
 _StandIns: TypeAlias = Mapping[int, Callable[[], torch.Tensor]]
 
@@ -311,12 +317,12 @@ class Watch(_WatchedValues):
                 def begin(
                     module: nn.Module, args: Any, kwargs: Any, path: str = path, of: Any = member
                 ) -> None:
-                    with self.observing(False):
+                    with without_torch_functions():
                         own = own_tensors(of) if path else {}  # tracing swaps them
                         self._begin(MemberCall(path, type(of), own, None), (args, kwargs))
 
                 def end(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-                    with self.observing(False):
+                    with without_torch_functions():
                         self._end(result)
 
                 before = member.register_forward_pre_hook(begin, with_kwargs=True)

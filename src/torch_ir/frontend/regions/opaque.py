@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet, own_tensors
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import pytree, without_torch_functions
 
 NAMESPACE = "torch_ir_region"
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
@@ -67,7 +67,8 @@ class Site:
         Raises:
             ChangedCallError: The arguments are others.
         """
-        arguments = self._arguments((args, kwargs))
+        with without_torch_functions():
+            arguments, told = self._arguments((args, kwargs)), self.told
 
         def find(label: str) -> torch.Tensor:
             source = self.sources[label]
@@ -81,7 +82,7 @@ class Site:
         for label, tensor in zip(record.taken, operands, strict=True):
             if label.startswith("foreign "):
                 meet(watch, tensor)
-        made = torch.ops.torch_ir_region.call(operands, written, self.told)
+        made = torch.ops.torch_ir_region.call(operands, written, told)
         spec, leaves = record.results
         places = dict(zip(self.made, made, strict=True))
         results = [
