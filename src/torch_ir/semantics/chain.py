@@ -20,7 +20,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, widened
-from torch_ir.semantics.bounds.moves import apart, meant_at, moved_by
+from torch_ir.semantics.bounds.moves import apart, ends_of, meant_at, moved_by
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
@@ -238,11 +238,12 @@ def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     if RULES.get(call.op_type) is elementwise.codes:  # of float32 alone
         middle, ends = list(call.results), [_codes(call, errors, sign) for sign in (-1, 1)]
     else:
-        moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in (-1, 1)]
+        signs = ends_of(call[name] for name in errors)
+        moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in signs]
         middle, ends = call.meant(), [_meant(call, arguments) for arguments in moved]
     return [
-        np.maximum(apart(first, here), apart(second, here))
-        for first, second, here in zip(*ends, middle, strict=True)
+        np.max([apart(end, here) for end in column], axis=0)
+        for *column, here in zip(*ends, middle, strict=True)
     ]
 
 
@@ -261,10 +262,11 @@ def _codes(call: BoundedCall, errors: Mapping[str, Any], sign: int) -> list[Arra
 def _tried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """The greatest move in some directions, each element's at random; twice that."""
     middle, draws = call.meant(), np.random.default_rng(0)
+    ends = ends_of(call[name] for name in errors)
     total: list[Any] = [0.0] * len(middle)
     for _ in range(TRIES):
         moved = {
-            name: moved_by(call[name], error, draws.choice([-1.0, 1.0], np.shape(error)))
+            name: moved_by(call[name], error, draws.choice(ends, np.shape(error)))
             for name, error in errors.items()
         }
         found = _meant(call, moved)

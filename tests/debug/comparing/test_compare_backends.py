@@ -283,3 +283,25 @@ def test_what_follows_from_another_of_several_equal_elements_is_no_error_of_a_wh
     inputs = (torch.randn(64, 32), torch.cat([half, half.flip(1)], 1), table)
     found = compare(ir, {}, inputs, mode="accumulated")
     assert found.divergences == (), str(found)
+
+
+PARTS = {
+    "imag.default": "f32[3, 5]",
+    "view_as_real.default": "f32[3, 5, 2]",
+    "conj_physical.default": "c64[3, 5]",
+    "abs.default": "f32[3, 5]",
+    "sin.default": "c64[3, 5]",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_complex_numbers_are_off_in_any_direction(part):
+    ir = parse(f"""ir {{
+      input %x: f32[3, 8]
+      %z: c64[3, 5] = aten.fft_rfft.default(%x, dim=-1)
+      %p: {PARTS[part]} = aten.{part}(%z)
+      return %p
+    }}""")
+    for seed in range(4):
+        inputs = (torch.randn(3, 8, generator=torch.Generator().manual_seed(seed)),)
+        assert compare(ir, {}, inputs, mode="accumulated").divergences == ()

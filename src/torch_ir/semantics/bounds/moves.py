@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,12 +14,32 @@ from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
 T = TypeVar("T")
 
 
+def ends_of(values: Iterable[Any]) -> tuple[complex, ...]:
+    """Return the ends of the ranges of values that are off, in units of how far they are.
+
+    A complex number may be off in any direction: these are the corners around it.
+
+    Example:
+        >>> ends_of([np.float32([1, 2])]), len(ends_of([np.complex64([1j])]))
+        ((-1.0, 1.0), 4)
+    """
+    items = [
+        item
+        for value in values
+        for item in (value if isinstance(value, list | tuple) else [value])
+    ]
+    if any(item is not None and is_complex(item.dtype) for item in items):
+        return (-1 - 1j, -1 + 1j, 1 - 1j, 1 + 1j)
+    return (-1.0, 1.0)
+
+
 def moved_by(value: Any, error: Any, sign: Any) -> Any:
     """Return a value at an end of its range; one without dimensions stays an array."""
     if isinstance(value, list | tuple):
         return [moved_by(v, e, sign) for v, e in zip(value, error, strict=True)]
     if value is None:
         return None
+    sign = sign if is_complex(value.dtype) else np.real(sign)
     if is_bool(value.dtype):
         return np.asarray(value ^ (error > 0))
     if is_integer(value.dtype):
