@@ -40,6 +40,8 @@ LOST = "a NaN among the operands makes the result NaN"
 SATURATED = "integers wrap around in torch, modulo 2**bits"
 NARROW = "64-bit integers are taken as 32-bit ones"
 DEFAULT = "correction=None means 1: the sum is divided by n - 1"
+SIGMOID = "-log(1 + exp(200)) is -200 within 1e-80"
+QUOTIENT = "0.1 as float32 is 0.1000000015, and 1 / 0.1000000015 < 10"
 CALLS: dict[str, list[Call]] = {
     "openvino": [
         Call("relu", torch.relu, (tensor([NAN, -1.0, 2.0]),), LOST),
@@ -74,6 +76,102 @@ CALLS: dict[str, list[Call]] = {
             (tensor([1.0, 3.0]),),
             DEFAULT,
         ),
+        Call("std", torch.std, (tensor([1.0, 3.0]),), DEFAULT),
+        Call("clamp.Tensor", torch.clamp, (tensor([0.0]), tensor([NAN]), tensor([1.0])), LOST),
+        Call("hardtanh", nn.functional.hardtanh, (tensor([NAN, -4.0]),), LOST),
+        Call("any", torch.any, (tensor([NAN, 0.0]),), "NaN is not 0"),
+        Call("bool", lambda x: x.bool(), (tensor([NAN, 0.0]),), "NaN is not 0"),
+        Call(
+            "topk",
+            lambda x: torch.topk(x, 3)[0],
+            (tensor([3.0, NAN, 2.0]),),
+            "NaN is the greatest",
+        ),
+        Call(
+            "attention, a row hidden",
+            lambda q, mask: nn.functional.scaled_dot_product_attention(q, q, q, mask),
+            (torch.ones(1, 1, 2, 2), tensor([[True, True], [False, False]])),
+            "a row whose keys are all hidden is zero",
+        ),
+        Call(
+            "embedding_bag, padding_idx",
+            lambda table, i, begins: nn.functional.embedding_bag(
+                i, table, begins, mode="sum", padding_idx=0
+            ),
+            (tensor([[10.0], [20.0]]), ints(0, 1), ints(0)),
+            "rows of padding_idx are left out of the sum",
+        ),
+        Call("gcd", torch.gcd, (ints(12, -18), ints(18, 12)), "gcd is never negative"),
+        Call(
+            "kthvalue, keepdim",
+            lambda x: torch.kthvalue(x, 2, 0, True)[0],
+            (tensor([3.0, 1.0, 2.0]),),
+            "keepdim=True keeps the dimension",
+        ),
+        Call("floor_divide", torch.floor_divide, (tensor([1.0]), tensor([0.1])), QUOTIENT),
+        Call(
+            "atan2",
+            torch.atan2,
+            (tensor([-0.0]), tensor([-1.0])),
+            "below the cut the angle is -pi, and -0 is below",
+        ),
+        Call(
+            "logaddexp",
+            torch.logaddexp,
+            (tensor([-math.inf]), tensor([-math.inf])),
+            "log(0 + 0) is -inf",
+        ),
+        Call("log_sigmoid", nn.functional.logsigmoid, (tensor([-200.0, 1.0]),), SIGMOID),
+        Call(
+            "erfinv",
+            torch.erfinv,
+            (tensor([-0.999999]),),
+            "erfinv in float64, of that float32, is -3.4571",
+        ),
+        Call(
+            "clamp of integers",
+            lambda x: torch.clamp(x, 0.5, 2.5),
+            (ints(0, 2, 5),),
+            "integers and floats give floats",
+        ),
+        Call(
+            "cdist, p=1",
+            lambda x, y: torch.cdist(x, y, 1.0),
+            (tensor([[0.0, 3.0]]), tensor([[4.0, 0.0]])),
+            "abs(0 - 4) + abs(3 - 0) = 7",
+        ),
+        Call(
+            "avg_pool1d, ceil_mode",
+            lambda x: nn.functional.avg_pool1d(x, 3, 2, 1, ceil_mode=True),
+            (torch.ones(1, 1, 6),),
+            "the last window has one element and one zero of the padding",
+        ),
+        Call(
+            "addmm, beta=0",
+            lambda x, y: torch.addmm(x, y, y, beta=0),
+            (tensor([[NAN]]), tensor([[2.0]])),
+            "with beta=0 the first operand is not read",
+        ),
+        Call("logical_not", torch.logical_not, (tensor([NAN, 0.0]),), "NaN is not 0"),
+        Call("mean of nothing", torch.mean, (torch.zeros(0),), "0 / 0 is NaN"),
+        Call(
+            "half and back",
+            lambda x: x.half().float(),
+            (tensor([1e5, 1.0004]),),
+            "the greatest float16 is 65504, and the next one to 1.0004 is 1",
+        ),
+        Call(
+            "cumsum of bools",
+            lambda x: torch.cumsum(x, 0),
+            (tensor([True, True, False]),),
+            "sums of bools and of small integers are int64",
+        ),
+        Call(
+            "prod int32",
+            torch.prod,
+            (ints(65536, 65536, dtype=torch.int32),),
+            "products of small integers are int64",
+        ),
         Call(
             "dequantize_per_tensor",
             lambda x: decomposed.dequantize_per_tensor(x, 0.5, 3, -128, 127, INT8),
@@ -107,6 +205,15 @@ CALLS: dict[str, list[Call]] = {
             (tensor([[1.0, 2.0, 4.0]], dtype=torch.float64),),
             "mean and rstd have the type of the input",
         ),
+        Call(
+            "atan2",
+            torch.atan2,
+            (tensor([0.0, 1.0]), tensor([-1.0, -1.0])),
+            "the angle of the negative axis is pi",
+        ),
+        Call("log_sigmoid", nn.functional.logsigmoid, (tensor([-200.0, 1.0]),), SIGMOID),
+        Call("floor_divide", torch.floor_divide, (tensor([1.0]), tensor([0.1])), QUOTIENT),
+        Call("xlogy", torch.xlogy, (tensor([0.0]), tensor([NAN])), LOST),
     ],
     "executorch": [
         Call(

@@ -533,3 +533,27 @@ def test_far_integers_are_not_given_to_tables():
     ir = extract_ir(take, (torch.ones(20).long(),) * 2)
     run = torch_ir.compile(ir, {}, backend=Torch(planted(lambda t: t.abs()), "aten.sub.Tensor"))
     assert {v.delegate: v.used for v in run.verdicts if not v.used} == {"sub": False}
+
+
+def from_the_quotient(y, x):
+    """An angle that is right unless y is 0."""
+    angle = (y / x).atan()
+    turned = angle + torch.where(y > 0, math.pi, -math.pi)
+    return torch.where(x < 0, turned, angle)
+
+
+@pytest.mark.parametrize(
+    ("operator", "right", "wrong", "count"),
+    [
+        ("log_sigmoid", lambda x: nn.functional.logsigmoid(x), lambda x: x.sigmoid().log(), 1),
+        ("atan2", lambda y, x: torch.atan2(y, x), from_the_quotient, 2),
+        ("floor_divide", lambda x, y: x // y, lambda x, y: (x / y).floor(), 2),
+    ],
+)
+def test_faults_at_special_numbers_alone_are_found(operator, right, wrong, count):
+    torch.manual_seed(0)
+    inputs = tuple([torch.rand(3, 4) + 0.5 for _ in range(count)])
+    torch.testing.assert_close(wrong(*inputs), right(*inputs))
+    backend = Torch(lambda _: lambda *given: (wrong(*given),), f"aten.{operator}.default")
+    run = torch_ir.compile(extract_ir(as_module(right), inputs), {}, backend=backend)
+    assert [verdict.used for verdict in run.verdicts] == [False]

@@ -146,8 +146,8 @@ class Facts:
         translated: Operators that it has beside those that it names itself.
         denied: Why it is not given an operator, by overload.
         dtypes: Why it is not given tensors of an element type.
-        results: Operators, what matters of element types and ranks of their results and of
-            element types of their inputs, and why it is not given them.
+        results: Operators or overloads, what matters of element types and ranks of their results
+            and of element types of their inputs, and why it is not given them.
     """
 
     def __init__(self, document: Mapping[str, Any]):
@@ -165,7 +165,7 @@ class Facts:
         for rule in self.results:
             known = {"dtypes": made, "inputs": taken, "ranks": ranks}
             told = all(found & {*rule[name]} for name, found in known.items() if name in rule)
-            if told and packet in rule["operators"]:
+            if told and not {packet, node.op_type}.isdisjoint(rule["operators"]):
                 return rule["reason"]
         return ""
 

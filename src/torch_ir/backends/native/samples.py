@@ -118,17 +118,22 @@ def drawn(ir: IR, count: int) -> Iterable[Call]:
         symbols = found[-1 - index % len(found)] if count > 1 else found[0]
         tensors = sample_tensors(ir, symbols, index + 1, integers=True)
         if index == 1:
-            tensors = [_with_special(tensor) for tensor in tensors]
+            tensors = [_with_special(tensor, place) for place, tensor in enumerate(tensors)]
         given = {v.text: symbols[v.text] for v in named if isinstance(v, SymExpr) and v.is_symbol}
         yield tuple(tensors), given
 
 
-def _with_special(tensor: torch.Tensor) -> torch.Tensor:
-    """The numbers with some among them at which kernels branch."""
-    if not tensor.is_floating_point() or tensor.numel() < 8:
+_SPECIAL = (0.0, -1.0, -0.0, -8.0, 1.0, 0.1, 8.0, 104.0, -104.0, 0.5, 2.5)
+"""Numbers at which kernels branch, or functions leave float32. Each meets the next one."""
+
+
+def _with_special(tensor: torch.Tensor, place: int) -> torch.Tensor:
+    """The numbers with some among them that are special, others than arguments before it have."""
+    if not tensor.is_floating_point():
         return tensor
     flat = tensor.flatten()
-    flat[:6] = torch.tensor([0.0, -0.0, 1.0, -1.0, 8.0, -8.0]).to(tensor.dtype)
+    special = torch.tensor(_SPECIAL, dtype=tensor.dtype).roll(-place)[: flat.numel()]
+    flat[: special.numel()] = special
     return flat.view_as(tensor)
 
 
