@@ -26,7 +26,7 @@ class Outline(Pass):
         result = outline(ir, min_nodes=self.min_nodes, min_calls=self.min_calls)
         if result is not ir:
             _require_same(inline_functions(ir), inline_functions(result))
-        return PassResult(result, result is not ir)
+        return PassResult.of(ir, result)
 
 
 @public
