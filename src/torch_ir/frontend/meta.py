@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._functorch import config as functorch_config
 
 from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
 
@@ -82,11 +83,20 @@ def _holders(model: nn.Module) -> Generator[dict[str, Any]]:
         yield from (attributes["_parameters"], attributes["_buffers"], attributes)
 
 
+def fake_tensor_mode(shape_env: ShapeEnv | None = None, **options: bool) -> FakeTensorMode:
+    """Return a mode of fake tensors in which a kernel that asks for data is refused.
+
+    Torch's own default gives it a null pointer and a warning: kernels without a meta function
+    read or write there, and the process ends.
+    """
+    with functorch_config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+        return FakeTensorMode(shape_env=shape_env, **options)
+
+
 def fake_mode() -> FakeTensorMode:
     """Return a new mode of fake tensors in which torch.export can trace."""
-    return FakeTensorMode(
-        shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True
-    )
+    env = ShapeEnv(tracked_fakes=[])
+    return fake_tensor_mode(env, allow_non_fake_inputs=True, export=True)
 
 
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

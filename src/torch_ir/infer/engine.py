@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
+from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
@@ -32,7 +33,6 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import as_dim
 from torch_ir.torch_api import (
     NO_FAKE_RESULT,
-    FakeTensorMode,
     OpOverload,
     ShapeEnv,
     enable_python_dispatcher,
@@ -259,7 +259,7 @@ def _on_fakes(
         # with torch's Python implementations, as torch.export traces: some kernels would read data
         for context in (
             quiet(),
-            FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes),
+            fake_tensor_mode(sizes, allow_non_fake_inputs=True),
             enable_python_dispatcher(),
             torch.no_grad(),
             *map(autocast, signature.regions),

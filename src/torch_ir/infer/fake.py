@@ -17,9 +17,18 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError
+from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
-from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
+from torch_ir.infer.engine import (
+    Failure,
+    attempt,
+    call_at,
+    draws_by_name,
+    flatten,
+    quiet,
+    sharing,
+)
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import operator_of
@@ -36,7 +45,7 @@ from torch_ir.infer.types import (
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
-from torch_ir.torch_api import FakeTensorMode, ShapeEnv, assume, enable_python_dispatcher
+from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Fakes:
 
     def __init__(self, ir: IR):
         self.env = ShapeEnv()
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.mode = fake_tensor_mode(self.env, allow_non_fake_inputs=True)
         self.symbols: dict[str, Any] = {}
         self._ours: dict[str, str] = {}
         self._outcomes: dict[object, Outcome] = {}

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
 from torch_ir.frontend.gradients.call import CallWithGradient
 from torch_ir.frontend.gradients.watching import HOOKS, recorded_functions
+from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
@@ -127,7 +128,7 @@ class _Attempt:
 
     def run(self, *, below_autograd: bool) -> Trace:
         shape_env = ShapeEnv()
-        mode = FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
+        mode = fake_tensor_mode(shape_env, allow_non_fake_inputs=True)
         lifted = self._lifted()
         closed = [self.closure.tensors[position] for position in lifted]
         fakes = [self._fake(mode, i, tensor) for i, tensor in enumerate(self.flat.tensors)]

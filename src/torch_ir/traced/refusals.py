@@ -15,9 +15,9 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.parameter import Buffer, Parameter
 
 from torch_ir.errors import Raised, TraceError, attempt, first_line
+from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.torch_api import (
     FakeTensor,
-    FakeTensorMode,
     backend_flags,
     outside_of_traces,
     pytree,
@@ -288,7 +288,7 @@ class Results:
 @cache
 def _names_of_fakes() -> frozenset[str]:
     """The attributes that traced tensors have of their own."""
-    with outside_of_traces(), FakeTensorMode() as mode:
+    with outside_of_traces(), fake_tensor_mode() as mode:
         return frozenset(vars(mode.from_tensor(torch.empty(0))))
 
 

@@ -17,9 +17,16 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, first_line
-from torch_ir.infer.engine import Failure, attempt, call_with, flatten, remembered
+from torch_ir.frontend.meta import fake_tensor_mode
+from torch_ir.infer.engine import (
+    Failure,
+    attempt,
+    call_with,
+    flatten,
+    remembered,
+)
 from torch_ir.infer.types import CallSignature, TensorType
-from torch_ir.torch_api import FakeTensorMode, enable_python_dispatcher
+from torch_ir.torch_api import enable_python_dispatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class _Fake:
     """Tensors without data."""
 
     def __enter__(self) -> None:
-        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._mode = fake_tensor_mode(allow_non_fake_inputs=True)
         self._dispatcher = enable_python_dispatcher()
         self._mode.__enter__()
         self._dispatcher.__enter__()
