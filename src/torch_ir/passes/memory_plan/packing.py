@@ -1,28 +1,19 @@
 """Offsets within a capacity: a search for the arenas that best fit cannot make small enough.
 
-Every piece is pushed down until it rests on another or on the floor, as in canonical solutions of
-MiniMalloc (Moffitt, ASPLOS 2023). The search asks at one step of time after another, the step with
-the fewest answers first, which piece comes next above what lies there. A dead end names the placed
-pieces that it depends on, and the search goes back to the last of these (conflict-directed
-backjumping; Prosser 1993). It begins anew after a number of places (Luby, Sinclair, Zuckerman
-1993), with another order of preference, mostly one that is like the orders that came far.
+The search is SuperMalloc's, of the package omnimalloc: branch and bound over canonical solutions,
+in which every piece rests on another or on the floor (MiniMalloc; Moffitt, ASPLOS 2023). It tries
+pieces in a fixed order, and which order is lucky differs from one arena to the next. So many
+orders are tried, with bounds on the nodes of the search tree that differ: of each bound, as many
+as take the same effort in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 
 from torch_ir.errors import PassError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
 from torch_ir.passes.memory_plan.offsets import (
     Offsets,
     Piece,
@@ -30,18 +21,21 @@ from torch_ir.passes.memory_plan.offsets import (
     busiest,
     most_at_once,
     place,
-    steps_of,
 )
 
-FAST, THOROUGH = 5_000, 300_000
+FAST, THOROUGH = 36_500, 2_000_000
 """Efforts: that of an answer at once, and that of a minute for what has to fit."""
-_RATIOS = (1.1, 1.05, 1.02, 1.0)
+_USUAL = 220
+"""So many pieces; a node of more takes longer, about with their square."""
+_RATIOS = (1.0, 1.05, 1.1)
 _LARGEST = 1_500
 """With more pieces than that, best fit has the last word."""
-_SOLVED = -1
-_FAR = 1 << 60
-_POOL, _ISLAND = 12, 40
-"""So many orders of preference are remembered, for so many turns."""
+_NODES = (500, 4_000, 32_000)
+"""Bounds of one search: a lucky order needs few, and a signal waits until it ends."""
+_ORDERS = tuple("".join(keys) for keys in permutations("TWAZCOUL", 3))
+"""What comes first, by omnimalloc's letters: total of the sections, width (duration), area, size,
+count of sections, overlaps, upper and lower end of the lifetime. The total of the sections, the
+duration and the area are those of MiniMalloc's own orders."""
 
 
 def arrange(
@@ -52,15 +46,16 @@ def arrange(
 ) -> Offsets | None:
     """Return offsets in a small arena, or in one of at most a capacity.
 
-    Best fit comes first. Where its arena is larger than what is needed at one time, a short
-    search makes it smaller; where it is larger than the capacity, a long one does.
+    Best fit comes first. Where its arena is larger than what is needed at one time, short
+    searches make it smaller, the first of them as small as that: a narrow arena leaves few
+    answers to try. Where it is larger than the capacity, a long one does.
 
     Args:
         pieces: The pieces.
         alignment: What every offset is a multiple of.
         capacity: The most bytes that the arena may have; with it, None is returned where no such
             offsets are found.
-        effort: How many places to try for a capacity; see :func:`pack`.
+        effort: How many nodes to visit for a capacity; see :func:`pack`.
 
     Example:
         >>> pieces = [Piece("a", 2, 0, 1), Piece("b", 1, 1, 2), Piece("c", 2, 2, 3)]
@@ -73,15 +68,12 @@ def arrange(
         fits = arena_size(best, sizes) <= capacity
         return best if fits else pack(pieces, capacity, alignment, effort)
     least = most_at_once(_rounded(pieces, alignment))
-    left = min(FAST, 30 * len(pieces))
     for ratio in _RATIOS if len(pieces) <= _LARGEST else ():
         target = int(least * ratio)
-        if arena_size(best, sizes) > target:
-            found, places = _packed(pieces, target, alignment, (left, 80))
-            left -= places
-            if found is None:
-                break
-            best = found
+        if arena_size(best, sizes) <= target:
+            break
+        if (found := pack(pieces, target, alignment, FAST)) is not None:
+            return found
     return best
 
 
@@ -157,318 +149,61 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
         pieces: The pieces.
         capacity: The bytes of the arena.
         alignment: What every offset is a multiple of.
-        effort: How many places to try for each part of the pieces that shares no time with others;
-            some 6,000 a second.
+        effort: How many nodes of search trees to visit, up to some 50,000 a second; of more than
+            220 pieces as many as take the same time.
 
     Example:
         >>> rows = [("a", 2, 0, 1), ("b", 1, 1, 2), ("c", 2, 2, 3)]
-        >>> pack([Piece(*row) for row in rows], 3, 1, 100)
+        >>> pack([Piece(*row) for row in rows], 3, 1, 500)
         {'a': 0, 'b': 2, 'c': 0}
-        >>> pack([Piece(*row) for row in rows], 2, 1, 100) is None
+        >>> pack([Piece(*row) for row in rows], 2, 1, 500) is None
         True
     """
-    return _packed(pieces, capacity, alignment, (effort, 150))[0]
-
-
-def _packed(
-    pieces: Sequence[Piece], capacity: int, alignment: int, limits: tuple[int, int]
-) -> tuple[Offsets | None, int]:
-    """Return offsets, and how many places were tried for the hardest part."""
-    offsets: dict[str, int] = {piece.name: 0 for piece in pieces}
-    most = 0
-    for group in _apart(sorted([p for p in pieces if p.size], key=lambda p: (p.birth, p.name))):
-        search = _GroupSearch(group, capacity, alignment)
-        found = search.restarted(*limits)
-        most = max(most, search.total)
-        if found is None:
-            return None, most
-        offsets.update({p.name: at for p, at in zip(group, found, strict=True)})
-    return offsets, most
-
-
-def _apart(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Yield the pieces, ordered by birth, in groups that share no time."""
-    group: list[Piece] = []
-    end = -1
-    for piece in pieces:
-        if group and piece.birth > end:
-            yield group
-            group = []
-        group.append(piece)
-        end = max(end, piece.death)
-    if group:
-        yield group
-
-
-def _luby(index: int) -> int:
-    """Return a member of Luby's sequence 1, 1, 2, 1, 1, 2, 4, … (from index 1)."""
-    bits = index.bit_length()
-    return 1 << bits - 1 if index == (1 << bits) - 1 else _luby(index - (1 << bits - 1) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Taste:
-    """A way to choose.
-
-    Attributes:
-        order: For each piece, how early it is preferred.
-        branching: How much an answer more counts against a step of time, to a byte of height.
-        slack: How much a byte that may be lost there does.
-        gaps: Whether the gap that a piece leaves below it comes before that order (1: if there
-            is one, 2: its bytes).
-        learns: Whether a step counts more each time that it is a dead end.
-    """
-
-    order: Array
-    branching: float
-    slack: float
-    gaps: int
-    learns: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Some pieces placed, and what that means for the others.
-
-    Attributes:
-        at: For each piece, the lowest place that is left to it.
-        rests: The top of what lies below it: less than ``at`` where that place is floating.
-        open: Which pieces are to be placed.
-        load: For each step of time, the bytes of these.
-        why: For each piece, a bit for each placed piece that its lowest place depends on.
-        others: How many pieces wait in parts that share no time with these.
-        whole: Whether the pieces may fall into such parts.
-    """
-
-    at: Array
-    rests: Array
-    open: Array
-    load: Array
-    why: list[int]
-    others: int
-    whole: bool
-
-
-def _union(parts: Iterable[int]) -> int:
-    return reduce(or_, parts, 0)
-
-
-class _Instance:
-    """A group of pieces as arrays, and the states of a search for their places."""
-
-    def __init__(self, pieces: Sequence[Piece], capacity: int, alignment: int):
-        import numpy as np
-
-        self.np = np
-        steps, births, ends = steps_of(pieces)
-        sizes = [-(-piece.size // alignment) * alignment for piece in pieces]
-        self.unit = int(np.gcd.reduce(sizes))
-        self.capacity = capacity // self.unit
-        self.size = np.array(sizes) // self.unit
-        self.birth, self.end = np.array(births), np.array(ends)
-        time = np.arange(steps)
-        self.lives = (self.birth[:, None] <= time) & (time < self.end[:, None])
-        self.meets = (self.birth[:, None] < self.end) & (self.birth < self.end[:, None])
-        # the pieces of each step, one step after another
-        self.step_of, self.piece_of = np.nonzero(self.lives.T)
-        self.starts = np.searchsorted(self.step_of, time)
-        self.ends = np.append(self.starts[1:], len(self.piece_of))
-        self.load = (self.lives * self.size[:, None]).sum(0)
-
-    def placed(self, state: _State, piece: int) -> _State:
-        np = self.np
-        top = state.at[piece] + self.size[piece]
-        meets = self.meets[piece]
-        raised = meets & state.open & (state.at < top)
-        still = state.open.copy()
-        still[piece] = False
-        load = state.load.copy()
-        load[self.birth[piece] : self.end[piece]] -= self.size[piece]
-        why = state.why.copy()
-        reason = why[piece] | 1 << piece
-        for other in np.flatnonzero(raised).tolist():
-            why[other] = reason
-        rests = np.where(meets, np.maximum(state.rests, top), state.rests)
-        at = np.where(raised, top, state.at)
-        return _State(at, rests, still, load, why, state.others, True)
-
-    def parts(self, state: _State, left: int) -> list[_State]:
-        """Return the parts of a state that share no time, the largest first, if there are some."""
-        np = self.np
-        found = np.flatnonzero(state.open)  # by birth
-        reach = np.maximum.accumulate(self.end[found])
-        cuts = np.flatnonzero(self.birth[found][1:] >= reach[:-1]) + 1
-        states: list[_State] = []
-        for part in sorted(np.split(found, cuts), key=len, reverse=True) if len(cuts) else ():
-            left -= len(part)
-            members = np.zeros(len(self.size), bool)
-            members[part] = True
-            load = np.where(self.lives[part].any(0), state.load, 0)
-            others = state.others + left
-            states.append(replace(state, open=members, load=load, others=others, whole=False))
-        return states
-
-    def column(self, state: _State, step: int) -> int:
-        """Return what all that lives at a step depends on."""
-        pieces = self.piece_of[self.starts[step] : self.ends[step]].tolist()
-        return _union([state.why[p] if state.open[p] else 1 << p for p in pieces])
-
-
-class _GroupSearch(_Instance):
-    """The search for one group of pieces."""
-
-    total = 0  # places tried in all
-
-    def restarted(self, effort: int, patience: int) -> list[int] | None:
-        """Search with one taste after another; return an offset for each piece."""
-        np, count = self.np, len(self.size)
-        if self.load.max() > self.capacity:
-            return None
-        random = np.random.default_rng(0)
-        best: list[tuple[int, _Taste]] = []
-        turn = 0
-        while self.total < effort:
-            turn += 1
-            if turn % _ISLAND == 0:
-                best.clear()
-            if best and random.random() < 0.6:
-                rank = min(int(random.exponential(3)), len(best) - 1)
-                spread = random.choice([0.03, 0.1, 0.3]) * random.normal(size=count)
-                taste = replace(best[rank][1], order=best[rank][1].order * np.exp(spread))
-            else:
-                taste = self._fresh(random)
-            limit = min(effort - self.total, count + patience * _luby(turn))
-            found = self._run(taste, limit)
-            self.total += self.places
-            if found is not None:
-                return [int(at) * self.unit for at in found]
-            best = sorted([*best, (self.deepest, taste)], key=lambda entry: -entry[0])[:_POOL]
+    rounded = _rounded(pieces, alignment)
+    if most_at_once(rounded) > capacity:
         return None
+    offsets = dict.fromkeys((piece.name for piece in pieces), 0)
+    solid = [piece for piece in rounded if piece.size]
+    if not solid:
+        return offsets
+    # its public allocators are bounded by a clock alone; imported here, as plans are rare
+    from omnimalloc import Allocation
+    from omnimalloc._cpp import Partition, try_solve_many
 
-    def _fresh(self, random: Any) -> _Taste:
-        """Prefer long pieces, large ones and those of crowded times, each more or less."""
-        np = self.np
-        crowd = np.where(self.lives, self.load, 0).max(1) / self.capacity
-        long, large, crowded = random.uniform(0, 1.5, 3)
-        large *= random.choice([0.1, 1])  # time tells more than size
-        order = (self.end - self.birth) ** long * self.size**large * crowd ** (2 * crowded)
-        order = order * np.exp(random.choice([0, 0.1, 0.4]) * random.normal(size=len(order)))
-        return _Taste(
-            order,
-            float(random.choice([0.01, 1, 8, 32])) * self.capacity / 1024,
-            float(random.choice([0, 0.3, 1])),
-            int(random.integers(3)),
-            bool(random.integers(2)),
+    whole = Partition.from_allocations(
+        [
+            Allocation(id=piece.name, size=piece.size, start=piece.birth, end=piece.death + 1)
+            for piece in solid
+        ]
+    )
+    for order, nodes in _attempts(int(effort * min(1, (_USUAL / len(solid)) ** 2))):
+        found = try_solve_many(
+            [whole.reorder(order).with_bound(capacity + 1)],
+            capacity + 1,
+            nodes,
+            canonical=True,
+            dominance=True,
+            floor_inference=True,
+            monotonic_floor=True,
+            decompose=True,
+            timeout=None,
+            num_threads=1,
         )
+        if found is not None:
+            return offsets | {str(one.id): one.offset or 0 for one in found.allocations}
+    return None
 
-    # -- one search
 
-    def _run(self, taste: _Taste, limit: int) -> Array | None:
-        np, count = self.np, len(self.size)
-        self.taste = taste
-        self.weight = np.ones(len(self.load))
-        self.places = self.deepest = 0
-        self.refuted: dict[bytes, int] = {}
-        self.offsets = np.zeros(count, dtype=np.int64)
-        floor = np.zeros(count, dtype=np.int64)
-        start = _State(floor, floor, np.ones(count, bool), self.load, [0] * count, 0, True)
-        stack, answer = [self._visit(start)], None
-        while stack:
-            try:
-                state = stack[-1].send(answer)
-            except StopIteration as end:
-                stack.pop()
-                answer = end.value
-                continue
-            self.places += 1
-            if self.places > limit:
-                return None
-            stack.append(self._visit(state))
-            answer = None
-        return self.offsets if answer == _SOLVED else None
-
-    def _visit(self, state: _State) -> Generator[_State, Any, int]:
-        """Yield the states to visit from one; return the placed pieces that refute it, as bits."""
-        np = self.np
-        left = int(np.count_nonzero(state.open))
-        self.deepest = max(self.deepest, len(self.size) - state.others - left)
-        if not left:
-            return _SOLVED
-        high = state.open & (state.at + self.size > self.capacity)
-        if high.any():
-            return state.why[int(high.argmax())]
-        lowest = np.where(state.open, state.at, _FAR)
-        places = lowest[self.piece_of]
-        floor = np.minimum.reduceat(places, self.starts)
-        slack = self.capacity - state.load - floor
-        lost = (floor < _FAR) & (slack < 0)
-        if lost.any():
-            self.weight[lost] += self.taste.learns
-            return self.column(state, int(lost.argmax()))
-        key = lowest.tobytes()
-        if key in self.refuted:
-            return self.refuted[key]
-        parts = self.parts(state, left) if state.whole else ()
-        if parts:
-            answer = yield from self._each(parts)
-        else:
-            possible = (places == floor[self.step_of]) & (state.open & (state.rests >= state.at))[
-                self.piece_of
-            ]
-            answer = yield from self._branch(state, floor, slack, possible)
-        if answer != _SOLVED:
-            self.refuted[key] = answer
-        return answer
-
-    @staticmethod
-    def _each(parts: Sequence[_State]) -> Generator[_State, Any, int]:
-        for part in parts:
-            answer = yield part
-            if answer != _SOLVED:
-                return answer
-        return _SOLVED
-
-    def _branch(
-        self, state: _State, floor: Array, slack: Array, possible: Array
-    ) -> Generator[_State, Any, int]:
-        """Try the pieces that can come next at one step of time, then none of them."""
-        np, taste = self.np, self.taste
-        answers = np.add.reduceat(possible, self.starts, dtype=np.int64)
-        if not answers.any():
-            steps = np.flatnonzero(floor < _FAR).tolist()
-            return _union([self.column(state, step) for step in steps])
-        cost = (answers + (slack > 0)) * taste.branching + floor + taste.slack * slack
-        cost = cost / self.weight
-        step = int(np.where(answers > 0, cost, np.inf).argmin())
-        span = slice(self.starts[step], self.ends[step])
-        pieces = self.piece_of[span][possible[span]]
-        conflict = 0
-        for piece in self._preferred(pieces, state, floor):
-            self.offsets[piece] = state.at[piece]
-            answer = yield self.placed(state, piece)
-            if answer == _SOLVED or not answer >> piece & 1:
-                return answer
-            conflict |= answer & ~(1 << piece)
-        conflict |= self.column(state, step)
-        if slack[step]:  # what comes next rests on something that is not placed yet
-            raised = state.open & self.lives[:, step] & (state.at <= floor[step])
-            at = np.where(raised, floor[step] + 1, state.at)
-            why = state.why.copy()
-            for piece in np.flatnonzero(raised).tolist():
-                why[piece] = conflict
-            answer = yield replace(state, at=at, why=why, whole=False)
-            conflict = _SOLVED if answer == _SOLVED else conflict | answer
-        return conflict
-
-    def _preferred(self, pieces: Array, state: _State, floor: Array) -> list[int]:
-        """Return pieces in the order of the taste, of equal ones the first."""
-        np = self.np
-        gap = np.zeros(len(pieces))
-        if self.taste.gaps:
-            below = np.concatenate([[0], np.cumsum(np.where(floor < _FAR, floor, 0))])
-            filled = below[self.end[pieces]] - below[self.birth[pieces]]
-            gap = state.at[pieces] * (self.end - self.birth)[pieces] - filled
-            gap = gap if self.taste.gaps == 2 else gap > 0
-        ordered = pieces[np.lexsort((-self.taste.order[pieces], gap))].tolist()
-        kinds = {(self.birth[p], self.end[p], self.size[p]): p for p in reversed(ordered)}
-        return [p for p in ordered if kinds[self.birth[p], self.end[p], self.size[p]] == p]
+def _attempts(effort: int) -> Iterator[tuple[str, int]]:
+    """Yield orders and bounds for them; each bound in turn has had the least effort so far."""
+    spent = dict.fromkeys(_NODES, 0)
+    left = effort
+    while left > 0 and spent:
+        nodes = min(spent, key=lambda each: spent[each])
+        at = spent[nodes] // nodes
+        if at == len(_ORDERS):
+            del spent[nodes]
+            continue
+        yield _ORDERS[at], min(nodes, left)
+        spent[nodes] += nodes
+        left -= nodes
