@@ -37,6 +37,7 @@ def ints(*values: int, dtype: torch.dtype = torch.int64) -> Tensor:
 
 
 LOST = "a NaN among the operands makes the result NaN"
+BETWEEN = "2**24 + 1 is an int32, but no float32"
 SATURATED = "integers wrap around in torch, modulo 2**bits"
 NARROW = "64-bit integers are taken as 32-bit ones"
 DEFAULT = "correction=None means 1: the sum is divided by n - 1"
@@ -65,7 +66,19 @@ CALLS: dict[str, list[Call]] = {
             "amax int32",
             lambda x: torch.amax(x, 0),
             (ints(2**24 + 1, 2**24, dtype=torch.int32),),
-            "2**24 + 1 is an int32, but no float32",
+            BETWEEN,
+        ),
+        Call(
+            "eq int32",
+            torch.eq,
+            (ints(2**24 + 1, dtype=torch.int32), ints(2**24, dtype=torch.int32)),
+            BETWEEN,
+        ),
+        Call(
+            "clamp int32",
+            lambda x: torch.clamp(x, 0, 2**24 + 1),
+            (ints(2**24 + 3, dtype=torch.int32),),
+            BETWEEN,
         ),
         Call(
             "std.correction", lambda x: aten.std.correction(x, [0]), (tensor([1.0, 3]),), DEFAULT

@@ -177,6 +177,24 @@ def test_attention_under_masks_is_not_cut_out(name):
     torch.testing.assert_close(run(*given), Attending()(*given))
 
 
+class Integers(nn.Module):
+    def forward(self, x, y):
+        compared = (x == y, x > y, x <= y, x != 2**24 + 1)
+        return *compared, x.amax(1), x.clamp(-3, 2**24 + 1), x.tril(), x.sum(1), (x - y).abs()
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integers_that_no_float_of_32_bits_is_are_as_in_torch(name, dtype):
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    large = 2**24 + torch.tensor([[1, 3, -5], [0, 2, -4]], dtype=dtype)
+    model, given = Integers(), (large, large.flip(0) * torch.tensor([1, 1, -1], dtype=dtype))
+    small = tuple(x % 7 for x in given)
+    run = torch_ir.compile(extract_ir(model, given), {}, backend=name)
+    for operands in (small, given, small):
+        assert all(map(torch.equal, run(*operands), model(*operands)))
+
+
 class Quantized(nn.Module):
     def __init__(self):
         super().__init__()

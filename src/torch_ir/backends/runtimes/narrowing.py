@@ -1,4 +1,4 @@
-"""The room for 64-bit integers on a runtime that computes them in 32 bits."""
+"""The room for integers on a runtime that computes some of them by way of 32-bit floats."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ir.errors import BackendError
 
-_MOST = (1 << 31) - 1
+_MOST = 1 << 24
+"""All integers up to it are 32-bit floats."""
 _LEAST_ROOM = 1 << 16
-_SIZES = 1 << 24
+_SIZES = 1 << 20
 _NO_END = 1 << 62
 """Numbers from here on are ends of slices, or are too far already when a delegate is proven."""
 
@@ -28,9 +29,7 @@ _Bound = tuple[int, int]
 
 
 def room_for_integers(program: ExportedProgram, growing: frozenset[str]) -> int:
-    """Return how far 64-bit inputs of a program may be, so that no value passes 32 bits.
-
-    Integers of 32 bits may wrap around, as they do everywhere, but not on their way to 64.
+    """Return how far integer inputs of a program may be, so that none is no 32-bit float.
 
     Args:
         program: Functional, of tensors and sizes.
@@ -51,11 +50,11 @@ def room_for_integers(program: ExportedProgram, growing: frozenset[str]) -> int:
             bounds[node] = 0, _farthest(held.get(lifted[node.name]))
         elif node.op != "output":
             bounds[node] = _bound(node, bounds, growing)
-    wide = [bounds[node] for node in bounds if _dtype(node) is torch.int64]
+    wide = [bounds[node] for node in bounds if _dtype(node) in _WIDE]
     rooms = [(_MOST - b) // max(a, 1) for a, b in wide if a or b > _MOST]
     room = min(rooms, default=_MOST)
     if room < _LEAST_ROOM:
-        raise BackendError("sums of 64-bit integers may pass the 32 bits in which it computes")
+        raise BackendError("its integers may pass the 24 bits in which it compares them")
     return room
 
 
@@ -103,7 +102,7 @@ def is_within(array: Any, room: int) -> bool:
         array: A NumPy array.
         room: As :func:`room_for_integers` gives it.
     """
-    if not array.size or (array.itemsize == 4 and room == _MOST):
+    if not array.size:
         return True
     return bool(array.max() <= room and array.min() >= -room)
 

@@ -86,9 +86,9 @@ class OpenVino(NativeBackend):
         return _Request(self._runtime, compiled, room)
 
     def _room(self, program: ExportedProgram) -> int:
-        """How far its 64-bit inputs may be; what grows is what is given to it in no such type."""
+        """How far its integers may be; what grows is what is given to it in no such type."""
         known = [rule for rule in facts_of(self.name).results if "inputs" not in rule]
-        rules = [rule["operators"] for rule in known if rule.get("dtypes") == ["int64"]]
+        rules = [rule["operators"] for rule in known if "int64" in rule.get("dtypes", ())]
         return room_for_integers(program, frozenset(chain.from_iterable(rules)))
 
     def pack(self, built: Delegated) -> bytes | None:
@@ -137,7 +137,7 @@ class _Request:
         for index, item in enumerate(given):
             array = array_of(item)
             if array.dtype in _WIDE and not is_within(array, self._room):
-                raise BackendError("the CPU plugin computes 64-bit integers in 32 bits")
+                raise BackendError("the CPU plugin compares integers as 32-bit floats")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
         self._infer({}, share_outputs=True, decode_strings=False)
