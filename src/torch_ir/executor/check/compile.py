@@ -39,6 +39,8 @@ from torch_ir.steps import steps, uncollected
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
 
+_AUTOCAST = "higher_order.wrap_with_autocast"
+
 
 @public
 def compile_graph(
@@ -287,7 +289,7 @@ class _Compiler:
         for call in calls:
             derives = self.derives
             # under autocast an operator gives other types than it says
-            self.derives = derives and "autocast" not in call.node.op_type
+            self.derives = derives and call.node.op_type != _AUTOCAST
             for name in call.functions:
                 if name in ir.functions and name not in plans:
                     plans[name] = self.plan(ir.functions[name], {}, f"{path}{name}/")
@@ -379,7 +381,7 @@ def _require_functions(ir: IR, call: BoundCall) -> None:
 def _require_autocast_here(node: OpNode, device: torch.device) -> None:
     """Refuse a region whose conversions would not be made: what it says of types was traced."""
     region = node.attrs.get("device_type")
-    if "autocast" not in node.op_type or region == device.type or node.attrs["enabled"] is False:
+    if node.op_type != _AUTOCAST or region == device.type or node.attrs.get("enabled") is False:
         return
     raise DiagnosticError(
         "autocast-elsewhere",
