@@ -229,7 +229,8 @@ def _integers(value: object) -> list[int]:
 
 def _masks(value: object) -> list[list[bool]]:
     items: list[Any] = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, list)]
+    lists: list[list[Any]] = [item for item in items if isinstance(item, list)]
+    return lists if all(type(entry) is bool for item in lists for entry in item) else []
 
 
 def _constants(foreign: ForeignDocument) -> dict[str, Any]:
