@@ -2,12 +2,9 @@ r"""Names and modules that are loaded when they are first used, or may not be th
 
 from __future__ import annotations
 
-import io
-import logging
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -103,22 +100,3 @@ is not installed
             f"{feature} needs {error.name}, which is not installed",
             remedy=f'Install it with: pip install "torch-ir[{extra}]"',
         ) from error
-
-
-@contextmanager
-def silent_log() -> Generator[None, None, None]:
-    """Silence the log of torch, whose errors the exception that follows says better."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-@contextmanager
-def quietly() -> Generator[None, None, None]:
-    """Keep libraries of others from logging, warning and printing while they load or convert."""
-    with silent_log(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield

@@ -52,7 +52,7 @@ def held_back() -> Generator[None]:
 
     With ``--traceback`` all of it is shown.
     """
-    from torch_ir.lazy import silent_log
+    from torch_ir.quiet import silent_log
 
     if click.get_current_context().meta.get(console.SHOW_TRACEBACK):
         yield

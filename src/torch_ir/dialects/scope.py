@@ -9,6 +9,7 @@ from typing import TypeAlias
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, DType, FunctionRef, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about
+from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.spec import OpSpec, spec_of
 
 Region: TypeAlias = tuple[str, str, bool]
@@ -77,7 +78,7 @@ class VerifierScope:
 def _regions(ir: IR) -> Iterator[tuple[str, tuple[Region, ...]]]:
     """The functions that are bodies of autocast regions, each with its region."""
     for node in ir.nodes:
-        if node.op_type == "higher_order.wrap_with_autocast":
+        if node.op_type == AUTOCAST_REGION:
             dtype = node.attrs.get("dtype")
             kind = dtype.name if isinstance(dtype, DType) else ""
             region = (str(node.attrs.get("device_type")), kind, node.attrs.get("enabled") is True)

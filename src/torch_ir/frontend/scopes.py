@@ -21,6 +21,7 @@ from torch_ir.ir import (
     TensorLeaf,
     TensorMeta,
 )
+from torch_ir.ops.bodies import AUTOCAST_REGION
 
 AUTOCAST_ARGUMENTS = ("device_type", "dtype", "enabled", "cache_enabled")
 
@@ -103,7 +104,7 @@ class ScopeFolder:
         self.functions[begin.name] = self._body(begin.name, inner, used, tuple(returned.values()))
         call = OpNode(
             name=begin.name,
-            op_type="higher_order.wrap_with_autocast",
+            op_type=AUTOCAST_REGION,
             inputs=tuple(used.values()),
             outputs=tuple(outputs.values()),
             attrs={**begin.arguments, "wrapped_func": FunctionRef(begin.name)},

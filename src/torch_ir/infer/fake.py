@@ -20,15 +20,7 @@ from torch_ir.errors import ExecutionError, InvalidIRError, PassError
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
-from torch_ir.infer.engine import (
-    Failure,
-    attempt,
-    call_at,
-    draws_by_name,
-    flatten,
-    quiet,
-    sharing,
-)
+from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import operator_of

@@ -49,6 +49,8 @@ class BodyCall:
     indices: int = 0
 
 
+AUTOCAST_REGION: Final = "higher_order.wrap_with_autocast"
+
 _LOOP = ("carried_inputs", "additional_inputs")
 _SCORE, _MASK = "score_mod_other_buffers", "mask_mod_other_buffers"
 
@@ -76,7 +78,7 @@ BODY_CALLS: Final[Mapping[str, Mapping[str, BodyCall]]] = {
     "higher_order.strict_mode": {"callable": BodyCall(("operands",))},
     "higher_order.tag_activation_checkpoint": {"gmod": BodyCall(("args",))},
     "higher_order.wrap_with_set_grad_enabled": {"wrapped_func": BodyCall(("args",))},
-    "higher_order.wrap_with_autocast": {"wrapped_func": BodyCall(("args",))},
+    AUTOCAST_REGION: {"wrapped_func": BodyCall(("args",))},
     "higher_order.autograd_function": {"fwd": BodyCall(("args",))},
     "higher_order.flex_attention": {
         "score_mod": BodyCall((_SCORE,), Gives.NUMBER, scalar_of="query", indices=4),

@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, Support
 from torch_ir.ir import IR, OpNode
-from torch_ir.lazy import optional_module, quietly
+from torch_ir.lazy import optional_module
+from torch_ir.quiet import quietly
 
 _NEEDED = "the backend 'executorch'"
 _WHOLE = frozenset(("linear", "conv1d", "conv2d", "max_pool2d", "hardtanh", "hardswish", "relu6"))

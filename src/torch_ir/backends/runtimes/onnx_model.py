@@ -9,7 +9,8 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.errors import BackendError, first_line, raised_as
-from torch_ir.lazy import optional_module, quietly
+from torch_ir.lazy import optional_module
+from torch_ir.quiet import quietly
 from torch_ir.torch_api import onnx_model
 
 

@@ -19,7 +19,8 @@ from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
 from torch_ir.errors import BackendError
-from torch_ir.lazy import optional_module, quietly
+from torch_ir.lazy import optional_module
+from torch_ir.quiet import quietly
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
 _NEEDED = "the backend 'openvino'"

@@ -95,9 +95,14 @@ def describe(facts: Mapping[str, Any]) -> str:
         f"dialect {facts['dialect']}{torch}"
     ]
     sizes = [
-        (kind, f"{counts['elements']:,}", f"in {counts['tensors']:,} tensors", size)
+        (
+            kind,
+            f"{counts['elements']:,}",
+            f"in {counts['tensors']:,} tensors",
+            bytes_text(counts["bytes"]),
+        )
         for kind in ("parameters", "buffers", "constants")
-        if (counts := facts[kind])["tensors"] and (size := bytes_text(counts["bytes"]))
+        if (counts := facts[kind])["tensors"]
     ]
     lines += table(sizes).splitlines()
     for kind in ("inputs", "outputs"):

@@ -23,6 +23,7 @@ from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
+from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import denotation, has_denotation
@@ -38,7 +39,6 @@ from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtr
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
 REFUSED = "the denotation refuses it"
-_AUTOCAST = "higher_order.wrap_with_autocast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def meaning_of(program: IR) -> Meaning | str:
     metas = [meta for n in program.nodes for meta in (*n.inputs, *n.outputs)]
     if any(meta.dtype == "complex32" for meta in metas):
         return "NumPy has no element type for complex32"
-    if any(n.op_type == _AUTOCAST and n.attrs.get("enabled", True) for n in _nodes(program)):
+    if any(n.op_type == AUTOCAST_REGION and n.attrs.get("enabled", True) for n in _nodes(program)):
         return "autocast changes the types of calls that are not written down"
     if not program.mutations and _lacking(program) is None:
         return _stated(Meaning(program, False, _draws(program)))

@@ -14,7 +14,7 @@ import torch  # noqa: TID253  # this module is imported where torch runs these o
 from torch_ir.dialects.backend.binding import bind_pattern_to_op, has_kernel
 from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
-from torch_ir.lazy import quietly
+from torch_ir.quiet import quietly
 from torch_ir.torch_api import overload, plain_tensors
 
 PRIMS = torch.library.Library("executorch_prims", "FRAGMENT")

@@ -18,13 +18,7 @@ import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, first_line
 from torch_ir.frontend.meta import fake_tensor_mode
-from torch_ir.infer.engine import (
-    Failure,
-    attempt,
-    call_with,
-    flatten,
-    remembered,
-)
+from torch_ir.infer.engine import Failure, attempt, call_with, flatten, remembered
 from torch_ir.infer.types import CallSignature, TensorType
 from torch_ir.torch_api import enable_python_dispatcher
 

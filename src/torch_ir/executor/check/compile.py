@@ -33,13 +33,12 @@ from torch_ir.ir.diagnostics import (
 )
 from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
+from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.steps import steps, uncollected
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
-
-_AUTOCAST = "higher_order.wrap_with_autocast"
 
 
 @public
@@ -289,7 +288,7 @@ class _Compiler:
         for call in calls:
             derives = self.derives
             # under autocast an operator gives other types than it says
-            self.derives = derives and call.node.op_type != _AUTOCAST
+            self.derives = derives and call.node.op_type != AUTOCAST_REGION
             for name in call.functions:
                 if name in ir.functions and name not in plans:
                     plans[name] = self.plan(ir.functions[name], {}, f"{path}{name}/")
@@ -381,7 +380,11 @@ def _require_functions(ir: IR, call: BoundCall) -> None:
 def _require_autocast_here(node: OpNode, device: torch.device) -> None:
     """Refuse a region whose conversions would not be made: what it says of types was traced."""
     region = node.attrs.get("device_type")
-    if node.op_type != _AUTOCAST or region == device.type or node.attrs.get("enabled") is False:
+    if (
+        node.op_type != AUTOCAST_REGION
+        or region == device.type
+        or node.attrs.get("enabled") is False
+    ):
         return
     raise DiagnosticError(
         "autocast-elsewhere",

@@ -19,6 +19,7 @@ from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import result_names
+from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
@@ -34,8 +35,6 @@ _OURS = ("aten", "prims")
 
 _RENAMED = {"aten.item.default": "aten._local_scalar_dense.default"}
 """Operators that are others by another name."""
-
-_AUTOCAST = "higher_order.wrap_with_autocast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class _Decomposition:
         if node.op_type in _RENAMED:
             node = node.replace(op_type=_RENAMED[node.op_type])
         try:
-            if node.op_type == _AUTOCAST:
+            if node.op_type == AUTOCAST_REGION:
                 self._region(node, scopes)
             elif node.op_type.startswith("higher_order."):
                 self._call(node, scopes)

@@ -14,7 +14,6 @@ from torch_ir.errors import PassError, TorchIRError
 from torch_ir.frontend import extract_ir
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, OpNode
-from torch_ir.lazy import silent_log
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.functionalization import without_writes
@@ -30,6 +29,7 @@ from torch_ir.passes.patterns.elements import (
 )
 from torch_ir.passes.patterns.matcher import attribute, operands_of
 from torch_ir.passes.patterns.numbers import is_number, numbers_apart
+from torch_ir.quiet import silent_log
 
 LEVELS = ("export", "aten", "core_aten", "edge")
 """The forms in which a function may be wanted, by the dialect of the program."""
