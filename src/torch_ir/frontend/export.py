@@ -380,9 +380,22 @@ def _trace_bytecode(
     exported = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
     given = pytree.tree_leaves(dynamic_shapes)
     wanted = {leaf.__name__ for leaf in given if type(leaf) is Dim}
-    if len(exported.range_constraints) < len(wanted):
+    if len(_symbols_of_inputs(exported)) < len(wanted):
         raise ExportError("a size that dynamic_shapes names is a number in the program")
     return exported
+
+
+def _symbols_of_inputs(exported: ExportedProgram) -> set[Any]:
+    """Return the symbols in the shapes of inputs, which leaves out those that data decides."""
+    names = set(exported.graph_signature.user_inputs)
+    values = (
+        node.meta.get("val")
+        for node in exported.graph.find_nodes(op="placeholder")
+        if node.name in names
+    )
+    sizes = (size for value in values for size in getattr(value, "shape", (value,)))
+    symbolic = (size for size in sizes if isinstance(size, torch.SymInt))
+    return {symbol for size in symbolic for symbol in size.node.expr.free_symbols}
 
 
 def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
