@@ -84,6 +84,21 @@ def test_a_weight_that_another_layer_uses_stays_for_it():
     torch.testing.assert_close(got, net(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("layer", "kind", "shape"),
+    [
+        (nn.Conv1d(4, 6, 3), nn.BatchNorm1d, (4, 8)),
+        (nn.Conv2d(3, 6, 3), nn.BatchNorm1d, (3, 8, 8)),
+        (nn.Conv3d(2, 6, 3), nn.BatchNorm2d, (2, 8, 8, 8)),
+    ],
+    ids=["conv1d", "conv2d", "conv3d"],
+)
+def test_channels_of_a_result_without_a_batch_are_not_those_of_the_norm(layer, kind, shape):
+    net = nn.Sequential(layer, norm(kind, 6)).eval()
+    ir = extract_ir(net, (torch.randn(shape),))
+    assert fold_batch_norm(ir, net.state_dict()).ir is ir
+
+
 def test_a_batch_norm_that_trains_stays():
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).train()
     with pytest.warns(UserWarning, match="training mode"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 import torch
@@ -10,22 +11,21 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
+from torch_ir.passes.patterns.elements import Call, Element, Match, Pattern, Value
+from torch_ir.passes.patterns.matcher import Matcher
 from torch_ir.passes.weight_folding import FoldedProgram, WeightEditor
 
-_LAYERS = {
-    "aten.conv1d.default": ("input", "weight", "bias"),
-    "aten.conv2d.default": ("input", "weight", "bias"),
-    "aten.conv3d.default": ("input", "weight", "bias"),
-    "aten.convolution.default": ("input", "weight", "bias"),
-    "aten.linear.default": ("input", "weight", "bias"),
-}
-"""Layers whose weight has the result's channels as its first dimension, with their arguments."""
+_LAYERS = frozenset(
+    {
+        *(f"aten.conv{rank}d.default" for rank in (1, 2, 3)),
+        "aten.convolution.default",
+        "aten.linear.default",
+    }
+)
+"""Layers whose weight has the result's channels as its first dimension."""
 
-_NORMS = {
-    "aten.batch_norm.default": "training",
-    "aten._native_batch_norm_legit_no_training.default": "",
-}
-"""Batch norms, with the flag that says whether they train."""
+_NORM = "aten.batch_norm.default"
+_NORMS = frozenset({_NORM, "aten._native_batch_norm_legit_no_training.default"})
 
 
 @public
@@ -64,10 +64,8 @@ class _Folder:
         self.folded: set[str] = set()
 
     def run(self) -> FoldedProgram:
-        for node in self.ir.nodes:
-            layer = self._layer(node)
-            if layer is not None:
-                self._fold(layer, node)
+        for match in Matcher(self.ir, self.memory).occurrences(self._pattern()):
+            self._fold(match)
         if not self.layers:
             return FoldedProgram(self.ir, dict(self.edited.weights), ())
         for node in self.ir.nodes:
@@ -75,28 +73,23 @@ class _Folder:
                 self.edited.builder.keep(self.layers.get(node.name, node))
         return self.edited.finished(tuple(self.layers))
 
-    def _layer(self, norm: OpNode) -> OpNode | None:
-        """The layer into which a batch norm can be folded."""
-        flag = _NORMS.get(norm.op_type)
-        if flag is None or (flag and norm.attrs.get(flag) is not False):
-            return None
-        given = norm.tensor("input")
-        layer = self.ir.producers.get(given.name) if given is not None else None
-        users = self.ir.users.get(given.name, ()) if given is not None else ()
-        extra = [m.name for m in norm.outputs[1:] if self.ir.users.get(m.name)]
-        if layer is None or layer.op_type not in _LAYERS or len(users) != 1 or extra:
-            return None
-        returned = {meta.name for meta in self.ir.graph_outputs}
-        returned |= {mutation.value.name for mutation in self.ir.mutations}
-        names = ("running_mean", "running_var")
-        own = [layer.tensor("weight"), *(norm.tensor(name) for name in names)]
-        optional = [layer.tensor("bias"), *(norm.tensor(n) for n in ("weight", "bias"))]
-        known = all(meta is not None and self._is_fixed(meta) for meta in own)
-        known = known and all(meta is None or self._is_fixed(meta) for meta in optional)
-        channels = layer.op_type != "aten.linear.default" or len(layer.outputs[0].shape) == 2
-        plain = not layer.attrs.get("transposed") and channels
-        is_returned = layer.outputs[0].name in returned
-        return layer if known and plain and not is_returned else None
+    def _pattern(self) -> Pattern:
+        """A batch norm of inference behind a layer, all weights of both fixed."""
+        fixed = partial(Value, where=self._is_fixed)
+        operands: dict[str, Element] = {
+            "input": Value("input"),
+            "weight": fixed("weight"),
+            "bias": fixed("bias", is_optional=True),
+        }
+        layer = Call("layer", _LAYERS, operands, where=_has_channels)
+        operands = {
+            "input": layer,
+            "weight": fixed("scale", is_optional=True),
+            "bias": fixed("shift", is_optional=True),
+            "running_mean": fixed("mean"),
+            "running_var": fixed("variance"),
+        }
+        return Pattern({"result": Call("norm", _NORMS, operands, where=_is_inference)})
 
     def _is_fixed(self, meta: TensorMeta) -> bool:
         """Whether a value is a weight that nothing writes, in floating point."""
@@ -108,16 +101,15 @@ class _Folder:
             and meta.dtype in ("float16", "bfloat16", "float32", "float64")
         )
 
-    def _fold(self, layer: OpNode, norm: OpNode) -> None:
-        weight = self._value(layer.tensor("weight"))
-        mean, variance = [self._value(norm.tensor(n)) for n in ("running_mean", "running_var")]
-        scale = self._value(norm.tensor("weight"), torch.ones_like(mean))
-        scale = scale / torch.sqrt(variance + float(norm.attrs["eps"]))
-        bias = self._value(layer.tensor("bias"), torch.zeros_like(mean))
-        shift = (bias - mean) * scale
-        shift = shift + self._value(norm.tensor("bias"), torch.zeros_like(mean))
+    def _fold(self, match: Match) -> None:
+        layer, norm = match.nodes["layer"], match.nodes["norm"]
+        operand = match.values["weight"]
+        weight, mean, variance = [
+            self._value(match, name) for name in ("weight", "mean", "variance")
+        ]
+        scale = self._value(match, "scale", 1.0) / torch.sqrt(variance + float(norm.attrs["eps"]))
+        shift = (self._value(match, "bias", 0.0) - mean) * scale + self._value(match, "shift", 0.0)
         scaled = weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
-        operand = cast(TensorMeta, layer.tensor("weight"))
         dtype: torch.dtype = getattr(torch, operand.dtype)
         key = self.edited.key(operand)
         new = {key: scaled, f"{key.removesuffix('.weight')}.bias": shift}
@@ -126,11 +118,27 @@ class _Folder:
         self.folded.add(norm.outputs[0].name)
         self.edited.builder.replace(norm.outputs[0], layer.outputs[0])
 
-    def _value(self, meta: TensorMeta | None, default: torch.Tensor | None = None) -> torch.Tensor:
-        """The value of a weight, in float64."""
+    def _value(self, match: Match, name: str, default: float = 0.0) -> torch.Tensor:
+        """The value of a weight in float64, or what stands for one that is not there."""
+        meta = match.values.get(name)
         if meta is None:
-            return cast(torch.Tensor, default)
+            return torch.tensor(default, dtype=torch.float64)
         return self.edited.value(meta).to("cpu", torch.float64)
+
+
+def _has_channels(layer: OpNode) -> bool:
+    """Whether dimension 0 of a layer's weight is dimension 1 of its result.
+
+    Without a batch the result's channels are its first dimension, and a batch norm scales another.
+    """
+    weight = cast(TensorMeta, layer.tensor("weight"))
+    is_batched = len(layer.outputs[0].shape) == len(weight.shape)
+    return is_batched and not layer.attrs.get("transposed")
+
+
+def _is_inference(norm: OpNode) -> bool:
+    """Whether a batch norm takes the statistics that it is given."""
+    return norm.op_type != _NORM or norm.attrs.get("training") is False
 
 
 def _with_weights(layer: OpNode, weight: TensorMeta, bias: TensorMeta) -> OpNode:
