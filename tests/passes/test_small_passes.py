@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from passes.equal import assert_same, operators
-from torch_ir import extract_ir, parse
+from torch_ir import IRExecutor, extract_ir, parse
 from torch_ir.ir import Constant
 from torch_ir.passes import (
     clean_casts,
@@ -307,3 +307,28 @@ def test_dead_code_goes_after_all_others():
     done = run_passes(ir, passes_named("cse,dce"))
     assert not done.ir.nodes
     assert eliminate_dead_code(done.ir) is done.ir
+
+
+RESOLVING = {
+    "resolve_conj": lambda z: torch.view_as_real(z.resolve_conj()),
+    "resolve_neg": lambda z: z.imag.resolve_neg().view(torch.int32),
+    "clone": lambda z: torch.view_as_real(z.clone()),
+    "clone-negative": lambda z: z.imag.clone().view(torch.int32),
+    "copy": lambda z: torch.view_as_real(z.to(z.dtype, copy=True)),
+    "contiguous": lambda z: z.imag.contiguous().view(torch.int32),
+    "repeat": lambda z: torch.view_as_real(z.repeat(1, 1)),
+    "view_copy": lambda z: torch.view_as_real(torch.view_copy(z, (2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", RESOLVING)
+@pytest.mark.parametrize("is_given", [False, True], ids=["made", "given"])
+def test_copies_that_resolve_a_lazy_conjugate_stay(name, is_given):
+    class Resolving(nn.Module):
+        def forward(self, x):
+            return RESOLVING[name](x if is_given else (x * 2).conj())
+
+    z = torch.randn(2, 3, dtype=torch.complex64)
+    z = z.conj() if is_given else z
+    ir = extract_ir(Resolving(), (z,))
+    assert torch.equal(IRExecutor(remove_no_ops(ir))(z), Resolving()(z))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.arguments import public
@@ -35,7 +36,8 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
 
     A copy is needless if the value lies in memory as the copy does, nothing writes to either, and
     a caller cannot see that they are one. Graph inputs and weights are taken to be contiguous.
-    Functions are changed too. The same object if there is nothing to do.
+    Copies stay in programs with complex numbers, where they may resolve a lazy conjugate or
+    negation. Functions are changed too. The same object if there is nothing to do.
 
     Args:
         ir: The program.
@@ -58,8 +60,12 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
           return %y
         }
     """
+    return _without_no_ops(ir, op_types, _may_be_lazy(ir))
+
+
+def _without_no_ops(ir: IR, op_types: frozenset[str] | None, is_lazy: bool) -> IR:
     builder = Builder(ir)
-    builder.map_functions(lambda body: remove_no_ops(body, op_types))
+    builder.map_functions(lambda body: _without_no_ops(body, op_types, is_lazy))
     memory = StorageGroups(ir)
 
     @cache
@@ -70,11 +76,35 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
 
     for node in ir.nodes:
         source = _given(node) if op_types is None or node.op_type in op_types else None
-        if source is None or not _is_removable(node, source, memory, layouts):
+        if (
+            source is None
+            or (is_lazy and _resolves(node))
+            or not _is_removable(node, source, memory, layouts)
+        ):
             builder.keep(node)
         else:
             builder.replace(node.outputs[0], source)
     return builder.finish()
+
+
+_RESOLVES = frozenset({"aten.resolve_conj.default", "aten.resolve_neg.default"})
+
+
+def _may_be_lazy(ir: IR) -> bool:
+    """Whether a value may be the conjugate or the negation of what is stored.
+
+    Some views work on what is stored alone: of such a value they need a copy.
+    """
+    made = (meta for node in ir.nodes for meta in node.outputs)
+    is_complex = any(
+        m.dtype.startswith("complex") for m in chain(ir.graph_inputs, ir.weights, made)
+    )
+    negates = any(node.op_type == "aten._neg_view.default" for node in ir.nodes)
+    return is_complex or negates or any(map(_may_be_lazy, ir.functions.values()))
+
+
+def _resolves(node: OpNode) -> bool:
+    return node.op_type in _RESOLVES or copies(node)
 
 
 def _is_removable(
@@ -158,10 +188,9 @@ _VIEWS: dict[str, Test] = {
             "detach.default",
             "lift_fresh.default",
             "contiguous.default",
-            "resolve_conj.default",
-            "resolve_neg.default",
         )
     },
+    **dict.fromkeys(_RESOLVES, _always),
     "aten.permute.default": _identity_permutation,
     "aten.transpose.int": _same_dims("dim0", "dim1"),
     "aten.slice.Tensor": _unit_step,
