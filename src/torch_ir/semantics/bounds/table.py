@@ -242,7 +242,8 @@ _ATEN: dict[Rule, str] = {
         _trilinear.default
     """,
     sums.reduction: """
-        _embedding_bag.default _embedding_bag_forward_only.default mean.default mean.dim
+        _embedding_bag.default _embedding_bag_forward_only.default embedding_bag.default
+        embedding_bag.padding_idx mean.default mean.dim
         nanmean.default nansum.default sum.default sum.dim_IntList trace.default
     """,
     sums.product: """

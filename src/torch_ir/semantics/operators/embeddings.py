@@ -177,6 +177,39 @@ def embedding_bag_forward_only(
     return results[0], results[1], sizes, sizes
 
 
+@denotes("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
+def embedding_bag_without_gradient(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """``_embedding_bag_forward_only``; a negative ``padding_idx`` counts from the table's end.
+
+    Raises:
+        InvalidIRError: ``padding_idx`` is no row, or as there.
+    """
+    left_out = -1
+    if padding_idx is not None:
+        if not -_rows(weight) <= padding_idx < _rows(weight):
+            raise InvalidIRError(f"padding_idx {padding_idx} is no row of {_rows(weight)}")
+        left_out = padding_idx % _rows(weight)
+    return embedding_bag_forward_only(
+        weight,
+        indices,
+        offsets,
+        mode=mode,
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+        padding_idx=left_out,
+    )
+
+
 def _bounds(
     count: int, indices: Array, offsets: Array, include_last_offset: bool
 ) -> tuple[list[int], list[int]]:
