@@ -229,7 +229,7 @@ def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
     Of integers and booleans only what is open counts.
     """
     if error is None:
-        return np.zeros(result.shape)
+        return np.broadcast_to(0.0, result.shape)
     if not is_inexact(result.dtype):
         return np.broadcast_to(np.where(np.isposinf(error), np.inf, 0.0), result.shape)
     error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal

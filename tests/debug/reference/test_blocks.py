@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import pytest
 import torch
 
 from torch_ir import IR, parse, validate
-from torch_ir.debug.reference.blocks import BLOCK
+from torch_ir.debug.reference import denotation
+from torch_ir.debug.reference.blocks import BLOCK, blocks
 from torch_ir.debug.reference.denotation import Meanings, allowances, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly
 
@@ -43,36 +45,102 @@ def _inputs() -> dict[str, torch.Tensor]:
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_errors_in_blocks_are_those_at_once(call: str) -> None:
-    ir = _program(call)
+def _agrees(ir: IR, named: dict[str, torch.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read in blocks is read in several, and as at once, where it is right and wrong."""
     (node,) = ir.nodes
     meaning = Meanings(ir).of(node)
     assert not isinstance(meaning, str)
-    inputs = [_inputs()[meta.name] for meta in node.inputs]
+    inputs = [named[meta.name] for meta in node.inputs]
     (made,) = call_plainly(node, inputs, {}, {}, torch.device("cpu"))
+    assert len([*blocks(node, inputs, [made])]) > 1
     wrong = made.clone()
-    wrong[-1, -1] = made[-1, -1].logical_not() if made.dtype == torch.bool else 1e6
+    last = (-1,) * made.dim()
+    wrong[last] = made[last].logical_not() if made.dtype == torch.bool else 1e6
     for got in (made, wrong):
         given = meaning, node, inputs, {}, [got], {}
         (whole,) = allowances(*given, drew=False)
         ((name, error),) = errors_of(*given, drew=False)
         assert (name, error) == ("y", whole.error(whole.bound))
         assert bool(error.reason) == (got is wrong)
+    with monkeypatch.context() as patched:  # no block calls a right value wrong
+        patched.setattr(denotation, "allowances", lambda *_, **__: pytest.fail("read at once"))
+        assert [name for name, _ in errors_of(meaning, node, inputs, {}, [made], {}, drew=False)]
 
 
-@pytest.mark.parametrize("call", ["exp.default(%x)", "_softmax.default(%x, 1, False)"])
-def test_a_reading_takes_blocks_and_not_whole_values(call: str) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_errors_in_blocks_are_those_at_once(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _agrees(_program(call), _inputs(), monkeypatch)
+
+
+SHAPED = {
+    "aten.mm.default(%x, %x)": "x[384, 384] -> [384, 384]",
+    "aten.addmm.default(%b, %x, %w, beta=2, alpha=3)": (
+        "b[1, 256] x[300, 512] w[512, 256] -> [300, 256]"
+    ),
+    "aten.baddbmm.default(%b, %x, %w)": (
+        "b[3, 1, 256] x[3, 256, 64] w[3, 64, 256] -> [3, 256, 256]"
+    ),
+    "aten.matmul.default(%x, %w)": "x[5, 1, 64, 128] w[7, 128, 64] -> [5, 7, 64, 64]",
+    "aten.linear.default(%x, %w, %b)": "x[4, 16] w[9000, 16] b[9000] -> [4, 9000]",
+    "aten.conv2d.default(%x, %w, %b, [2, 1], [1, 2], [2, 1])": (
+        "x[2, 3, 300, 90] w[4, 3, 3, 3] b[4] -> [2, 4, 149, 92]"
+    ),
+    "aten.conv1d.default(%x, %w, None, [3], [200])": "x[2, 140000] w[3, 2, 5] -> [3, 46799]",
+    "aten.conv_transpose2d.input(%x, %w, %b, [2, 2])": (
+        "x[3, 4, 50, 50] w[4, 6, 2, 2] b[6] -> [3, 6, 100, 100]"
+    ),
+    "aten.batch_norm.default(%x, %w, %w, %w, %v, False, 0.1, 1e-05, False)": (
+        "x[2, 4, 160, 160] w[4] v[4] -> [2, 4, 160, 160]"
+    ),
+    "aten.avg_pool2d.default(%x, [3, 3], [2, 2], [1, 1])": "x[2, 4, 160, 160] -> [2, 4, 80, 80]",
+    "aten.upsample_bilinear2d.vec(%x, [160, 160], False, None)": (
+        "x[2, 4, 20, 20] -> [2, 4, 160, 160]"
+    ),
+    "aten.sum.dim_IntList(%x, [1])": "x[500, 3, 200] -> [500, 200]",
+    "aten.scaled_dot_product_attention.default(%x, %w, %v, %b)": (
+        "x[2, 3, 200, 8] w[2, 3, 200, 8] v[2, 3, 200, 8] b[1, 200, 200] -> [2, 3, 200, 8]"
+    ),
+    "aten.scaled_dot_product_attention.default(%x, %x, %x, is_causal=True)": (
+        "x[2, 3, 300, 8] -> [2, 3, 300, 8]"
+    ),
+}
+
+
+@pytest.mark.parametrize("call", SHAPED)
+def test_all_axes_that_may_be_cut_give_the_same_errors(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, made = SHAPED[call].split(" -> ")
+    shapes = {
+        name: [*map(int, sizes.split(","))] for name, sizes in re.findall(r"(\w)\[(.*?)\]", given)
+    }
+    inputs = "\n".join(f"input %{name}: f32{sizes}" for name, sizes in shapes.items())
+    ir = parse(f"ir {{\n {inputs}\n %y: f32{made} = {call}\n return %y\n}}")
+    generator = torch.Generator().manual_seed(0)
+    values = {name: torch.rand(sizes, generator=generator) for name, sizes in shapes.items()}
+    _agrees(ir, values, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("call", "made"),
+    [
+        ("exp.default(%x)", "[{rows}, 256]"),
+        ("_softmax.default(%x, 1, False)", "[{rows}, 256]"),
+        ("linear.default(%w, %x)", "[8, {rows}]"),  # a large weight
+    ],
+)
+def test_a_reading_takes_blocks_and_not_whole_values(call: str, made: str) -> None:
     def program(rows: int) -> IR:
-        sizes = f"f32[{rows}, 256]"
-        return parse(f"ir {{\n input %x: {sizes}\n %y: {sizes} = aten.{call}\n return %y\n}}")
+        inputs = f"input %x: f32[{rows}, 256]\n input %w: f32[8, 256]"
+        result = f"f32{made.format(rows=rows)}"
+        return parse(f"ir {{\n {inputs}\n %y: {result} = aten.{call}\n return %y\n}}")
 
-    validate(program(2), {}, (torch.ones(2, 256),))  # imports what it needs
+    validate(program(2), {}, (torch.ones(2, 256), torch.ones(8, 256)))  # imports what it needs
     ir = program(16384)
     x = torch.randn(16384, 256, generator=torch.Generator().manual_seed(0))
     tracemalloc.start()  # sees NumPy's memory, and not torch's
     try:
-        report = validate(ir, {}, (x,))
+        report = validate(ir, {}, (x, x[:8].clone()))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

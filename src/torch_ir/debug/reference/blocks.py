@@ -1,4 +1,4 @@
-"""Large values of a node in blocks of rows, where each row of the results is that of its operands.
+"""Large values of a node in blocks, each of which a part of the operands makes by itself.
 
 What a reading of a node takes for its own numbers, some twenty of its values in float64, it then
 takes for one block at a time.
@@ -6,111 +6,82 @@ takes for one block at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import prod
+from typing import TypeAlias
 
 import torch
 
+from torch_ir.debug.reference.block_axes import Way, inner_size, ways_of
 from torch_ir.ir import OpNode
-from torch_ir.ops.schema import lookup
-from torch_ir.ops.spec import spec_of
 
 BLOCK = 2**16
 """Elements of the largest value of a block."""
+PARTS = 2**5
+"""Blocks of what is larger than so many of those are larger: each has a price of its own."""
 
-Tensors = Sequence[torch.Tensor]
-Axes = Callable[[OpNode, int], range]
-"""The axes of a first operand of so many that each result has as they are."""
-
-
-def _all_but_dim(node: OpNode, rank: int) -> range:
-    """Those before the one that is summed over, or none."""
-    dim = node.attrs.get("dim", -1)
-    return range(dim % rank) if isinstance(dim, int) else range(0)
+Tensors: TypeAlias = Sequence[torch.Tensor]
+Block: TypeAlias = tuple[OpNode, list[torch.Tensor], list[torch.Tensor]]
 
 
-def _before_normalized(node: OpNode, rank: int) -> range:
-    shape = node.attrs.get("normalized_shape")
-    return range(rank - len(shape)) if isinstance(shape, tuple) else range(0)
-
-
-_BY_ROWS: Mapping[str, tuple[frozenset[str], Axes]] = {
-    **{
-        f"aten.{name}": (frozenset({"self"}), _all_but_dim)
-        for name in (
-            *("_softmax.default", "_log_softmax.default", "_safe_softmax.default"),
-            *("softmax.int", "log_softmax.int"),
-        )
-    },
-    **{
-        f"aten.{name}.default": (frozenset({"input"}), _before_normalized)
-        for name in ("layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm")
-    },
-    "aten.mm.default": (frozenset({"self"}), lambda _, rank: range(rank - 1)),
-    "aten.linear.default": (frozenset({"input"}), lambda _, rank: range(rank - 1)),
-    "aten.bmm.default": (frozenset({"self", "mat2"}), lambda _, rank: range(rank - 2)),
-}
-"""The arguments that have the rows, and the axes along which they may be cut."""
-
-
-def blocks(
-    node: OpNode, inputs: Tensors, outputs: Tensors
-) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-    """Yield the inputs and outputs of a node in blocks; nothing where it has to be read at once.
+def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
+    """Yield a node's call, inputs and outputs by blocks; nothing where it is read at once.
 
     Args:
         node: The node.
         inputs: The tensors that it took.
         outputs: Those that it made.
     """
-    cut = _cut(node, inputs, outputs)
-    if cut is None:
-        return
-    axis, size, length, positions = cut
-    for start in range(0, size, length):
-        count = min(length, size - start)
-        given = [
-            tensor.narrow(axis, start, count) if position in positions else tensor
-            for position, tensor in enumerate(inputs)
-        ]
-        yield given, [tensor.narrow(axis, start, count) for tensor in outputs]
-
-
-def _cut(
-    node: OpNode, inputs: Tensors, outputs: Tensors
-) -> tuple[int, int, int, frozenset[int]] | None:
-    """The axis, counted from the end, its size, the rows of a block, and the inputs to cut."""
     plain = all(tensor.layout is torch.strided for tensor in (*inputs, *outputs))
     largest = max((tensor.numel() for tensor in (*inputs, *outputs)), default=0)
-    if not plain or not outputs or largest <= 2 * BLOCK or lookup(node.op_type) is None:
-        return None
-    rank = outputs[0].dim()
-    if node.op_type in _BY_ROWS:
-        names, axes = _BY_ROWS[node.op_type]
-        slots = [node.operands.get(name) for name in names] if node.operands else []
-        wanted = frozenset(slot for slot in slots if isinstance(slot, int))
-        ranks = {inputs[slot].dim() for slot in wanted} | {tensor.dim() for tensor in outputs}
-        if ranks != {rank}:
-            return None
-        allowed = axes(node, rank)
-    elif "pointwise" in spec_of(node.op_type).traits:
-        wanted, allowed = frozenset(range(len(inputs))), range(rank)
-        if {tuple(tensor.shape) for tensor in outputs} != {_broadcast(inputs)}:
-            return None
-    else:
-        return None
-    size, axis = max(((outputs[0].shape[axis], axis - rank) for axis in allowed), default=(1, 0))
-    if size == 1 or any(tensor.shape[axis] != size for tensor in outputs):
-        return None
-    long = [i for i in wanted if inputs[i].dim() >= -axis and inputs[i].shape[axis] != 1]
-    if not long or any(inputs[i].shape[axis] != size for i in long):
-        return None
-    most = max(prod(tensor.shape) for tensor in (*[inputs[i] for i in long], *outputs))
-    return axis, size, max(BLOCK * size // most, 1), frozenset(long)
+    inner = inner_size(node, inputs, outputs)
+    if not plain or not outputs or max(largest, inner) <= 2 * BLOCK:
+        return
+    ways = ways_of(node, inputs, outputs)
+    lengths = _lengths(ways, inputs, outputs, inner, max(BLOCK, largest // PARTS))
+    cut = [(way, length) for way, length in zip(ways, lengths, strict=True) if length < way.size]
+    if not cut:
+        return
+    attributes = dict(node.attrs)
+    for way, _ in cut:
+        attributes |= way.attributes
+    call = node.replace(attrs=attributes) if attributes != node.attrs else node
+    for starts in product(*[range(0, way.size, length) for way, length in cut]):
+        given, made = list(inputs), list(outputs)
+        for start, (way, length) in zip(starts, cut, strict=True):
+            count = min(length, way.size - start)
+            for i, part in way.inputs.items():
+                given[i] = part(given[i], start, count)
+            for i, axis in way.outputs.items():
+                made[i] = made[i].narrow(axis, start, count)
+        yield call, given, made
 
 
-def _broadcast(inputs: Tensors) -> tuple[int, ...] | None:
-    try:
-        return tuple(torch.broadcast_shapes(*[tensor.shape for tensor in inputs]))
-    except RuntimeError:  # they do not fit, which the reading of the whole says
-        return None
+def _lengths(
+    ways: Sequence[Way], inputs: Tensors, outputs: Tensors, inner: int, limit: int
+) -> list[int]:
+    """How much of each axis a block has: the longest of the largest value is halved in turn."""
+    lengths = [way.size for way in ways]
+    taken = [
+        (t.numel(), [w for w, way in enumerate(ways) if i in way.inputs])
+        for i, t in enumerate(inputs)
+    ]
+    made = [
+        (t.numel(), [w for w, way in enumerate(ways) if i in way.outputs])
+        for i, t in enumerate(outputs)
+    ]
+    sized = [*taken, *made, (inner, [*range(len(ways))])]
+    while True:
+        parts = [
+            (
+                size * prod(lengths[w] / ways[w].size for w in cut),
+                max(cut, key=lengths.__getitem__),
+            )
+            for size, cut in sized
+            if any(lengths[w] > 1 for w in cut)
+        ]
+        most, way = max(parts, default=(0, 0))
+        if most <= limit:
+            return lengths
+        lengths[way] = (lengths[way] + 1) // 2

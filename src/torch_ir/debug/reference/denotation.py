@@ -217,13 +217,15 @@ def _by_blocks(
 ) -> dict[str, Error] | None:
     """The errors of large values read in blocks; None to read them at once, which tells faults."""
     (call,) = meaning.ir.nodes
-    names = [meta.name for meta in call.inputs]
+    # one name for each: of one tensor, each argument takes another part
+    metas = [meta.replace(name=f"x{i}") for i, meta in enumerate(call.inputs)]
+    names = [meta.name for meta in metas]
     worst: dict[str, Error] = {}
-    for given, made in blocks(node, inputs, outputs):
+    for part, given, made in blocks(call.replace(inputs=metas), inputs, outputs):
         values = dict(zip(names, map(as_array, given), strict=True))
         try:
             with np.errstate(all="ignore"):
-                arguments = arguments_of(call, values.__getitem__, symbols, _no_function)
+                arguments = arguments_of(part, values.__getitem__, symbols, _no_function)
                 results = flat(denotation(call.op_type).function(**arguments))
                 bounds = bound(call.op_type, arguments, results) or ()
         except TorchIRError:

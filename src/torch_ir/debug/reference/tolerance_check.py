@@ -173,29 +173,32 @@ def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True
         return Error(part=np.inf, reason=f"it is {told}, and means {wanted}")
     if not is_inexact(meaning.dtype):
         return _exactly(meaning, got, allowed)
+    with np.errstate(invalid="ignore"):
+        other = ~((meaning == got) | ((meaning != meaning) & (got != got)))
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
-    first, second = meaning.astype(wide), got.astype(wide)
-    bound = np.broadcast_to(allowed, first.shape)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    units = spacing(meaning[other])
+    first, second = meaning[other].astype(wide), got[other].astype(wide)
+    bound = np.broadcast_to(allowed, meaning.shape)[other]
+    open_ones = np.zeros(first.shape, bool)
     if subtracts:
-        same |= np.isinf(first) & np.isnan(second) & (bound > 0)
+        open_ones |= np.isinf(first) & np.isnan(second) & (bound > 0)
     if is_complex(meaning.dtype):
-        same |= ~np.isfinite(first) & ~np.isfinite(second) & (bound > 0)
-    if same.all():
+        open_ones |= ~np.isfinite(first) & ~np.isfinite(second) & (bound > 0)
+    if open_ones.all():
         return Error()
+    first, second, bound, units = (part[~open_ones] for part in (first, second, bound, units))
     with np.errstate(all="ignore"):
-        off = np.abs(first - second)[~same]
+        off = np.abs(first - second)
         off = np.where(np.isnan(off), np.inf, off)
-        size = np.abs(first[~same])
-        bound, apart = bound[~same], off
+        size, apart = np.abs(first), off
         if not is_complex(meaning.dtype):
             edge = overflow_edge(meaning.dtype)
-            apart = np.abs(np.clip(first, -edge, edge) - np.clip(second, -edge, edge))[~same]
+            apart = np.abs(np.clip(first, -edge, edge) - np.clip(second, -edge, edge))
             apart = np.where(np.isnan(apart), np.inf, apart)
         parts = np.where(bound > 0, apart / bound, np.inf)
         parts = np.where(bound == np.inf, 0, parts)  # open: something overflows on the way
         relative = np.where(size > 0, off / size, np.inf)
-        ulp = off / spacing(meaning)[~same]
+        ulp = off / units
     return Error(
         float(ulp.max()),
         float(off.max()),
