@@ -53,6 +53,25 @@ class Torch(NativeBackend):
         return self.fault(run)
 
 
+class Attention(nn.Module):
+    """Attention whose result, where torch runs it, lies so that heads can be viewed as one."""
+
+    def forward(self, x):
+        heads = x.transpose(1, 2)
+        seen = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        return seen.transpose(1, 2).view(2, 5, -1) * 2
+
+
+def test_a_view_in_a_delegate_is_right_whatever_the_layout_of_its_inputs():
+    x = torch.randn(2, 5, 4, 8, generator=torch.Generator().manual_seed(0))
+    backend = Torch(raises_in_build, "aten.scaled_dot_product_attention.default")
+    backend.takes = frozenset((backend.operator,))
+    run = torch_ir.compile(extract_ir(Attention(), (x,)), {}, backend=backend)
+    used = [verdict.nodes for verdict in run.verdicts if verdict.used]
+    assert used == [("transpose",), ("transpose_1", "view", "mul")]
+    torch.testing.assert_close(run(x), Attention()(x))
+
+
 def planted(change):
     """A fault that changes the first result."""
 

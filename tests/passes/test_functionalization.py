@@ -189,6 +189,22 @@ def test_writes_of_every_kind(function):
     assert_same(ir, done, {"buffer": torch.zeros(4, 3)}, (x,), calls=3)
 
 
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("is_affine", [True, False])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 3, 4, 2), (3, 5)])
+def test_instance_norm_in_training_writes_its_statistics(shape, is_affine):
+    kind = nn.InstanceNorm2d if len(shape) == 4 else nn.InstanceNorm1d
+    net = kind(3, momentum=0.3, affine=is_affine, track_running_stats=True)
+    model = nn.Sequential(net, nn.ReLU(inplace=True), net)  # writes them twice
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    ir = extract_ir(model, (x,))
+    done = functionalize(ir)
+    assert writes(done) == []
+    kinds = [mutation.target.rpartition("running_")[2] for mutation in done.mutations]
+    assert sorted(kinds) == ["mean", "var"]
+    assert_same(ir, done, model.state_dict(), (x,))
+
+
 def test_a_write_to_what_nothing_shares_stays_one_node_with_its_name_and_place():
     ir = extract_ir(nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True)), (torch.ones(1, 2),))
     done = functionalize(ir)

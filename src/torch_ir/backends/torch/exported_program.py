@@ -30,7 +30,16 @@ from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
-from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir import (
+    IR,
+    Container,
+    OpNode,
+    Signature,
+    SymExpr,
+    TensorLeaf,
+    TensorMeta,
+    ValueLeaf,
+)
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -97,7 +106,9 @@ def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgr
             become its weights, ``weight_0`` and so on.
 
     Returns:
-        A program that takes the other inputs in order, sizes as ints last, and gives a tuple.
+        A program that takes the other inputs in order, sizes as ints last, and gives a tuple. Its
+        views are reshapes: they are right for inputs in any layout, and for what runtimes make of
+        the operators before them.
 
     Example:
         >>> from torch_ir import parse
@@ -119,12 +130,20 @@ def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgr
     arguments = Container("tuple", (*[TensorLeaf(meta.name) for meta in given], *sizes))
     results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in body.graph_outputs]))
     program = body.replace(
+        nodes=[_reshape(node) if node.op_type == _VIEW else node for node in body.nodes],
         graph_inputs=given,
         weights=[TensorMeta(keys[meta.name], meta.shape, meta.dtype) for meta in held],
         weight_name_mapping=keys,
         signature=Signature(Container("tuple", (arguments, Container("dict"))), results),
     )
     return _exported(program, {keys[meta.name]: payload[meta.name] for meta in held})
+
+
+_VIEW = "aten.view.default"
+
+
+def _reshape(view: OpNode) -> OpNode:
+    return view.replace(op_type="aten.reshape.default", attrs={"shape": view.attrs["size"]})
 
 
 def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:

@@ -29,6 +29,7 @@ from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.writes import WritingNode
+from torch_ir.passes.functionalization.written_out import WRITTEN_OUT
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,8 @@ class _Functionalization:
             self._call(node)
         elif node.op_type in IN_PLACE_VIEWS:
             self._in_place_view(node)
-        elif node.op_type == "aten.fill_diagonal_.default":
-            WritingNode(self.state, node).fill_diagonal()
+        elif written and node.op_type in WRITTEN_OUT:
+            WRITTEN_OUT[node.op_type](WritingNode(self.state, node))
         elif written:
             WritingNode(self.state, node).write(written)
         elif self.writes and (shared := self.aliases.sources(node)):

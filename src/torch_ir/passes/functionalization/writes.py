@@ -40,11 +40,11 @@ class WritingNode:
         target = None if variant is None else self.ir.schema_of(variant.op_type)
         if schema is None or variant is None or target is None:
             raise CannotFollowError("there is no operator that computes what it writes")
-        views = self._written_views(written)
+        views = self.written_views(written)
         made, new = self._variant_call(variant, schema, target, views)
         self._assign_results(schema, made, new, views)
 
-    def _written_views(self, written: tuple[str, ...]) -> dict[tuple[str, int], View]:
+    def written_views(self, written: tuple[str, ...]) -> dict[tuple[str, int], View]:
         """The view behind each written tensor: the argument's name, and the position in a list."""
         views: dict[tuple[str, int], View] = {}
         for name in written:
@@ -141,7 +141,7 @@ class WritingNode:
 
     def assign(self, view: View, value: TensorMeta) -> None:
         """Write a value through a view: all that it is a part of has a new value."""
-        emit = self._emit
+        emit = self.emit
         new = [(view, value)]
         for item in view.up()[:-1]:
             if item.parent is None or item.made is None:  # only the whole has none
@@ -161,33 +161,7 @@ class WritingNode:
         for item, current in new:
             item.set(current)
 
-    def fill_diagonal(self) -> None:
-        """Fill the diagonal of a matrix, as a scatter into the whole.
-
-        Raises:
-            CannotFollowError: It is no matrix, or the length of the diagonal is not known.
-        """
-        view = self.state.view_of(self.node.inputs[0])
-        shape = view.meta.shape
-        rows, columns = shape if len(shape) == 2 else (1, 0)
-        square = rows == columns
-        if not square and not (isinstance(rows, int) and isinstance(columns, int)):
-            raise CannotFollowError("the length of the diagonal is not known")
-        if len(shape) != 2 or (rows > columns and self.node.attrs.get("wrap") is True):  # type: ignore[operator]  # ints, or equal
-            raise CannotFollowError("only diagonals of matrices are followed")
-        emit, whole = self._emit, self.state.value(view.meta.name, view.meta)
-        length = rows if square else min(rows, columns)  # type: ignore[type-var]  # ints, as above
-        line = whole.replace(shape=(length,))
-        part = emit("aten.diagonal.default", {"self": whole}, {}, line)
-        value = self.node.attrs["fill_value"]
-        filled = emit("aten.fill.Scalar", {"self": part}, {"value": value}, line)
-        operands_ = {"self": whole, "src": filled}
-        new = emit("aten.diagonal_scatter.default", operands_, {}, whole)
-        self.assign(view, new)
-        for output in self.node.outputs:
-            self.state.views[output.name] = view
-
-    def _emit(
+    def emit(
         self,
         op_type: str,
         operands: Mapping[str, TensorMeta],
