@@ -214,6 +214,8 @@ CALLS = {
     "normed": lambda w, x: (w.softmax(-1), w.log_softmax(1), F.layer_norm(w, (4,), x[0, 0])),
     "ordered": lambda w, x: (*w.sort(1), *w.topk(2, 0), w.cumsum(2), w.flip(1)),
     "repeated": lambda w, x: w.repeat(1, 2, 1),
+    "of the type": lambda w, x: (w.type_as(x[None]), x[0, 0, :2].type_as(w), w.to(x[None, 0])),
+    "squeezed": lambda w, x: (w[:, None].squeeze(), w[:, None].squeeze((0, 1, 2, 3))),
     "convolved": lambda w, x: F.conv1d(x, w, padding=1),
     "convolved back": lambda w, x: (
         F.conv_transpose1d(x, w, padding=1),
@@ -254,8 +256,8 @@ def test_every_rule_means_what_the_whole_call_does(name):
     torch.manual_seed(0)
     model, x = Call(CALLS[name]).eval(), torch.rand(4, 4, 4)
     whole = extract_ir(model, (x,))
-    for dim in range(3):
-        agreed(whole, model.state_dict(), (x,), {"weight": dim})
+    for dim, ranks in ((0, 2), (1, 4), (2, 2)):
+        agreed(whole, model.state_dict(), (x,), {"weight": dim}, ranks)
 
 
 class Grouped(nn.Module):

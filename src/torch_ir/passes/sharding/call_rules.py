@@ -61,15 +61,24 @@ def step_of(call: PlacedCall) -> ShardStep | None:
             return found
     if name in RULES:
         return RULES[name](call)
-    if name in _KEEPING or "pointwise" in tagged_traits(call.node.op_type):
-        return _pointwise(call)
-    return None
+    if name in _KEEPING:
+        return _as_first(call)
+    return _pointwise(call) if "pointwise" in tagged_traits(call.node.op_type) else None
+
+
+def _as_first(call: PlacedCall) -> ShardStep | None:
+    """Rule for what has the shape of its first operand, whatever that of another."""
+    split, *others = call.placements
+    is_named = any(call.node.attrs.get(name) is not None for name in ("size", "stride"))
+    if split is None or is_named:
+        return None
+    return ShardStep((split, *[None] * len(others)), call.given(split))
 
 
 def _pointwise(call: PlacedCall) -> ShardStep | None:
     node = call.node
     first = call.first_split
-    if any(node.attrs.get(name) is not None for name in ("size", "stride")) or first is None:
+    if first is None:
         return None
     rank = max(len(meta.shape) for meta in node.inputs)
     dim = first[1] + rank - len(node.inputs[first[0]].shape)

@@ -49,9 +49,11 @@ def _unsqueezed(call: PlacedCall, split: int, rank: int) -> int:
     return split + (positive(call.node.argument("dim"), rank + 1) <= split)
 
 
-def _squeezed(call: PlacedCall, split: int, rank: int) -> int:
+def _squeezed(call: PlacedCall, split: int, rank: int) -> int | None:
     named = dims_of(call.node.attrs.get("dim"), rank)
     sizes = call.node.inputs[0].shape
+    if split in named and sizes[split] == call.parts:  # a part of it would go too
+        return None
     return shifted(split, [dim for dim in named if sizes[dim] == 1])
 
 
