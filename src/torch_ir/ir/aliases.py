@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
+from torch_ir.ir.values import FunctionRef, attribute_leaves
 from torch_ir.ops.aliases import Sharing, sharing
-from torch_ir.ops.bodies import operands_of_one_call
+from torch_ir.ops.bodies import BODY_CALLS, BodyCall, operands_of_one_call
 from torch_ir.ops.effects import effects, is_apart, never_writes
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Aliases:
             return _NOTHING
         given = {*self._ir.input_names, *self._ir.external_values()}
         return frozenset(root for _, roots in self._writes for root in roots & given)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a node of which nothing says what it writes."""
+        return bool(self._opaque)
 
     @cached_property
     def _writes(self) -> list[tuple[int, Roots]]:
@@ -247,11 +253,11 @@ def _may_show(
 
 def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
     """Return the inputs of a call of functions whose storage its results may have."""
-    call = _handed_over(ir, node)
-    if call is not None:
-        body, handed = call
+    called = bodies_called(ir, node) if operands_of_one_call(node.op_type) else None
+    if called:
+        body = called[0].body
         roots = frozenset[str]().union(*[body.aliases.roots(name) for name in body.output_names])
-        return tuple([given for name, given in handed if name in roots])
+        return tuple([meta for name, (_, meta) in called[0].given.items() if name in roots])
     bodies = [ir.functions.get(name) for name in node.functions]
     is_apart = bool(bodies) and all(
         body is not None and _gives_fresh_results(body) for body in bodies
@@ -259,14 +265,48 @@ def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
     return () if is_apart else tuple(node.inputs)
 
 
-def _handed_over(ir: IR, node: OpNode) -> tuple[IR, list[tuple[str, TensorMeta]]] | None:
-    """Return the one function that a node calls once, and what is given for each of its inputs."""
-    argument = operands_of_one_call(node.op_type)
-    names = node.functions if argument else ()
-    if argument is None or len(names) != 1 or names[0] not in ir.functions:
-        return None
-    body = ir.functions[names[0]]
-    return body, list(zip(body.input_names, node.tensors(argument), strict=False))
+class CalledBody(NamedTuple):
+    """One function that a node calls.
+
+    Attributes:
+        argument: The argument that refers to it.
+        name: Its name.
+        body: The function.
+        how: How the operator calls it.
+        given: By input of the function, the argument of which it is an item, or a row or an
+            element of one, and that item.
+    """
+
+    argument: str
+    name: str
+    body: IR
+    how: BodyCall
+    given: Mapping[str, tuple[str, TensorMeta]]
+
+    @property
+    def written(self) -> Mapping[str, tuple[str, TensorMeta]]:
+        """What it writes of what it is given."""
+        return {name: self.given[name] for name in self.given if name in self.body.aliases.written}
+
+
+def bodies_called(ir: IR, node: OpNode) -> tuple[CalledBody, ...] | None:
+    """Return the functions that a node calls; None where nothing says how it calls them all."""
+    found: list[CalledBody] = []
+    known = BODY_CALLS.get(node.op_type)
+    for argument, how in (known or {}).items():
+        for item in attribute_leaves(node.attrs.get(argument)):
+            if isinstance(item, FunctionRef):
+                if item.name not in ir.functions:
+                    return None
+                body = ir.functions[item.name]
+                lists = [(name, meta) for name in how.takes for meta in node.tensors(name)]
+                if how.scalar_of:
+                    lists = [*((how.scalar_of, m) for m in node.tensors(how.scalar_of)), *lists]
+                names = [*body.input_names]
+                del names[bool(how.scalar_of) : bool(how.scalar_of) + how.indices]
+                given = dict(zip(names, lists, strict=False))
+                found.append(CalledBody(argument, item.name, body, how, given))
+    return None if known is None else tuple(found)
 
 
 def _gives_fresh_results(body: IR) -> bool:
@@ -277,12 +317,14 @@ def _gives_fresh_results(body: IR) -> bool:
 def written_tensors(ir: IR, node: OpNode) -> tuple[TensorMeta, ...] | None:
     """Return the inputs that a node writes; None where nothing says which.
 
-    Those of a call of one function are what that writes.
+    Those of a call of functions are what these write.
     """
-    call = _handed_over(ir, node)
-    if call is not None:
-        body, handed = call
-        return tuple([given for name, given in handed if name in body.aliases.written])
+    if node.op_type.startswith("higher_order."):
+        called = bodies_called(ir, node)
+        if called is None or any(one.body.aliases.is_open for one in called):
+            return None
+        written = [meta for one in called for _, meta in one.written.values()]
+        return tuple({meta.name: meta for meta in written}.values())
     effects_of_node = ir.effects(node)
     if not effects_of_node.is_known:
         return None

@@ -266,10 +266,11 @@ def compile_error(found: Sequence[Diagnostic], node: OpNode | None) -> CompileEr
     if first.location is not None:
         picture.append(at(first.location))
     others = len(found) - 1
+    more = f"The error has {counted(others, 'more finding')}." if others else ""
     return CompileError(
         first.sentence,
         picture="\n".join(picture) or None,
-        remedy=f"The error has {counted(others, 'more finding')}." if others else None,
+        remedy=" ".join(filter(None, (first.remedy, more))) or None,
         node=first.node,
         diagnostics=tuple(found),
     )

@@ -39,6 +39,8 @@ class BodyCall:
         rows: The list argument of which it is handed one row at a time, along dimension 0.
         scalar_of: The argument of which it is handed one element, before all else.
         indices: How many positions it is handed next, as tensors of type int32.
+        writes: The list arguments whose items it may write, as torch's operator allows it.
+        writes_listed_in: The argument that must list the positions of what it writes, if any.
     """
 
     takes: tuple[str, ...]
@@ -47,25 +49,43 @@ class BodyCall:
     rows: str = ""
     scalar_of: str = ""
     indices: int = 0
+    writes: tuple[str, ...] = ()
+    writes_listed_in: str = ""
+
+
+def _scope(argument: str) -> BodyCall:
+    """A function that is called once, whose results are those of the operator."""
+    return BodyCall((argument,), writes=(argument,))
 
 
 AUTOCAST_REGION: Final = "higher_order.wrap_with_autocast"
 
 _LOOP = ("carried_inputs", "additional_inputs")
+_WRITTEN = "mutated_arg_indices"
 _SCORE, _MASK = "score_mod_other_buffers", "mask_mod_other_buffers"
 
 BODY_CALLS: Final[Mapping[str, Mapping[str, BodyCall]]] = {
     "higher_order.cond": {
-        "true_fn": BodyCall(("operands",), Gives.BRANCH),
-        "false_fn": BodyCall(("operands",), Gives.BRANCH),
+        "true_fn": BodyCall(("operands",), Gives.BRANCH, writes=("operands",)),
+        "false_fn": BodyCall(("operands",), Gives.BRANCH, writes=("operands",)),
     },
     "higher_order.while_loop": {
-        "cond_fn": BodyCall(_LOOP, Gives.TRUTH),
-        "body_fn": BodyCall(_LOOP, Gives.CARRIED, carried="carried_inputs"),
+        "cond_fn": BodyCall(_LOOP, Gives.TRUTH, writes=_LOOP[1:], writes_listed_in=_WRITTEN),
+        "body_fn": BodyCall(
+            _LOOP,
+            Gives.CARRIED,
+            carried="carried_inputs",
+            writes=_LOOP[1:],
+            writes_listed_in=_WRITTEN,
+        ),
     },
     "higher_order.scan": {
         "combine_fn": BodyCall(
-            ("init", "xs", "additional_inputs"), Gives.STACKED, carried="init", rows="xs"
+            ("init", "xs", "additional_inputs"),
+            Gives.STACKED,
+            carried="init",
+            rows="xs",
+            writes=("additional_inputs",),
         )
     },
     "higher_order.associative_scan": {
@@ -73,13 +93,17 @@ BODY_CALLS: Final[Mapping[str, Mapping[str, BodyCall]]] = {
             ("xs", "xs", "additional_inputs"), Gives.STACKED, carried="xs", rows="xs"
         )
     },
-    "higher_order.map_impl": {"f": BodyCall(("xs", "pos_args"), Gives.STACKED, rows="xs")},
-    "higher_order.invoke_subgraph": {"subgraph": BodyCall(("operands",))},
-    "higher_order.strict_mode": {"callable": BodyCall(("operands",))},
-    "higher_order.tag_activation_checkpoint": {"gmod": BodyCall(("args",))},
-    "higher_order.wrap_with_set_grad_enabled": {"wrapped_func": BodyCall(("args",))},
-    AUTOCAST_REGION: {"wrapped_func": BodyCall(("args",))},
-    "higher_order.autograd_function": {"fwd": BodyCall(("args",))},
+    "higher_order.map_impl": {
+        "f": BodyCall(("xs", "pos_args"), Gives.STACKED, rows="xs", writes=("xs",))
+    },
+    "higher_order.invoke_subgraph": {"subgraph": _scope("operands")},
+    "higher_order.strict_mode": {"callable": _scope("operands")},
+    "higher_order.tag_activation_checkpoint": {"gmod": _scope("args")},
+    "higher_order.hints_wrapper": {"body_fn": _scope("args")},
+    "higher_order.wrap": {"func": _scope("args")},
+    "higher_order.wrap_with_set_grad_enabled": {"wrapped_func": _scope("args")},
+    AUTOCAST_REGION: {"wrapped_func": _scope("args")},
+    "higher_order.autograd_function": {"fwd": _scope("args")},
     "higher_order.flex_attention": {
         "score_mod": BodyCall((_SCORE,), Gives.NUMBER, scalar_of="query", indices=4),
         "block_mask": BodyCall((_MASK,), Gives.TRUTH, indices=4),

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import identical
+from torch_ir.ir.aliases import bodies_called
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import kind_of, renamed, solve_linear
 from torch_ir.ir.graph import IR
@@ -54,7 +55,8 @@ class _CalledFunction(NamedTuple):
 def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     """Find where the operands and results of a call are not those of the functions it calls.
 
-    Functions that do not exist, and operators of which nothing is known, are left out.
+    Or where these write what the operator does not let them. Functions that do not exist are left
+    out.
     """
     for argument, how in BODY_CALLS.get(node.op_type, {}).items():
         held = attribute_leaves(node.attrs.get(argument))
@@ -65,6 +67,45 @@ def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
         for name in names[:1]:
             if name in ir.functions:
                 yield from _check(_CalledFunction(node, ir, name, ir.functions[name], how))
+    yield from _writes(ir, node)
+
+
+def _writes(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
+    """Find where functions write what the operator does not let them, or does not say they do."""
+    if node.op_type not in BODY_CALLS:
+        for name in sorted(ir.functions.keys() & node.functions):
+            for value in sorted(ir.functions[name].aliases.written):
+                yield _bad_write(name, value, "no write: nothing says what it is given")
+    for one in bodies_called(ir, node) or ():
+        listed = one.how.writes_listed_in
+        said = str(node.attrs.get(listed) or "").split(",")
+        for value, (argument, _) in one.written.items():
+            if argument not in one.how.writes:
+                allowed = " and ".join(one.how.writes)
+                expected = f"writes to {allowed} alone" if allowed else "no writes"
+                yield _bad_write(one.name, value, expected, f"one to {argument}")
+            elif listed and (position := str(_position(one.body, value))) not in said:
+                expected = f"position {position} in {listed}"
+                yield _bad_write(one.name, value, expected, repr(",".join(said)))
+
+
+def _position(body: IR, value: str) -> int:
+    """The position of an input of a function among its tensors and numbers."""
+    if body.signature is None:
+        return [*body.input_names].index(value)
+    taken = leaves(body.signature.inputs)
+    return next(i for i, leaf in enumerate(taken) if getattr(leaf, "name", None) == value)
+
+
+def _bad_write(name: str, value: str, expected: str, found: str = "") -> Diagnostic:
+    return Diagnostic(
+        "bad-call",
+        f"&{name} writes %{value}, which the call does not let it",
+        expected=expected,
+        found=found,
+        remedy="Let the function return the new value, and aten.copy_.default write it after the "
+        "call.",
+    )
 
 
 def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:

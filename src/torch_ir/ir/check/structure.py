@@ -17,7 +17,6 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import attribute_leaves, is_plain
-from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import KNOWN_NAMESPACES, Schema, known_operators
 
 __all__ = ["Finding", "check"]
@@ -185,7 +184,7 @@ def _defines(
 def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     if node.attrs and (names := node.functions):
         yield from _functions(ir, names)
-    if node.op_type in BODY_CALLS:
+    if node.op_type.startswith("higher_order."):
         yield from check_calls(ir, node)
     schema = ir.schema_of(node.op_type)
     if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
