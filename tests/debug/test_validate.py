@@ -270,6 +270,12 @@ class TestDivergence:
         }
         assert {d.value for d in report.divergences} == {"p_weight", "p_bias"}
 
+    def test_a_graph_compiled_with_another_weight_that_it_only_returns(self):
+        ir = parse("ir {\n weight @w: f32[3]\n return @w\n}")
+        graph = compile_graph(ir, {"w": torch.ones(3)})
+        report = validate(ir, {"w": torch.zeros(3)}, (), graph=graph)
+        assert [d.value for d in report.divergences] == ["w"]
+
     def test_a_denotation_that_refuses(self):
         def refuses(self):
             raise InvalidIRError("no")

@@ -288,9 +288,10 @@ class _Rereading:
             tensors: Weights and constants by key, as far as they are given.
         """
         written = {mutation.target for mutation in self.ir.mutations}
+        left = {*self.ir.output_names, *(mutation.value.name for mutation in self.ir.mutations)}
         for name, (key, declared) in self.ir.external_values().items():
             node = self._memory.last_reader.get(name)
-            if node is None or name in written:
+            if name in written or (node is None and name not in left):
                 continue
             wanted = tensors.get(key)
             if wanted is None and isinstance(declared, Constant):

@@ -305,3 +305,37 @@ def test_complex_numbers_are_off_in_any_direction(part):
     for seed in range(4):
         inputs = (torch.randn(3, 8, generator=torch.Generator().manual_seed(seed)),)
         assert compare(ir, {}, inputs, mode="accumulated").divergences == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "verdict"),
+    [
+        ("%y: f32[3] = aten.bernoulli.p(%x, 0.5)", "not compared"),
+        ("%y: f32[3] = aten.empty_like.default(%x)", "agree"),
+    ],
+)
+def test_values_that_are_drawn_are_not_compared_and_open_ones_have_none(nodes, verdict):
+    report = compare(parse(f"ir {{\n input %x: f32[3]\n {nodes}\n return %y\n}}"), {}, INPUTS[:1])
+    assert (report.verdict, bool(report.not_compared)) == (verdict, verdict == "not compared")
+
+
+def test_a_fault_of_three_nodes_is_found_in_a_subgraph_of_which_nothing_can_be_told():
+    program = parse("""ir {
+      input %x: f32[3]
+      %a: f32[3] = aten.mul.Tensor(%x, 1000.0)
+      %b: f32[3] = aten.mul.Tensor(%a, 1000.0)
+      %c: f32[3] = aten.sin.default(%b)
+      %d: f32[3] = aten.add.Tensor(%c, 2.0)
+      %e: f32[3] = aten.exp.default(%d)
+      %f: f32[3] = aten.sqrt.default(%e)
+      return %f
+    }""")
+
+    def fault(nodes, node, result):
+        return result * 1.5 if {"d", "e", "f"} <= {*nodes} and node.name == "f" else result
+
+    x = torch.tensor([1.4, 1.45, 1.5])
+    assert not compare(program, {}, (x,), run=Whole()).divergences
+    found = compare(program, {}, (x,), run=Whole(fault)).first
+    assert found is not None
+    assert found.region == ("d", "e", "f")

@@ -11,7 +11,7 @@ from torch_ir.debug.comparing.isolation import Feed, Found
 from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.denotation import meaning_of
-from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.passes.functionalization import without_writes
@@ -68,8 +68,12 @@ def _region(
         why = meaning if isinstance(meaning, str) else str(other)
         state.reasons.update(dict.fromkeys(names, why))
         return
-    if meaning.open_reason or other.draws:
-        state.covered |= names
+    if meaning.open_reason or other.open_reason:
+        is_open = all(node.op_type in VALUES_OPEN for node in own)
+        if is_open:  # shape and type are all that there is
+            state.covered |= names
+        else:
+            state.reasons.update(dict.fromkeys(names, meaning.open_reason or other.open_reason))
         return
     results = attempt(TorchSource().call, part, values, state.symbols)
     if isinstance(results, Raised):  # a wrong program may raise anything

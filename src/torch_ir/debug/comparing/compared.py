@@ -302,13 +302,14 @@ class _Pair:
         compared, inside, missed = [], [], {}
         for node in self.ir.nodes:
             made = by_own.get(node.name, [])
-            if any(name in seen for name in made):
+            left = [name for name in made if name not in seen | covered]
+            why = next((reasons[name] for name in left if name in reasons), "")
+            if why or (node.outputs and len(left) == len(made) > 0):
+                missed[node.name] = why or "nothing shows it"
+            elif any(name in seen for name in made):
                 compared.append(node.name)
-            elif not node.outputs or not made or any(name in covered for name in made):
-                inside.append(node.name)
             else:
-                why = next((reasons[name] for name in made if name in reasons), "nothing shows it")
-                missed[node.name] = why
+                inside.append(node.name)
         return Comparison(
             *(self.ir.model_name, self.judged.name, self.other.name, len(self.ir.nodes)),
             (*found, *self.later),

@@ -16,9 +16,9 @@ from torch_ir.debug.comparing.sources import (
     Values,
     part_of,
 )
-from torch_ir.debug.reference.denotation import DRAWS, OPEN, REFUSED, Meanings, meaning_of
+from torch_ir.debug.reference.denotation import REFUSED, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
-from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import live_out
@@ -219,7 +219,7 @@ class Unit:
     ) -> list[Found]:
         faults = node_faults(self.state, node, known, results)
         if isinstance(faults, str):
-            if faults in (DRAWS, OPEN):
+            if node.op_type in VALUES_OPEN:  # shape and type are all that it has
                 self.state.covered.add(node.name)
             else:
                 self.state.reasons[node.name] = faults
@@ -238,7 +238,8 @@ class Unit:
             return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
         faults = region_faults(self.state, self.nodes, self.returned, values, self.known, whole)
         if isinstance(faults, str):
-            pass
+            if found := self._in_halves(self.nodes, values):
+                return found
         elif faults:
             nodes = self._smallest(values)
             return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
@@ -250,6 +251,18 @@ class Unit:
             return []
         for nodes in self._neighbors():
             if found := self._of(nodes, values):
+                return found
+        return []
+
+    def _in_halves(self, nodes: Sequence[OpNode], values: Values) -> list[Found]:
+        """What the halves of nodes show that cannot be judged together, and their halves."""
+        middle = len(nodes) // 2
+        for half in (nodes[:middle], nodes[middle:]):
+            if len(half) < 2:
+                continue  # it was judged alone
+            faults = self._faults(half, values)
+            found = self._in_halves(half, values) if isinstance(faults, str) else faults
+            if found:
                 return found
         return []
 
@@ -290,12 +303,17 @@ class Unit:
 
     def _of(self, nodes: Sequence[OpNode], values: Values) -> list[Found]:
         """What is wrong with some nodes run together."""
+        found = self._faults(nodes, values)
+        return [] if isinstance(found, str) else found
+
+    def _faults(self, nodes: Sequence[OpNode], values: Values) -> list[Found] | str:
+        """The same, or why nobody can tell."""
         returned = self._live(nodes)
         results = self._run(nodes, returned, values)
         if isinstance(results, Exception):
             return [self._raised(nodes, results)]
         faults = region_faults(self.state, nodes, returned, values, self.known, results)
-        return [] if isinstance(faults, str) else [Found(tuple(nodes), f) for f in faults]
+        return faults if isinstance(faults, str) else [Found(tuple(nodes), f) for f in faults]
 
     def _live(self, nodes: Sequence[OpNode]) -> list[TensorMeta]:
         """What anything outside of some nodes reads of them, and what nothing reads."""
