@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from counting import growth
 from small_models import CASES
-from torch_ir import PassError, decompose, extract_ir, functionalize, parse
+from torch_ir import PassError, TorchIRError, decompose, extract_ir, functionalize, parse
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.passes.memory_plan import arrange, plan_memory
 from torch_ir.passes.memory_plan.bounds import upper_bound
@@ -458,6 +458,39 @@ class TestCapacity:
                 assert not list(overlapping(pieces, offsets))
                 assert arena_size(offsets, sizes) <= capacity
                 assert all(offset % alignment == 0 for offset in offsets.values())
+
+    @pytest.mark.parametrize(("unit", "first"), [(2**62, -9), (2**70, 2**61), (1, 2**70)])
+    def test_units_and_the_first_step_make_no_difference(self, unit, first):
+        pieces = perfect(0, height=512, steps=40, cuts=60)
+        moved = [Piece(p.name, p.size * unit, p.birth + first, p.death + first) for p in pieces]
+        expected = arrange(pieces, 64, 512 * 64)
+        assert expected is not None
+        offsets = arrange(moved, 64 * unit, 512 * 64 * unit)
+        assert offsets == {name: offset * unit for name, offset in expected.items()}
+
+    def test_sizes_and_times_that_the_search_cannot_count(self):
+        sizes = [2**62 + 1, 3 * 2**61 + 7, 2**61 + 5, 2**70]
+        pieces = [Piece(f"p{i}", size, i % 2, 2 - i % 2) for i, size in enumerate(sizes)]
+        assert not list(overlapping(pieces, arrange(pieces)))
+        assert arrange(pieces, capacity=sum(sizes) - 1) is None
+        assert arrange(pieces, capacity=2**80) is not None
+        long = [Piece(p.name, p.size, p.birth << 62, p.death << 62)
+                for p in perfect(0, height=512, steps=40, cuts=60)]  # fmt: skip
+        assert arrange(long, 64, 512 * 64) is None
+
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda: Piece("a", -1, 0, 1), "the piece 'a' has -1 bytes"),
+            (lambda: Piece("a", 1, 5, 2), "from step 5 to 2"),
+            (lambda: arrange([Piece("a", 1, 0, 1)], 0), "a positive integer, got 0"),
+            (lambda: arrange([Piece("a", 1, 0, 1), Piece("a", 1, 3, 4)]), "the name 'a'"),
+            (lambda: arrange([Piece("a", 1, 0, 1)], capacity="2"), "capacity"),
+        ],
+    )
+    def test_what_is_no_arena(self, make, message):
+        with pytest.raises(TorchIRError, match=message):
+            make()
 
     @SETTINGS
     @given(programs(), st.integers(0, 200))

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
+from torch_ir.errors import PassError
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
@@ -18,12 +20,23 @@ class Piece:
         size: Bytes.
         birth: The first step in which it is needed.
         death: The last one.
+
+    Raises:
+        PassError: The size is negative, or the last step comes before the first.
     """
 
     name: str
     size: int
     birth: int
     death: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0 or self.death < self.birth:
+            raise PassError(
+                f"the piece '{self.name}' has {self.size} bytes from step {self.birth} to "
+                f"{self.death}",
+                remedy="Give a size that is not negative, and a last step not before the first.",
+            )
 
 
 Offsets: TypeAlias = Mapping[str, int]

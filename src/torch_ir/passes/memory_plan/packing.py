@@ -9,10 +9,13 @@ as take the same effort in all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
+from math import gcd
 
+from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.passes.memory_plan.offsets import (
     Offsets,
@@ -32,12 +35,15 @@ _LARGEST = 1_500
 """With more pieces than that, best fit has the last word."""
 _NODES = (500, 4_000, 32_000)
 """Bounds of one search: a lucky order needs few, and a signal waits until it ends."""
+_LONGEST = 1 << 62
+"""What the sizes in all, and the time, have to be less than for the search to count them."""
 _ORDERS = tuple("".join(keys) for keys in permutations("TWAZCOUL", 3))
 """What comes first, by omnimalloc's letters: total of the sections, width (duration), area, size,
 count of sections, overlaps, upper and lower end of the lifetime. The total of the sections, the
 duration and the area are those of MiniMalloc's own orders."""
 
 
+@public
 def arrange(
     pieces: Sequence[Piece],
     alignment: int = 1,
@@ -57,12 +63,20 @@ def arrange(
             offsets are found.
         effort: How many nodes to visit for a capacity; see :func:`pack`.
 
+    Raises:
+        PassError: The alignment is not positive, or two pieces have one name.
+
     Example:
         >>> pieces = [Piece("a", 2, 0, 1), Piece("b", 1, 1, 2), Piece("c", 2, 2, 3)]
         >>> arrange(pieces), arrange(pieces, capacity=2)
         ({'a': 0, 'c': 0, 'b': 2}, None)
     """
     sizes = {piece.name: piece.size for piece in pieces}
+    if alignment < 1:
+        raise PassError(f"the alignment of an arena is a positive integer, got {alignment}")
+    if len(sizes) < len(pieces):
+        name = next(name for name, count in Counter(p.name for p in pieces).items() if count > 1)
+        raise PassError(f"two pieces of an arena have the name '{name}'")
     best = place(pieces, alignment)
     if capacity is not None:
         fits = arena_size(best, sizes) <= capacity
@@ -150,7 +164,8 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
         capacity: The bytes of the arena.
         alignment: What every offset is a multiple of.
         effort: How many nodes of search trees to visit, up to some 50,000 a second; of more than
-            220 pieces as many as take the same time.
+            220 pieces as many as take the same time. Sizes and times beyond 62 bits, counted in
+            the largest unit that all sizes are multiples of, are not searched.
 
     Example:
         >>> rows = [("a", 2, 0, 1), ("b", 1, 1, 2), ("c", 2, 2, 3)]
@@ -166,20 +181,32 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
     solid = [piece for piece in rounded if piece.size]
     if not solid:
         return offsets
+    # the search counts in 64 bits: from the first event, in units that all sizes are multiples of
+    first = min(piece.birth for piece in solid)
+    unit = gcd(*[piece.size for piece in solid])
+    total = sum(piece.size for piece in solid) // unit
+    if max(total, *[piece.death - first for piece in solid]) >= _LONGEST:
+        return None
+    bound = min(capacity // unit, total) + 1
     # its public allocators are bounded by a clock alone; imported here, as plans are rare
     from omnimalloc import Allocation
     from omnimalloc._cpp import Partition, try_solve_many
 
     whole = Partition.from_allocations(
         [
-            Allocation(id=piece.name, size=piece.size, start=piece.birth, end=piece.death + 1)
+            Allocation(
+                id=piece.name,
+                size=piece.size // unit,
+                start=piece.birth - first,
+                end=piece.death - first + 1,
+            )
             for piece in solid
         ]
     )
     for order, nodes in _attempts(int(effort * min(1, (_USUAL / len(solid)) ** 2))):
         found = try_solve_many(
-            [whole.reorder(order).with_bound(capacity + 1)],
-            capacity + 1,
+            [whole.reorder(order).with_bound(bound)],
+            bound,
             nodes,
             canonical=True,
             dominance=True,
@@ -190,7 +217,7 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
             num_threads=1,
         )
         if found is not None:
-            return offsets | {str(one.id): one.offset or 0 for one in found.allocations}
+            return offsets | {str(one.id): (one.offset or 0) * unit for one in found.allocations}
     return None
 
 
