@@ -1,7 +1,7 @@
 """Call operators on tensors that lie in memory in unusual orders, and lower the calls.
 
 Samples that torch tests an operator with become programs whose tensors are transposed, sliced,
-expanded, or views with a dimension of one element. What ``functionalize``, ``decompose`` and
+expanded, or views with a dimension of one element, or that are given arguments in another order. What ``functionalize``, ``decompose`` and
 ``to_edge`` make of them must keep their dialect's rules, and give what eager gives.
 
     tools/layouts.py [PART PARTS]
@@ -45,6 +45,7 @@ def layouts(t: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, View]]:
         return
     turned, shape = list(reversed(range(t.dim()))), t.shape
     yield "transposed", t.permute(turned).contiguous(), lambda base: base.permute(turned)
+    yield "given", t.permute(turned).contiguous().permute(turned), _same
     yield "sliced", t.repeat_interleave(2, -1), lambda base: base[..., ::2]
     yield "expanded", t[:1].clone(), lambda base: base.expand(shape)
     if t.dim() > 2:

@@ -175,6 +175,34 @@ def test_generated_programs_with_layouts_keep_the_rules_of_each_dialect(names):
     require_lowered(Function(run), torch.randn(2, 4, 4, 4), bits=False)
 
 
+def _spectrum(x):
+    spectrum = torch.stft(x, 8, 2, window=torch.ones(8), center=False, return_complex=True)
+    return torch.view_as_real(spectrum)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.unfold(0, 2, 1), (3, 4, 5, 6)),
+        (lambda x: x.unfold(-1, 3, 3), (2, 3, 4, 7)),
+        (lambda x: x.unfold(2, 2, 3).unfold(1, 1, 2), (2, 3, 8, 5)),
+        (lambda x: x.unfold(1, 0, 2), (2, 3)),
+        (lambda x: torch.unfold_copy(x, 1, 2, 1), (4, 5)),
+        (lambda x: x.unfold(0, 1, 1), ()),
+        (_spectrum, (2, 40)),
+    ],
+)
+def test_what_reads_by_strides_in_eager_takes_an_argument_in_any_order(function, shape):
+    given = torch.randn(shape[::-1]).permute(tuple(reversed(range(len(shape)))))
+    require_lowered(Function(function), given, bits=function is not _spectrum)
+    if shape:
+        size = torch.export.Dim("size", min=2, max=50)
+        ir = torch_ir.extract_ir(Function(function), (given,), dynamic_shapes=({0: size},))
+        lowered = torch_ir.decompose(ir)
+        assert not any("strided" in node.op_type for node in lowered.nodes)
+        assert torch.allclose(IRExecutor(lowered)(given), function(given))
+
+
 def test_operators_on_unusual_layouts_agree_with_eager_after_lowering():
     command = [sys.executable, "-W", "ignore", str(ROOT / "tools/layouts.py"), "3", "24"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -225,7 +225,48 @@ def _without_strides(value: torch.Tensor, strides: object) -> torch.Tensor:
     return value.clone()
 
 
+def _windows(tensor: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+    """The windows by their elements; torch's decomposition reads them by strides."""
+    if not tensor.dim():
+        return tensor.unsqueeze(0)[:size].clone()
+    at = dimension % tensor.dim()
+    count = (tensor.shape[at] - size) // step + 1
+    if size == step:
+        taken = tensor.narrow(at, 0, count * size)
+    else:
+        index = _offsets([count, size], [step, 1], tensor.device)
+        taken = tensor.index_select(at, index.reshape(-1))
+    return taken.unflatten(at, [count, size]).movedim(at + 1, -1)
+
+
+def _by_elements(
+    tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> torch.Tensor:
+    """What a decomposition reads by strides, by elements.
+
+    The strides are those of a tensor that is taken to be contiguous; that of a caller may not be.
+    """
+    if not tensor.is_contiguous() or tensor.storage_offset():
+        raise PassError("it reads memory by strides that the layout of an argument decides")
+    index = _offsets(size, stride, tensor.device)
+    index = index + offset if offset else index
+    return tensor.reshape(-1).index_select(0, index.reshape(-1)).reshape(size)
+
+
+def _offsets(size: Sequence[int], stride: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Where each element of a view lies."""
+    last = len(size) - 1
+    lines = [
+        (torch.arange(count, device=device) * step).reshape([-1] + [1] * (last - axis))
+        for axis, (count, step) in enumerate(zip(size, stride, strict=True))
+    ]
+    return sum(lines[1:], start=lines[0]) if lines else torch.arange(1, device=device)
+
+
 _OURS: dict[str, Decomposition] = {
+    "aten.as_strided.default": _by_elements,
+    "aten.unfold.default": _windows,
+    "aten.unfold_copy.default": _windows,
     "aten._embedding_bag_forward_only.default": _bags,
     "aten._conj.default": _same_as("aten._conj_physical.default"),
     "aten._neg_view.default": _same_as("aten.neg.default"),
