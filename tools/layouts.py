@@ -1,8 +1,9 @@
 """Call operators on tensors that lie in memory in unusual orders, and lower the calls.
 
 Samples that torch tests an operator with become programs whose tensors are transposed, sliced,
-expanded, or views with a dimension of one element, or that are given arguments in another order. What ``functionalize``, ``decompose`` and
-``to_edge`` make of them must keep their dialect's rules, and give what eager gives.
+expanded, views with a dimension of one element, or arguments that lie in another order. What
+``functionalize``, ``decompose`` and ``to_edge`` make of them must keep their dialect's rules, and
+give what eager gives.
 
     tools/layouts.py [PART PARTS]
 """

@@ -9,11 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch._guards import Source
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    guarding_hint_or_throw,
-    has_guarding_hint,
-)
+from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError
@@ -275,7 +271,7 @@ def _sized(value: Any) -> Any:
             items = {key: _sized(item) for key, item in cast(dict[str, Any], value).items()}
             return _UNSIZED if _UNSIZED in items.values() else items
         case torch.SymInt():
-            return guarding_hint_or_throw(value) if has_guarding_hint(value) else _UNSIZED
+            return _UNSIZED if value.node.hint is None else value.node.hint
         case _:
             return value
 
