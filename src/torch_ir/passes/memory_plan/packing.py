@@ -192,16 +192,9 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
     from omnimalloc import Allocation
     from omnimalloc._cpp import Partition, try_solve_many
 
+    rows = [(p.name, p.size // unit, p.birth - first, p.death - first + 1) for p in solid]
     whole = Partition.from_allocations(
-        [
-            Allocation(
-                id=piece.name,
-                size=piece.size // unit,
-                start=piece.birth - first,
-                end=piece.death - first + 1,
-            )
-            for piece in solid
-        ]
+        [Allocation(id=name, size=size, start=start, end=end) for name, size, start, end in rows]
     )
     for order, nodes in _attempts(int(effort * min(1, (_USUAL / len(solid)) ** 2))):
         found = try_solve_many(
