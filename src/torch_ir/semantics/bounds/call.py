@@ -68,6 +68,15 @@ class BoundedCall:
         made = next((r.dtype for r in self.results if is_inexact(r.dtype)), self.dtype)
         return float(ml_dtypes.finfo(real_of(made)).eps) / 2
 
+    def stepped(self, count: Any, terms: Any) -> Any:
+        """Return what so many products, each rounded to the first result's own type, are off.
+
+        Below the normal numbers of it that is half of the least one, however small the terms are.
+        """
+        made = next((r.dtype for r in self.results if is_inexact(r.dtype)), self.dtype)
+        least = float(ml_dtypes.finfo(real_of(made)).smallest_subnormal) / 2
+        return count * (self.result_unit * terms + least)
+
     @property
     def is_narrow(self) -> bool:
         """Whether results are rounded to a type narrower than the one computed in."""

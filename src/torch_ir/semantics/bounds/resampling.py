@@ -154,12 +154,21 @@ def sampled_backward(call: BoundedCall) -> Errors:
     moved = sampled_gradients(gradient, values, worse)
     count = sampled_gradients(np.ones_like(gradient), values, hits)[0]
     added = values.shape[1] * len(taps[0]) ** rank
-    depths = (FEW + np.sqrt(count), FEW + sqrt(added))
-    parts = zip(terms, moved, depths, strict=True)
+    depths = (FEW + np.sqrt(count), FEW + sqrt(added * rank))  # a product of rank + 1 each
+    scales = (1.0, np.maximum(np.array(sizes[::-1]) / 2, 1))  # of products to a grid's units
     kept_in = call.results[0].dtype
     found = [
-        call.opened((worst - least) + own * d * least, least, kept_in) for least, worst, d in parts
+        call.opened(
+            (worst - least)
+            + (call.stepped(d * scale, least / scale) if call.is_narrow else own * d * least),
+            least,
+            kept_in,
+        )
+        for least, worst, d, scale in zip(terms, moved, depths, scales, strict=True)
     ]
+    if call.is_narrow:  # of a product that overflows, a weight of 0 makes NaN
+        ones = [[(at, np.ones_like(w), np.ones_like(s)) for at, w, s in axis] for axis in exact]
+        found[1] = call.opened(found[1], sampled_gradients(gradient, values, ones)[1], kept_in)
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found[0] = found[0] + _opening(samples, found[0])
     found[1] = found[1] + _opening(lost, found[1])

@@ -59,7 +59,7 @@ def stepwise(call: BoundedCall) -> Errors:
     parts = call.terms()
     errors = reduction(call)
     return [
-        error if error is None else error + 4 * call.result_unit * terms
+        error if error is None else error + call.stepped(4, terms)
         for error, terms in zip(errors, parts, strict=True)
     ]
 
@@ -88,7 +88,7 @@ def product(call: BoundedCall) -> Errors:
         return errors
     steps = first.shape[0] if call.op_type == "aten.addbmm.default" else 1
     (terms,) = call.terms()  # the product is rounded to the type before it is added
-    off = call.result_unit * (1 + sqrt(steps)) * terms
+    off = call.stepped(1 + sqrt(steps), terms)
     return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
 
 
@@ -117,7 +117,7 @@ def trilinear(call: BoundedCall) -> Errors:
         return errors
     (terms,) = call.terms()  # products, and the sums of slices, are rounded to the type
     slices = whole[call.arguments.get("unroll_dim", 1)]
-    return [error + call.result_unit * (2 + sqrt(slices)) * terms for error in errors]
+    return [error + call.stepped(2 + sqrt(slices), terms) for error in errors]
 
 
 def convolution(call: BoundedCall) -> Errors:
@@ -153,7 +153,7 @@ def _columns(call: BoundedCall, errors: Errors, counts: list[int]) -> Errors:
     if not call.is_narrow:
         return errors
     return [
-        call.opened(error + call.result_unit * (1 + sqrt(n)) * terms, terms, result.dtype)
+        call.opened(error + call.stepped(1 + sqrt(n), terms), terms, result.dtype)
         for error, terms, n, result in zip(errors, call.terms(), counts, call.results, strict=True)
     ]
 
@@ -170,7 +170,7 @@ def pooling(call: BoundedCall) -> Errors:
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
-    return [error + call.result_unit * (1 + sqrt(count)) * terms for error in errors]
+    return [error + call.stepped(1 + sqrt(count), terms) for error in errors]
 
 
 _IN_TYPE = frozenset(
