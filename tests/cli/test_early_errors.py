@@ -101,10 +101,17 @@ def test_a_dialect_that_nearly_exists_is_named(folder):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("command", ["show", "info", "check", "operators"])
-def test_a_full_output_is_said_as_what_it_is(folder, command):
+@pytest.mark.parametrize(
+    "args",
+    [
+        *([name, "m.ir"] for name in ("show", "info", "check", "operators")),
+        *([], ["--help"], ["--version"], ["show", "--help"]),
+    ],
+    ids=" ".join,
+)
+def test_a_full_output_is_said_as_what_it_is(folder, args):
     with Path("/dev/full").open("w") as full:
-        done = call(folder, command, "m.ir", stdout=full)
+        done = call(folder, *args, stdout=full)
     assert done.returncode == 1
     assert done.stderr == ("error: cannot write to standard output: No space left on device\n")
 

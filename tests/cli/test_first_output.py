@@ -266,6 +266,27 @@ def test_every_command_fits_its_terminal_and_has_colors_nowhere_else(folder, mon
     assert painted == {"terminal", "wide"}
 
 
+@pytest.mark.parametrize(
+    "args",
+    [["nope"], ["--nope"], ["show"], *([name, "--nope"] for name in COMMANDS)],
+    ids=" ".join,
+)
+def test_wrong_use_has_the_color_of_an_error_in_a_terminal_alone(args, monkeypatch):
+    for way, variables in WAYS.items():
+        with monkeypatch.context() as patch:
+            patch.delenv("NO_COLOR", raising=False)
+            for name, value in {"TERM": "xterm", **variables}.items():
+                patch.setenv(name, value)
+            if way != "pipe":
+                patch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
+            done = CliRunner().invoke(main, args, prog_name="torch-ir", color=way != "pipe")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith("Usage: torch-ir ")
+        error = "\x1b[31mError\x1b[0m:" if way in ("terminal", "wide") else "Error:"
+        assert f" --help' for help.\n\n{error} " in done.stderr
+        assert ("\x1b" in done.stderr) is ("\x1b" in error)
+
+
 BUSY = {
     "an import": "print('|busy', flush=True)\nsum(range(10**15))\n",
     "Python": "print('|busy', flush=True)\nwhile True:\n    pass\n",

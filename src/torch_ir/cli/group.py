@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from typing import IO, Any, NoReturn
@@ -60,6 +61,18 @@ class CommandFailedError(click.ClickException):
         console.message(f"error: {self.message}", file)
 
 
+class WrongUseError(click.UsageError):
+    """Wrong usage as the command line shows it: as any other error; exit status 2."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it to stderr, below how the command is called."""
+        told = f"Error: {printable(self.message)}"
+        if self.ctx is not None:
+            hint = f"Try '{self.ctx.command_path} --help' for help."
+            told = f"{self.ctx.get_usage()}\n{hint}\n\n{told}"
+        console.message(told, file)
+
+
 class QuietCommand(click.Command):
     """A command during which torch's C++ code does not warn: of calls that no user wrote."""
 
@@ -106,33 +119,44 @@ class LazyGroup(click.Group):
             ctx.fail(f"there is no command {name!r}. {hint}".rstrip())
         return super().resolve_command(ctx, [name, *_imports_first(rest)])
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options before the command, of which some print and exit."""
+        with _told(None):
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what it raises becomes a message and exit status 1."""
-        try:
+        with _told(ctx):
             return super().invoke(ctx)
-        except click.UsageError as error:
-            told = console.folded(f"Error: {printable(error.format_message())}", sys.stderr)
-            raise click.UsageError(told.removeprefix("Error: "), error.ctx) from None
-        except click.ClickException as error:
-            raise CommandFailedError(error.format_message()) from None
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except KeyboardInterrupt:  # a shell's status for it; 1 would be a finding
-            console.message("\nAborted!")
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except TorchIRError as error:
-            _fail(ctx, error, str(error))
-        except OSError as error:
-            if error.filename is not None:
-                _fail(ctx, error, f"{error.filename}: {error.strerror}")
-            if error.errno not in _FULL:
-                _fault(ctx, error)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to flush is lost anyhow
-            _fail(ctx, error, f"cannot write to standard output: {error.strerror}")
-        except MemoryError as error:
-            _fail(ctx, error, "not enough memory")
-        except Exception as error:  # noqa: BLE001 - a fault of ours is told as such, not as a traceback
+
+
+@contextmanager
+def _told(ctx: click.Context | None) -> Generator[None]:
+    """Make what is raised inside a message and an exit status."""
+    try:
+        yield
+    except click.UsageError as error:
+        raise WrongUseError(error.format_message(), error.ctx) from None
+    except click.ClickException as error:
+        raise CommandFailedError(error.format_message()) from None
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except KeyboardInterrupt:  # a shell's status for it; 1 would be a finding
+        console.message("\nAborted!")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except TorchIRError as error:
+        _fail(ctx, error, str(error))
+    except OSError as error:
+        if error.filename is not None:
+            _fail(ctx, error, f"{error.filename}: {error.strerror}")
+        if error.errno not in _FULL:
             _fault(ctx, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to flush is lost anyhow
+        _fail(ctx, error, f"cannot write to standard output: {error.strerror}")
+    except MemoryError as error:
+        _fail(ctx, error, "not enough memory")
+    except Exception as error:  # noqa: BLE001 - a fault of ours is told as such, not as a traceback
+        _fault(ctx, error)
 
 
 def _imports_first(args: list[str]) -> list[str]:
@@ -157,7 +181,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Why nothing more can be written to a file that is open."""
 
 
-def _fault(ctx: click.Context, error: Exception) -> NoReturn:
+def _fault(ctx: click.Context | None, error: Exception) -> NoReturn:
     _fail(
         ctx,
         error,
@@ -166,8 +190,8 @@ def _fault(ctx: click.Context, error: Exception) -> NoReturn:
     )
 
 
-def _fail(ctx: click.Context, error: Exception, message: str) -> NoReturn:
-    if ctx.meta.get(console.SHOW_TRACEBACK):
+def _fail(ctx: click.Context | None, error: Exception, message: str) -> NoReturn:
+    if ctx is not None and ctx.meta.get(console.SHOW_TRACEBACK):
         console.message("".join(traceback.format_exception(error)).rstrip("\n"))
     sys.stdout.flush()
     raise CommandFailedError(message) from error
