@@ -17,6 +17,7 @@ from torch_ir import (
     parse,
     register_backend,
     to_backend,
+    validate,
 )
 from torch_ir.backends import SUPPORTED, Support, unregister_backend
 from torch_ir.errors import ExecutionError, InvalidIRError
@@ -339,3 +340,31 @@ def test_a_fault_of_three_nodes_is_found_in_a_subgraph_of_which_nothing_can_be_t
     found = compare(program, {}, (x,), run=Whole(fault)).first
     assert found is not None
     assert found.region == ("d", "e", "f")
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        ("%z: f32[4] = aten.mul.Tensor(%y, 2.0)", "not compared"),
+        ("%z: f32[3] = aten.slice.Tensor(%y, 0, 0, 3)", "agree"),
+        ("%z: f32[4] = aten.fill.Scalar(%y, 2.0)", "agree"),
+        ("%z: f32[] = aten.amax.default(%y)", "not compared"),
+    ],
+)
+def test_what_is_written_to_open_memory_is_judged(last, verdict):
+    program = parse(f"""ir {{
+      input %x: f32[3]
+      %o: f32[4] = aten.new_empty.default(%x, [4])
+      %y: f32[4] = aten.slice_scatter.default(%o, %x, 0, 0, 3)
+      {last}
+      return %z
+    }}""")
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert validate(program, {}, (x,), backend=Whole()).verdict == verdict
+
+    def fault(nodes, node, result):
+        places = torch.arange(result.numel()).reshape(result.shape)
+        return torch.where(places == 1, result + 0.5, result) if node.name == "z" else result
+
+    found = validate(program, {}, (x,), backend=Whole(fault))
+    assert found.verdict == ("disagree" if program.node("z").outputs[0].shape else verdict)

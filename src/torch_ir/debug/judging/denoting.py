@@ -8,7 +8,7 @@ import torch
 
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
-from torch_ir.debug.reference.denotation import DRAWS, OPEN, REFUSED, Meanings, errors_of
+from torch_ir.debug.reference.denotation import DRAWS, REFUSED, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import READING_MEMORY, VALUES_OPEN, Error
 from torch_ir.errors import TorchIRError
@@ -67,9 +67,7 @@ class Denoting:
             yield node.name, Error(part=float("inf"), reason=reason)
         if meaning.draws and drew:
             self._left_random(node)
-        elif meaning.has_open_values and node.op_type not in VALUES_OPEN:
-            self._tally.left(node, OPEN)
-        elif loose:
+        elif loose and node.op_type not in VALUES_OPEN:
             self._tally.left(node, loose)
         else:
             self._tally.read(node, "denotation")

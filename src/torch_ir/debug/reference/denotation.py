@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.blocks import blocks
+from torch_ir.debug.reference.openness import open_places
 from torch_ir.debug.reference.tolerance_check import (
     NEARLY_OPEN,
     VALUES_OPEN,
@@ -56,13 +57,13 @@ class Meaning:
 
     @property
     def has_open_values(self) -> bool:
-        """Whether values are whatever is in memory: then only shapes and types can be compared."""
-        return any(node.op_type in VALUES_OPEN for node in self.ir.nodes)
+        """Whether memory is read that nothing has written: of some elements any value is right."""
+        return any(node.op_type in VALUES_OPEN for node in _nodes(self.ir))
 
     @property
     def open_reason(self) -> str:
         """Why only shapes and types can be compared; empty if values can."""
-        return DRAWS if self.draws else OPEN if self.has_open_values else ""
+        return DRAWS if self.draws else ""
 
 
 def alone(ir: IR, node: OpNode) -> IR:
@@ -199,7 +200,7 @@ def errors_of(
         TorchIRError: The denotation refuses the inputs.
     """
     is_single = len(meaning.ir.nodes) == 1 and not meaning.is_decomposed
-    if is_single and not written and not meaning.open_reason:
+    if is_single and not (written or meaning.draws or meaning.has_open_values):
         parts = _by_blocks(meaning, node, inputs, symbols, outputs)
         if parts is not None:
             yield from parts.items()
@@ -253,6 +254,7 @@ class Allowance:
         bound: How far each element may be off.
         share: Which part of the value that is, where several operators make it.
         subtracts: Whether kernels may subtract infinities on the way to it.
+        is_open: Whether some elements are what was in memory; their bound is infinite.
     """
 
     value: str
@@ -261,6 +263,7 @@ class Allowance:
     bound: Array
     share: float = 0.0
     subtracts: bool = True
+    is_open: bool = False
 
     def error(self, bound: Array) -> Error:
         """Measure how far the value is off, as a part of a bound.
@@ -268,7 +271,11 @@ class Allowance:
         What is within so wide a bound that anything is, is not said to agree.
         """
         found = within(self.expected, self.got, bound, subtracts=self.subtracts)
-        if found.is_none or found.reason or self.share <= LOOSE:
+        if found.reason:
+            return found
+        if self.is_open:
+            return replace(found, loose=OPEN)
+        if found.is_none or self.share <= LOOSE:
             return found
         text = f"what its operators may round is more than {LOOSE} of the value"
         return replace(found, loose=text)
@@ -306,10 +313,12 @@ def allowances(
             if names[name] in targets
         ],
     ]
-    is_open = (meaning.draws and drew) or meaning.has_open_values
+    is_drawn, marks = meaning.draws and drew, dict[str, Array]()
+    if meaning.has_open_values and not is_drawn:
+        marks = open_places(meaning.ir, [name for _, name, _ in triples], values, symbols)
     for label, name, tensor in triples:
         expected, got, bound = made[name], as_array(tensor), bounds[name]
-        if is_open and expected.shape == got.shape and expected.dtype == got.dtype:
+        if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
             continue
         if meaning.is_decomposed and _is_codes(meaning, name):
             expected = _nearest_codes(meaning, name, made, bounds, got, symbols)
@@ -322,7 +331,10 @@ def allowances(
         is_chain = len(meaning.ir.nodes) > 1
         part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        yield Allowance(label, expected, got, bound, part, apart)
+        is_open = bool(np.any(marks.get(name, False)))
+        if is_open:
+            bound = np.where(marks[name], np.inf, bound)
+        yield Allowance(label, expected, got, bound, part, apart, is_open)
 
 
 def _index_maker(meaning: Meaning, name: str) -> OpNode | None:

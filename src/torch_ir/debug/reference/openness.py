@@ -1,0 +1,78 @@
+"""The elements of a chain's values that follow from what was in memory before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN
+from torch_ir.errors import TorchIRError
+from torch_ir.ir import IR
+from torch_ir.ir.expressions import Number
+from torch_ir.semantics.denote import Evaluation
+from torch_ir.semantics.dtypes import Array, is_bool, is_inexact
+
+_FILLS = (np.nan, -30000.0, 30000.0)
+"""What memory may hold, besides zeros; of integers the extremes and 1."""
+
+
+def open_places(
+    ir: IR, names: Sequence[str], values: Mapping[str, Any], symbols: Mapping[str, Number]
+) -> dict[str, Array]:
+    """Mark the elements of values that follow from what is in memory that nothing has written.
+
+    The program is evaluated on memory of several kinds; all is marked where it refuses one.
+
+    Args:
+        ir: The program.
+        names: The values to mark.
+        values: Its inputs.
+        symbols: The symbols that are known.
+    """
+    first = _made(ir, None, names, values, symbols)
+    marks = {name: np.zeros(np.shape(first[name]), bool) for name in names}
+    every = {name: np.ones_like(mark) for name, mark in marks.items()}
+    if any(n.op_type in VALUES_OPEN for body in ir.functions.values() for n in body.nodes):
+        return every
+    for fill in range(len(_FILLS)):
+        try:
+            other = _made(ir, fill, names, values, symbols)
+        except TorchIRError:
+            return every
+        for name in names:
+            a, b = first[name], other[name]
+            if np.shape(a) != np.shape(b):
+                return every
+            marks[name] |= ~np.asarray((a == b) | ((a != a) & (b != b)))
+    return marks
+
+
+def _made(
+    ir: IR,
+    fill: int | None,
+    names: Sequence[str],
+    values: Mapping[str, Any],
+    symbols: Mapping[str, Number],
+) -> dict[str, Any]:
+    evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
+    given = [*[meta.name for meta in ir.graph_inputs], *ir.external_values()]
+    made: dict[str, Any] = {name: evaluation.value(name) for name in given}
+    with np.errstate(all="ignore"):
+        for node in ir.nodes:
+            results = evaluation.evaluate(node, made)
+            for meta in node.outputs:
+                result: Any = results[meta.producer_output_idx]
+                is_filled = fill is not None and node.op_type in VALUES_OPEN
+                made[meta.name] = _filled(result, fill or 0) if is_filled else result
+    return {name: made[name] for name in names}
+
+
+def _filled(like: Array, fill: int) -> Array:
+    if is_inexact(like.dtype):
+        return np.full_like(like, _FILLS[fill])
+    if is_bool(like.dtype):
+        return np.full_like(like, fill % 2 == 0)
+    info = np.iinfo(like.dtype)
+    return np.full_like(like, (info.max, info.min, 1)[fill])
