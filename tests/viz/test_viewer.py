@@ -6,6 +6,7 @@ from torch_ir import parse
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.passes import outline
 from torch_ir.viz import view, view_html
+from torch_ir.viz.html import ir_html
 from viz.browser import Opened, chromium
 from viz.programs import branches, hostile, layers, tangled
 
@@ -250,6 +251,18 @@ def test_a_notebook_shows_it_in_a_frame_without_rights(browser):
     assert "fc.weight" in frame.locator("#panel").inner_text()
     assert faults == []
     page.close()
+
+
+def test_a_notebook_holds_no_page_that_is_too_large_for_it(monkeypatch):
+    ir = branches()
+    whole = len(view_html(ir))
+    for largest, is_frame in ((whole, True), (whole - 1, False)):
+        monkeypatch.setattr("torch_ir.viz.page.LARGEST_FRAME", largest)
+        page = view(ir)
+        shown = page._repr_html_()
+        assert len(page.html) == whole
+        assert shown.startswith("<iframe") is is_frame
+        assert (ir_html(ir) in shown, '.save("net.html")' in shown) == (not is_frame, not is_frame)
 
 
 LABELS = """() => {

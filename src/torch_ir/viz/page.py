@@ -21,11 +21,14 @@ from torch_ir.ir.diff import node_pairs
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.serde import write_atomically
 from torch_ir.viz.document import ViewDocument
-from torch_ir.viz.html import escape
+from torch_ir.viz.html import escape, ir_html
 from torch_ir.viz.overlays import Overlay, marks, numbered, overlays_of
 
 SCRIPTS = ("data", "layout", "scene", "draw", "overlay", "side", "search", "main")
 """The scripts of the viewer, in the order in which they build on each other."""
+
+LARGEST_FRAME = 1_000_000
+"""Characters of a page that a notebook holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,12 @@ class Page:
 
     Attributes:
         html: The page.
+        outline: What a notebook shows instead of a page of more than a megabyte, which it would
+            keep in its file.
     """
 
     html: str = field(repr=False)
+    outline: str = field(default="", repr=False)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the page to a file, which is there whole or not at all.
@@ -47,6 +53,9 @@ class Page:
         write_atomically(path, self.html.encode())
 
     def _repr_html_(self) -> str:
+        if self.outline and len(self.html) > LARGEST_FRAME:
+            told = f"The page has {len(self.html) / 1e6:.1f} MB, too much for a notebook."
+            return f'{self.outline}<p>{told} Write it: <code>.save("net.html")</code>.</p>'
         style = "width:100%;height:640px;border:1px solid #8884;border-radius:6px"
         source = html.escape(self.html)
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -54,13 +63,14 @@ class Page:
 
 @public
 def view(ir: IR, *, overlays: Sequence[object] = (), against: IR | None = None) -> Page:
-    """Return the page of :func:`view_html`, which a notebook shows.
+    """Return the page of :func:`view_html`, which a notebook shows; an outline, if it is large.
 
     Example:
         >>> view(IR([], [], [], [], model_name="Net"))._repr_html_()[:31]
         '<iframe sandbox="allow-scripts"'
     """
-    return Page(view_html(ir, overlays=overlays, against=against))
+    whole = view_html(ir, overlays=overlays, against=against)
+    return Page(whole, ir_html(ir) if len(whole) > LARGEST_FRAME else "")
 
 
 @public
