@@ -35,7 +35,8 @@ def functional_call(
     slots = _operands(variant, node)
     attrs = _attributes(variant, node, schema, target)
     factory = target.argument("dtype")
-    if factory is not None and schema.argument("dtype") is None and "dtype" not in attrs:
+    keeps_type = schema.argument("dtype") is None or not variant.dropped  # written in place
+    if factory is not None and keeps_type and attrs.get("dtype") is None:
         attrs["dtype"] = DType(written.dtype)
     used = sorted({slot for item in slots.values() for slot in _flat_slots(item)})
     place = {slot: position for position, slot in enumerate(used)}

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch_ir.errors import PassError
+from torch._ops import OpOverload
+
+from torch_ir.errors import PassError, TorchIRError
+from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ops.schema import Schema
+from torch_ir.ops.extensions import OWN_NAMESPACES
+from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import View
 from torch_ir.passes.functionalization.variants import fresh_results, functional_call
+from torch_ir.torch_api import operator_schema
 
 _COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "logical_", "isfinite")
 
@@ -34,12 +39,18 @@ class WritingNode:
             CannotFollowError: No operator computes what it writes, or a view cannot be followed.
         """
         schema = self.ir.schema_of(self.node.op_type)
-        variant = (
-            None if schema is None else functional_variant(schema, written, self.ir.operators)
+        known = {**_of_library(self.node.op_type), **self.ir.operators}
+        variant = None if schema is None else functional_variant(schema, written, known)
+        text = None if variant is None else known.get(variant.op_type)
+        target = (
+            None if variant is None else parse_schema(text) if text else lookup(variant.op_type)
         )
-        target = None if variant is None else self.ir.schema_of(variant.op_type)
         if schema is None or variant is None or target is None:
-            raise CannotFollowError("there is no operator that computes what it writes")
+            reason = "there is no operator that computes what it writes"
+            wanted = _functional_name(self.node.op_type)
+            raise CannotFollowError(f"{reason}, such as {wanted}" if wanted else reason)
+        if text:
+            self.state.builder.operators[variant.op_type] = text
         views = self.written_views(written)
         made, new = self._variant_call(variant, schema, target, views)
         self._assign_results(schema, made, new, views)
@@ -175,6 +186,23 @@ class WritingNode:
         emit = self.state.builder.emit
         (made,) = emit(op_type, {**operands, **attrs}, like=self.node, results=types, name=name)
         return made
+
+
+def _functional_name(op_type: str) -> str:
+    """Return the name that a library's operator that writes has without its underscore, or ""."""
+    namespace, packet, name = op_type.split(".")
+    is_librarys = namespace not in OWN_NAMESPACES and packet.endswith("_")
+    return f"{namespace}.{packet[:-1]}.{name}" if is_librarys else ""
+
+
+def _of_library(op_type: str) -> dict[str, str]:
+    """Return the schema of the functional operator that a library has beside one that writes."""
+    wanted = _functional_name(op_type)
+    try:
+        found = resolve_operator(wanted) if wanted else None
+    except TorchIRError:  # there is none, or programs may not call it
+        return {}
+    return {wanted: operator_schema(found).text} if isinstance(found, OpOverload) else {}
 
 
 def _new_type(node: OpNode, schema: Schema, key: tuple[str, int], view: View) -> TensorMeta:
