@@ -150,6 +150,7 @@ def _faults(rng: random.Random, value: Any) -> Iterator[Callable[[], Any]]:
                     number = min(max(wild, limits.min), limits.max)
                     yield lambda number=number: torch.full_like(value, number)
                     yield lambda number=number: _with_first(value, number)
+            yield lambda: _strided(rng, value)
             shapes = [_resized(rng, value) for _ in range(6)]
             yield from [lambda shape=shape: shape for shape in shapes]
         case bool():
@@ -216,7 +217,7 @@ def _wrong_list(rng: random.Random, argument: Argument, value: list[Any]) -> lis
 def _wrong_tensor(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     kinds: list[Callable[[random.Random, torch.Tensor], torch.Tensor]] = [_resized, _retyped]
     if tensor.dtype in (torch.int64, torch.int32) and tensor.numel():
-        kinds = [_wild, _wild, _wild, _resized]
+        kinds = [_wild, _wild, _wild, _resized, _strided]
     elif tensor.is_floating_point():
         kinds = [_resized, _resized, _retyped, _strided]
     return rng.choice(kinds)(rng, tensor)
@@ -259,9 +260,9 @@ def _retyped(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _strided(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
-    """The same shape, with elements that share memory."""
+    """The same shape, with one element in memory for all."""
     del rng
-    return tensor.reshape(-1)[:1].expand(tensor.shape) if tensor.numel() else tensor
+    return tensor.reshape(-1)[:1].clone().expand(tensor.shape) if tensor.numel() else tensor
 
 
 # -- other kinds of tensors -----------------------------------------------------------------------

@@ -276,6 +276,10 @@ def test_only_operators_of_the_table_have_a_line_more():
 
 def test_rules_name_arguments_of_their_operators():
     assert all(lookup(op_type) is not None for op_type in PRECONDITIONS)
-    bare = {op for op, rule in PRECONDITIONS.items() if rule.shapes is None is rule.values}
-    # of which only layouts are asked
+    bare = {
+        op
+        for op, rule in PRECONDITIONS.items()
+        if rule.shapes is rule.values is rule.layouts is None
+    }
+    # of which only whether they are dense is asked
     assert {op.split(".")[1] for op in bare} == {"copy", "resize_as", "resize_as_", "trapz"}

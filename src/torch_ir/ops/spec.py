@@ -20,8 +20,18 @@ DENSE_OPERANDS = {
     "aten.native_group_norm.default": ("input", "weight", "bias"),
     "aten._pdist_forward.default": ("self",),
     "aten._pdist_backward.default": ("self", "pdist"),
+    "aten._embedding_bag.default": ("indices", "offsets"),
+    "aten._embedding_bag_forward_only.default": ("indices", "offsets"),
+    "aten.median.dim": ("self",),
+    "aten.nanmedian.dim": ("self",),
+    "aten.native_layer_norm_backward.default": ("mean", "rstd"),
+    "aten.native_group_norm_backward.default": ("grad_out", "input", "mean", "rstd", "weight"),
+    "aten.adaptive_max_pool3d_backward.default": ("indices",),
+    "aten.fractional_max_pool2d_backward.default": ("indices",),
+    "aten.fractional_max_pool3d_backward.default": ("indices",),
 }
-"""Operators whose kernels refuse tensors that are not dense, with the arguments that must be."""
+"""Operators whose kernels refuse tensors that are not dense, or read them as if they were, with
+the arguments that must be."""
 
 
 @dataclass(frozen=True, slots=True)

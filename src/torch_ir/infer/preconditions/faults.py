@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -47,3 +47,30 @@ def falls(name: str, tensor: torch.Tensor) -> Faults:
     """Yield a fault where an element along the last dimension is less than the one before."""
     if bool((tensor[..., 1:] < tensor[..., :-1]).any()):
         yield f"{name} falls, and has to rise or stay"
+
+
+def not_dense(*names: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that tensors lie in row-major order: a kernel reads them as if they did."""
+
+    def rule(call: Arguments) -> Faults:
+        for name in names:
+            value = call.get(name)
+            if value is not None and not value.is_contiguous():
+                yield f"{name} has strides {[*value.stride()]}, and has to be contiguous"
+
+    return rule
+
+
+def repeated(*names: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that no element of some tensors stands for a whole dimension."""
+
+    def rule(call: Arguments) -> Faults:
+        for name in names:
+            value = call[name]
+            if any(
+                step == 0 and size > 1
+                for step, size in zip(value.stride(), value.shape, strict=True)
+            ):
+                yield f"{name} has strides {[*value.stride()]}, and has to repeat no element"
+
+    return rule

@@ -12,6 +12,7 @@ from torch_ir.infer.preconditions.faults import (
     Arguments,
     Faults,
     holds_outside,
+    not_dense,
     of_rank,
     outside,
     unlike,
@@ -54,6 +55,21 @@ def layer_norm_gradient(call: Arguments) -> Faults:
     for name in ("weight", "bias"):
         if call.get(name) is not None:
             yield from unlike(name, call[name], sizes)
+
+
+def group_norm_layouts(call: Arguments) -> Faults:
+    """Yield the tensors that the backward pass of a group norm reads in another order."""
+    yield from not_dense("mean", "rstd", "weight")(call)
+    given, gradient = call["input"], call["grad_out"]
+    orders = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+    ranks = (None, 4, 5)
+    if not any(
+        rank in (None, given.dim())
+        and given.is_contiguous(memory_format=order)
+        and gradient.is_contiguous(memory_format=order)
+        for order, rank in zip(orders, ranks, strict=True)
+    ):
+        yield "input and grad_out have to be contiguous, or both in channels last"
 
 
 def spread(rank: int, *, padded: bool = False) -> Callable[[Arguments], Faults]:

@@ -17,7 +17,7 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.infer.preconditions import indices, lists, shapes
-from torch_ir.infer.preconditions.faults import Arguments, Faults
+from torch_ir.infer.preconditions.faults import Arguments, Faults, not_dense, repeated
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import FakeTensor
@@ -31,11 +31,13 @@ class Precondition:
         op_type: The exact overload.
         shapes: Yields what does not fit in the shapes, numbers and list lengths of a call.
         values: Yields what does not fit in the values of its tensors; asked after ``shapes``.
+        layouts: Yields the tensors whose strides the kernel does not look at; asked before.
     """
 
     op_type: str
     shapes: Callable[[Arguments], Faults] | None = None
     values: Callable[[Arguments], Faults] | None = None
+    layouts: Callable[[Arguments], Faults] | None = None
 
 
 def find_shape_fault(op_type: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
@@ -77,8 +79,10 @@ def require_arguments(op_type: str, args: Sequence[Any], kwargs: Mapping[str, An
     fault = next(_other_layouts(named), None)
     if fault is None and rule.shapes is not None:
         fault = next(rule.shapes(named), None)
-    if fault is None and rule.values is not None and not any(map(_has_no_data, named.values())):
-        fault = next(rule.values(named), None)
+    is_traced = any(map(_has_no_data, named.values()))
+    for found in (rule.layouts, rule.values):
+        if fault is None and found is not None and not is_traced:
+            fault = next(found(named), None)
     if fault is not None:
         raise ExecutionError(f"{op_type} cannot take these arguments: {fault}")
 
@@ -213,13 +217,35 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
 """The rules about shapes and about values of overloads of ``aten``, by name."""
 
 
+_LAYOUTS: Mapping[str, Rule] = {
+    "_embedding_bag: default out": not_dense("indices", "offsets"),
+    "_embedding_bag_forward_only: default out": not_dense("indices", "offsets"),
+    "adaptive_max_pool3d_backward: default grad_input": not_dense("indices"),
+    "fractional_max_pool2d_backward: default grad_input": not_dense("indices"),
+    "fractional_max_pool3d_backward: default grad_input": not_dense("indices"),
+    "median: dim dim_values": repeated("self"),
+    "nanmedian: dim dim_values": repeated("self"),
+    "native_group_norm: default out": not_dense("weight", "bias"),
+    "native_group_norm_backward: default out": shapes.group_norm_layouts,
+    "native_layer_norm_backward: default out": not_dense("mean", "rstd"),
+    "rrelu_with_noise: default out": not_dense("noise"),
+    "rrelu_with_noise_: default": not_dense("noise"),
+}
+"""The rules about strides, likewise: these kernels take memory for dense that may not be."""
+
+
+def _overloads(row: str) -> list[str]:
+    name, _, overloads = row.partition(": ")
+    return [f"aten.{name}.{overload}" for overload in overloads.split()]
+
+
 def _table() -> Mapping[str, Precondition]:
-    found: dict[str, Precondition] = {}
+    layouts = {op_type: rule for row, rule in _LAYOUTS.items() for op_type in _overloads(row)}
+    found = {op_type: Precondition(op_type, layouts=rule) for op_type, rule in layouts.items()}
     for row, (by_shapes, by_values) in _RULES.items():
-        name, _, overloads = row.partition(": ")
-        for overload in overloads.split():
-            op_type = f"aten.{name}.{overload}"
-            found[op_type] = Precondition(op_type, by_shapes, by_values)
+        for op_type in _overloads(row):
+            rule = layouts.get(op_type)
+            found[op_type] = Precondition(op_type, by_shapes, by_values, rule)
     return found
 
 

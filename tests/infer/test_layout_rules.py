@@ -1,0 +1,117 @@
+"""Kernels that take the memory of an operand for dense get one that is, or are not called."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_ir
+from infer.trusting_calls import eager, program_of
+from torch_ir import IRExecutor, compile_graph
+from torch_ir.errors import ExecutionError
+
+X, G, W = torch.randn(2, 4, 3), torch.randn(2, 4, 3), torch.rand(4)
+_, MEAN, RSTD = torch.native_group_norm(X, W, W, 2, 4, 3, 2, 1e-5)
+_, CENTER, SCALE = torch.native_layer_norm(X, (3,), None, None, 1e-5)
+CUBE = torch.randn(1, 2, 4, 4, 4)
+POOLED, PLACES = torch.ops.aten.adaptive_max_pool3d(CUBE, [2, 2, 2])
+_, PLACES_3D = torch.ops.aten.fractional_max_pool3d(
+    CUBE, [2, 2, 2], [2, 2, 2], torch.rand(1, 2, 3)
+)
+TABLE, INDICES, OFFSETS = torch.rand(5, 3), torch.tensor([0, 3, 4]), torch.tensor([0, 2])
+BAG = {"weight": TABLE, "indices": INDICES, "offsets": OFFSETS}
+NORM = {"grad_out": G, "input": X, "mean": MEAN, "rstd": RSTD, "weight": W}
+NORM |= {"N": 2, "C": 4, "HxW": 3, "group": 2, "output_mask": [True, True, True]}
+LAYER = {"grad_out": G, "input": X, "normalized_shape": [3], "mean": CENTER, "rstd": SCALE}
+LAYER |= {"weight": W[:3], "bias": W[:3], "output_mask": [True, True, True]}
+
+CALLS = {
+    "aten._embedding_bag.default": (BAG, ("indices", "offsets")),
+    "aten._embedding_bag_forward_only.default": (BAG, ("indices", "offsets")),
+    "aten.median.dim": ({"self": X, "dim": 1}, ("self",)),
+    "aten.nanmedian.dim": ({"self": X, "dim": 1}, ("self",)),
+    "aten.native_group_norm.default": (
+        {"input": X, "weight": W, "bias": W, "N": 2, "C": 4, "HxW": 3, "group": 2, "eps": 1e-5},
+        ("weight", "bias"),
+    ),
+    "aten.native_group_norm_backward.default": (NORM, ("grad_out", "input", "mean", "weight")),
+    "aten.native_layer_norm_backward.default": (LAYER, ("mean", "rstd")),
+    "aten.adaptive_max_pool3d_backward.default": (
+        {"grad_output": POOLED, "self": CUBE, "indices": PLACES},
+        ("indices",),
+    ),
+    "aten.fractional_max_pool3d_backward.default": (
+        {
+            "grad_output": POOLED,
+            "self": CUBE,
+            "kernel_size": [2, 2, 2],
+            "output_size": [2, 2, 2],
+            "indices": PLACES_3D,
+        },
+        ("indices",),
+    ),
+    "aten.rrelu_with_noise.default": (
+        {"self": X, "noise": G.clone(), "training": True},
+        ("noise",),
+    ),
+}
+
+
+def repeated(tensor):
+    """The same shape, with one element in memory for all."""
+    return tensor.reshape(-1)[:1].clone().expand(tensor.shape)
+
+
+def given(op_type, arguments):
+    made = eager(op_type, arguments)
+    results = [made] if isinstance(made, torch.Tensor) else [*made]
+    return program_of(op_type, arguments, results)
+
+
+@pytest.mark.parametrize("op_type", CALLS)
+def test_a_kernel_that_takes_memory_for_dense_is_not_called_with_other(op_type):
+    arguments, names = CALLS[op_type]
+    ir, tensors = given(op_type, arguments)
+    graph = compile_graph(ir)
+    graph.eval([tensor.clone() for tensor in tensors])
+    for name in names:
+        wrong = [repeated(t) if t is arguments[name] else t.clone() for t in tensors]
+        with pytest.raises(ExecutionError, match=r"ha(s|ve) to (be contiguous|repeat no)"):
+            graph.eval(wrong)
+    assert graph.eval([tensor.clone() for tensor in tensors]) is not None
+
+
+LOWERED = {
+    "bags": (
+        lambda w, i: torch.nn.functional.embedding_bag(i, w),
+        (TABLE, INDICES[None]),
+    ),
+    "bags from": (
+        lambda w, i, o: torch.nn.functional.embedding_bag(i, w, o),
+        (TABLE, INDICES, OFFSETS),
+    ),
+    "median": (lambda x: x.median(1).values, (X,)),
+    "nanmedian": (lambda x: x.nanmedian(-1).values, (X,)),
+    "windows": (lambda x: x.unfold(1, 2, 1), (X,)),
+}
+
+
+def turned(tensor):
+    """The same values with gaps, in the opposite order of dimensions."""
+    dims = [*range(tensor.dim())][::-1]
+    wide = torch.stack([tensor.permute(dims)] * 2, -1)
+    return wide[..., 0].permute(dims)
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_lowered_programs_run_whatever_the_strides_of_what_they_are_given(name):
+    function, inputs = LOWERED[name]
+
+    class Model(torch.nn.Module):
+        def forward(self, *tensors):
+            return function(*tensors)
+
+    ir = torch_ir.extract_ir(Model(), inputs)
+    wanted = function(*[t.clone() for t in inputs])
+    for lower in (torch_ir.decompose, lambda ir: torch_ir.to_edge(ir).ir()):
+        assert torch.equal(IRExecutor(lower(ir))(*map(turned, inputs)), wanted)
