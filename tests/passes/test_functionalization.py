@@ -221,6 +221,25 @@ def test_instance_norm_in_training_writes_its_statistics(shape, is_affine):
     assert_same(ir, done, model.state_dict(), (x,))
 
 
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("is_updated", [True, False])
+def test_batch_norm_in_training_keeps_the_type_of_its_statistics(dtype, is_updated):
+    class Norm(nn.BatchNorm2d):
+        def forward(self, x):
+            if not is_updated:
+                return super().forward(x)
+            state = (self.weight, self.bias, self.running_mean, self.running_var)
+            return torch.ops.aten._batch_norm_with_update(x, *state, 0.1, 1e-5)[0]
+
+    model = Norm(3).to(dtype)
+    x = torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(1)).to(dtype)
+    ir = extract_ir(model, (x,))
+    done = functionalize(ir)
+    assert verify(done) == ()
+    assert_same(ir, done, model.state_dict(), (x,), calls=3)
+
+
 def test_a_write_to_what_nothing_shares_stays_one_node_with_its_name_and_place():
     ir = extract_ir(nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True)), (torch.ones(1, 2),))
     done = functionalize(ir)

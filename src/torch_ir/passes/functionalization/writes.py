@@ -231,12 +231,14 @@ def _result_dtypes(
 ) -> dict[tuple[str, int], str]:
     """Return the dtype of the functional operator's result for each written tensor.
 
-    An in-place operator converts its result to the type of what it writes.
+    An in-place operator converts its result to the type of what it writes, as a norm in training
+    does with its statistics.
     """
     dtypes = {meta.dtype for meta in (*call.inputs, *types.values())}
     packet = node.op_type.split(".")[1]
-    promotes = "pointwise" in tagged_traits(variant.op_type) and len(dtypes) > 1
-    if not (promotes or variant.dropped or packet.startswith(_COMPARISONS)):
+    is_same = variant.op_type.split(".")[1] == packet.removesuffix("_")
+    promotes = len(dtypes) > 1 and "pointwise" in tagged_traits(variant.op_type)
+    if is_same and not (promotes or variant.dropped or packet.startswith(_COMPARISONS)):
         return {key: meta.dtype for key, meta in types.items()}
     from torch_ir.infer.fake import call_on
 
