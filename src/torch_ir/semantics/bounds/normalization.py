@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, depth, moduli, widened
+from torch_ir.semantics.bounds.call import (
+    BLOCK,
+    STREAM,
+    BoundedCall,
+    Errors,
+    depth,
+    moduli,
+    widened,
+)
 from torch_ir.semantics.dtypes import Array, is_complex
 
 FEW = 4
@@ -63,11 +71,13 @@ def batch_norm(call: BoundedCall) -> Errors:
     if running:
         return _by_given(call, weight, bias, shape, eps)
     axes = (0, *range(2, values.ndim))
-    errors = _normalized(call, call.wide("input"), axes, weight, bias, eps)
+    # channels are added up in float64, one element after the other
+    block = BLOCK if call.dtype == np.float64 else STREAM
+    errors = _normalized(call, call.wide("input"), axes, weight, bias, eps, block=block)
     errors = [errors[0], *(np.reshape(e, -1) for e in errors[1:])]
     errors[0] = errors[0] + _rounded_statistics(call, axes, weight, bias, eps)
     if len(call.results) == 5:
-        errors += _moved(call, axes)
+        errors += _moved(call, axes, block)
     return errors
 
 
@@ -157,6 +167,7 @@ def _normalized(
     eps: float,
     *,
     squares: bool = False,
+    block: float = STREAM,
 ) -> list[Any]:
     """The errors of the result, the mean and 1 / √(variance + eps)."""
     if not wide.size:
@@ -166,7 +177,7 @@ def _normalized(
     variance = np.mean(center**2, axis=axes, keepdims=True)
     rstd = 1 / np.sqrt(variance + eps)
     reach = np.mean(sizes, axis=axes, keepdims=True)
-    d = call.unit * (FEW + depth(_length(wide, axes)))
+    d = call.unit * (FEW + depth(_length(wide, axes), block))
     relative = d * (1 + 2 * reach * rstd)
     if squares:
         relative = relative + d * mean**2 * rstd**2
@@ -179,11 +190,11 @@ def _normalized(
     return [error, d * reach, rstd * relative][: len(call.results)]
 
 
-def _moved(call: BoundedCall, axes: tuple[int, ...]) -> list[Any]:
+def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
     """The running statistics after a batch: of the mean and of the variance."""
     wide, momentum = call.wide("input"), abs(call["momentum"])
     count = _length(wide, axes)
-    d = call.unit * (FEW + depth(count))
+    d = call.unit * (FEW + depth(count, block))
     mean = np.mean(wide, axis=axes, keepdims=True)
     reach = np.mean(np.abs(wide), axis=axes)
     spread = np.sum(np.abs(wide - mean) * (np.abs(wide) + np.abs(mean)), axis=axes)

@@ -21,7 +21,7 @@ _ATEN: dict[Rule, str] = {
     elementwise.exact: """
         _conj_copy.default _efficientzerotensor.default _neg_view.default
         _neg_view_copy.default _reshape_alias_copy.default allclose.default cauchy.default
-        exponential.default geometric.default lcm.default
+        exponential.default frexp.Tensor geometric.default lcm.default
         log_normal.default masked_scatter_backward.default multinomial.default
         nextafter.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
         normal.float_float tril_indices.default

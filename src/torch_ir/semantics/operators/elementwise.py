@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, real_of
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, real_of, rounded
 from torch_ir.semantics.pointwise import (
     floating,
     is_number,
@@ -147,6 +147,21 @@ def frac(self: Array) -> Array:
     if whole(self) or is_complex(self.dtype):
         raise InvalidIRError(f"frac does not exist on {self.dtype}")
     return pointwise(lambda x: x - np.trunc(x), self)
+
+
+@denotes("aten.frexp.Tensor")
+def frexp(self: Array) -> tuple[Array, Array]:
+    """``self = mantissa · 2^exponent``, the modulus in [1/2, 1); of 0, inf and NaN, itself and 0.
+
+    The mantissa has the type of ``self``, the exponent is int32.
+
+    Raises:
+        InvalidIRError: The type is not floating-point.
+    """
+    if not is_inexact(self.dtype) or is_complex(self.dtype):
+        raise InvalidIRError(f"{self.dtype} has no mantissa")
+    mantissa, exponent = np.frexp(self.astype("float64"))
+    return rounded(mantissa, self.dtype), np.asarray(exponent, "int32")
 
 
 @denotes("aten.nan_to_num.default")
