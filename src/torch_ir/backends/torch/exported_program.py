@@ -33,7 +33,6 @@ from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import (
     IR,
     Container,
-    OpNode,
     Signature,
     SymExpr,
     TensorLeaf,
@@ -44,7 +43,7 @@ from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.view_copies import with_views
+from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
 from torch_ir.weights import check_weights
 
@@ -129,21 +128,13 @@ def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgr
     sizes = [leaf for leaf in all_leaves if isinstance(leaf, ValueLeaf)]
     arguments = Container("tuple", (*[TensorLeaf(meta.name) for meta in given], *sizes))
     results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in body.graph_outputs]))
-    program = body.replace(
-        nodes=[_reshape(node) if node.op_type == _VIEW else node for node in body.nodes],
+    program = with_reshapes(body).replace(
         graph_inputs=given,
         weights=[TensorMeta(keys[meta.name], meta.shape, meta.dtype) for meta in held],
         weight_name_mapping=keys,
         signature=Signature(Container("tuple", (arguments, Container("dict"))), results),
     )
     return _exported(program, {keys[meta.name]: payload[meta.name] for meta in held})
-
-
-_VIEW = "aten.view.default"
-
-
-def _reshape(view: OpNode) -> OpNode:
-    return view.replace(op_type="aten.reshape.default", attrs={"shape": view.attrs["size"]})
 
 
 def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:
