@@ -46,14 +46,16 @@ class Overlay {
   }
 
   total(graph) {
-    const totals = new Array(graph.groupCount()).fill(undefined);
+    const totals = new Array(graph.groupCount()).fill(undefined), { group } = graph.nodes, { parent } = graph.groups;
+    const both = (a, b) => a === undefined || b === undefined ? a ?? b : this.combine === "max" ? Math.max(a, b) : a + b;
     for (let n = 0; n < graph.size; n++) {
       const value = this.combine === "kind" ? this.find(graph, n) : this.node(graph, n);
-      if (value === undefined) { this.partial.add(graph); continue; }
-      for (let g = graph.nodes.group[n]; g >= 0; g = graph.groups.parent[g]) {
-        if (this.combine === "kind") (totals[g] ??= new Map()).set(value, (totals[g].get(value) ?? 0) + 1);
-        else totals[g] = this.join([totals[g], value]);
-      }
+      if (value === undefined) this.partial.add(graph);
+      else if (this.combine !== "kind") totals[group[n]] = both(totals[group[n]], value);
+      else for (let g = group[n]; g >= 0; g = parent[g]) (totals[g] ??= new Map()).set(value, (totals[g].get(value) ?? 0) + 1);
+    }
+    if (this.combine !== "kind") { // a group has a greater number than the one around it
+      for (let g = totals.length - 1; g > 0; g--) totals[parent[g]] = both(totals[parent[g]], totals[g]);
     }
     return totals;
   }
@@ -147,11 +149,24 @@ function number(value) {
   return Number.isInteger(value) && Math.abs(value) < 1e6 ? String(value) : value.toPrecision(3).replace(/e\+?/, "e");
 }
 
+/** A function of texts by their numbers, each of which it sees once. */
+function ofText(compute) {
+  const known = [];
+  return (graph, number) => known[number] ??= compute(graph.text(number));
+}
+
 /** What is known without measuring, and what came with the file. */
 function overlaysOf(program, given, itemsizes) {
-  const dtype = (graph, n) => graph.nodes.makes[n] ? graph.valueType(graph.nodes.first[n]).split("[")[0] : undefined;
-  const bytes = (graph, n) => graph.made(n).reduce((sum, value) => sum + bytesOf(graph.valueType(value), itemsizes), 0);
-  const family = (graph, n) => shortOperator(graph.operator(n)).split(".")[0];
+  const dtypeOf = ofText((type) => type.split("[")[0]), sizeOf = ofText((type) => bytesOf(type, itemsizes));
+  const familyOf = ofText((operator) => shortOperator(operator).split(".")[0]);
+  const dtype = (graph, n) => graph.nodes.makes[n] ? dtypeOf(graph, graph.values.type[graph.nodes.first[n]]) : undefined;
+  const family = (graph, n) => familyOf(graph, graph.nodes.op[n]);
+  const bytes = (graph, n) => {
+    const { first, makes } = graph.nodes;
+    let sum = 0;
+    for (let value = first[n]; value < first[n] + makes[n]; value++) sum += sizeOf(graph, graph.values.type[value]);
+    return sum;
+  };
   const found = [
     new Overlay({ name: "dtype", combine: "kind" }, program, dtype),
     new Overlay({ name: "operator", combine: "kind" }, program, family),
