@@ -52,6 +52,25 @@ class FrozenDict(dict[K, V]):
         return type(self), (dict(self),)
 
 
+class Functions(FrozenDict[str, V]):
+    """Functions by name; to ask for one that is not there is a fault of the program that does.
+
+    Example:
+        >>> Functions()["f"]
+        Traceback (most recent call last):
+        ...
+        torch_ir.errors.InvalidIRError: there is no function 'f'
+            See ir.check(), or torch-ir check.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise InvalidIRError(
+            f"there is no function {name!r}", remedy="See ir.check(), or torch-ir check."
+        )
+
+
 EMPTY: FrozenDict[Any, Any] = FrozenDict()
 """No items; one for all fields without any, as it cannot change."""
 
@@ -99,20 +118,22 @@ def frozen_items(values: Iterable[V], kind: type[V], what: str) -> tuple[V, ...]
     return items
 
 
-def frozen_mapping(mapping: Mapping[str, V]) -> FrozenDict[str, V]:
-    """Freeze a mapping from text, with plain text as keys and values.
+def frozen_mapping(
+    mapping: Mapping[str, V], kind: type[FrozenDict[str, V]] = FrozenDict
+) -> FrozenDict[str, V]:
+    """Freeze a mapping from text as one of a class, with plain text as keys and values.
 
     Raises:
         InvalidIRError: It is no mapping.
     """
     if not isinstance(mapping, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise InvalidIRError(f"expected a mapping from names, got {type(mapping).__name__}")
-    if not mapping:
+    if not mapping and kind is FrozenDict:
         return EMPTY
     types = {*map(type, mapping), *map(type, mapping.values())} - {str}
     if any(issubclass(kind, str) for kind in types):
         mapping = {plain_text(key): plain_text(item) for key, item in mapping.items()}
-    return FrozenDict(mapping)
+    return kind(mapping)
 
 
 def identical(left: object, right: object) -> bool:

@@ -8,7 +8,14 @@ from operator import attrgetter
 from typing import Any, Self, TypeVar, cast
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set_plain_text
+from torch_ir.frozen import (
+    EMPTY,
+    FrozenDict,
+    Functions,
+    frozen_items,
+    frozen_mapping,
+    set_plain_text,
+)
 from torch_ir.ir import queries
 from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.forms import Forms
@@ -82,8 +89,13 @@ _ITEMS: Sequence[tuple[str, type, str]] = [
 ]
 """The lists of an IR, what they are of, and what errors call them."""
 _items_of = attrgetter(*[name for name, _, _ in _ITEMS])
-_MAPPINGS = ("weight_name_mapping", "symbols", "functions", "weight_aliases", "operators")
+_MAPPINGS: Mapping[str, type[FrozenDict[str, Any]]] = {
+    **dict.fromkeys(("weight_name_mapping", "symbols", "weight_aliases", "operators"), FrozenDict),
+    "functions": Functions,
+}
 _mappings_of = attrgetter(*_MAPPINGS)
+
+_NO_FUNCTIONS: Functions[Any] = Functions()
 
 
 def _none() -> dict[object, Any]:
@@ -190,7 +202,7 @@ class IR(Forms):
     model_name: str = ""
     pytorch_version: str = ""
     symbols: Mapping[str, SymbolRange] = EMPTY
-    functions: Mapping[str, IR] = EMPTY
+    functions: Mapping[str, IR] = _NO_FUNCTIONS
     mutations: Sequence[Mutation] = ()
     signature: Signature | None = None
     dialect: str = "export"
@@ -205,9 +217,9 @@ class IR(Forms):
         for (name, kind, what), given in zip(_ITEMS, _items_of(self), strict=True):
             if type(given) is not tuple or given:
                 set_field(self, name, frozen_items(given, kind, what))
-        for name, given in zip(_MAPPINGS, _mappings_of(self), strict=True):
-            if type(given) is not FrozenDict:
-                set_field(self, name, frozen_mapping(given))
+        for (name, kind), given in zip(_MAPPINGS.items(), _mappings_of(self), strict=True):
+            if type(given) is not kind:
+                set_field(self, name, frozen_mapping(given, kind))
         for name, values in with_producers(self).items():
             set_field(self, name, values)
         if not type(self.model_name) is type(self.pytorch_version) is type(self.dialect) is str:

@@ -58,7 +58,11 @@ def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     Or where these write what the operator does not let them. Functions that do not exist are left
     out.
     """
-    for argument, how in BODY_CALLS.get(node.op_type, {}).items():
+    known = BODY_CALLS.get(node.op_type, {})
+    if not known and node.functions:
+        message = f"nothing says what {node.op_type} hands to functions, and what it gives"
+        yield _bad(message, "no function", ", ".join(f"&{name}" for name in node.functions))
+    for argument, how in known.items():
         held = attribute_leaves(node.attrs.get(argument))
         names = [item.name for item in held if isinstance(item, FunctionRef)]
         if len(names) != 1:
@@ -67,15 +71,16 @@ def check_calls(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
         for name in names[:1]:
             if name in ir.functions:
                 yield from _check(_CalledFunction(node, ir, name, ir.functions[name], how))
+    for listed, how in {how.writes_listed_in: how for how in known.values()}.items():
+        count = sum(len(_listed(node, argument)) for argument in how.takes)
+        said = str(node.attrs.get(listed) or "")
+        if said and not {*said.split(",")} <= {*map(str, range(count))}:
+            yield _bad(f"{listed} lists no positions", f"numbers below {count}", repr(said))
     yield from _writes(ir, node)
 
 
 def _writes(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
     """Find where functions write what the operator does not let them, or does not say they do."""
-    if node.op_type not in BODY_CALLS:
-        for name in sorted(ir.functions.keys() & node.functions):
-            for value in sorted(ir.functions[name].aliases.written):
-                yield _bad_write(name, value, "no write: nothing says what it is given")
     for one in bodies_called(ir, node) or ():
         listed = one.how.writes_listed_in
         said = str(node.attrs.get(listed) or "").split(",")

@@ -118,7 +118,13 @@ def _origins(call: OpNode, body: IR, prefix: str) -> list[tuple[str, ...]]:
 def _called(call: OpNode) -> str:
     """The name of the function that a node calls."""
     (argument,) = BODY_CALLS[call.op_type]
-    return cast(FunctionRef, call.attrs[argument]).name
+    called = call.attrs.get(argument)
+    if not isinstance(called, FunctionRef):
+        raise InvalidIRError(
+            f"node {call.name!r} does not call one function by {argument!r}",
+            remedy="See ir.check(), or torch-ir check.",
+        )
+    return called.name
 
 
 def _add(builder: Builder, name: str, body: IR) -> str:
