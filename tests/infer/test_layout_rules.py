@@ -81,6 +81,24 @@ def test_a_kernel_that_takes_memory_for_dense_is_not_called_with_other(op_type):
     assert graph.eval([tensor.clone() for tensor in tensors]) is not None
 
 
+def test_the_remedy_is_a_copy():
+    ir = torch_ir.parse("""
+ir {
+  input %x: f32[1, 3]
+  %wide: f32[7, 3] = aten.expand.default(%x, size=[7, 3])
+  %m.0: f32[3], %m.1: i64[3] = m: aten.median.dim(%wide, dim=0)
+  return %m.0
+}""")
+    with pytest.raises(ExecutionError) as caught:
+        compile_graph(ir).eval((torch.ones(1, 3),))
+    assert str(caught.value) == (
+        "node 'm': aten.median.dim cannot take these arguments: self has strides [0, 1], and has "
+        "to repeat no element\n"
+        "    %m.0: f32[3], %m.1: i64[3] = aten.median.dim(%wide, dim=0)\n"
+        "Copy it in the model, by .contiguous(), or run what torch_ir.decompose(ir) makes."
+    )
+
+
 LOWERED = {
     "bags": (
         lambda w, i: torch.nn.functional.embedding_bag(i, w),

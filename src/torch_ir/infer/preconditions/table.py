@@ -76,15 +76,20 @@ def require_arguments(op_type: str, args: Sequence[Any], kwargs: Mapping[str, An
     if rule is None:
         return
     named = _named(op_type, args, kwargs)
-    fault = next(_other_layouts(named), None)
+    fault, remedy = next(_other_layouts(named), None), None
     if fault is None and rule.shapes is not None:
         fault = next(rule.shapes(named), None)
     is_traced = any(map(_has_no_data, named.values()))
-    for found in (rule.layouts, rule.values):
-        if fault is None and found is not None and not is_traced:
-            fault = next(found(named), None)
+    if fault is None and rule.layouts is not None and not is_traced:
+        fault = next(rule.layouts(named), None)
+        remedy = _COPY if fault else None
+    if fault is None and rule.values is not None and not is_traced:
+        fault = next(rule.values(named), None)
     if fault is not None:
-        raise ExecutionError(f"{op_type} cannot take these arguments: {fault}")
+        raise ExecutionError(f"{op_type} cannot take these arguments: {fault}", remedy=remedy)
+
+
+_COPY = "Copy it in the model, by .contiguous(), or run what torch_ir.decompose(ir) makes."
 
 
 def _other_layouts(named: Arguments) -> Faults:
