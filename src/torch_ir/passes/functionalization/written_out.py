@@ -46,7 +46,7 @@ def instance_norm(write: WritingNode) -> None:
     given = {name: call.tensors(name) for name in call.slots}
     if len(views) != 2:
         raise CannotFollowError("it has one statistic without the other")
-    shape = call.inputs[0].shape
+    shape = given["input"][0].shape
     batch, rows = shape[0], (shape[0], shape[1])
     wide = as_dim(f"({shape[0]}) * ({shape[1]})")
     emit = write.emit
