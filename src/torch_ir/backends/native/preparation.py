@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import suppress
 
+from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import PassError
@@ -14,6 +16,7 @@ from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
 from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.view_copies import with_views
 
 _DROPOUTS = frozenset(f"aten.{n}dropout.default" for n in ("", "feature_", "alpha_"))
 """Operators that a judge takes for random ones, although they may do nothing."""
@@ -41,8 +44,8 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         }
         split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
         if split:
-            kept = {kind for kind in _operators(program) if kind not in split}
-            program = decompose(program, preserve=kept)
+            with suppress(PassError):  # another call of a kind may have parts that one has not
+                program = _split(program, backend, split, _operators(program) - split)
     return program
 
 
@@ -61,10 +64,21 @@ def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
     """Whether a backend takes all that an operator is made of."""
     alone = subgraph(ir, [node], node.outputs)
     try:
-        parts = decompose(alone)
+        parts = _split(alone, backend, {node.op_type})
     except PassError:
         return False
-    is_split = [part.op_type for part in parts.nodes] != [node.op_type]
-    return is_split and all(
-        _is_plain(part) and backend.supports(part, parts) for part in parts.nodes
-    )
+    if [part.op_type for part in parts.nodes] == [node.op_type]:
+        return False
+    computing = [part for part in parts.nodes if not parts.effects(part).checks]
+    return all(_is_plain(part) and backend.supports(part, parts) for part in computing)
+
+
+def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = frozenset()) -> IR:
+    """A program with some operators split up, and views where the backend lacks their copies."""
+    table = {kind: made for kind, made in WRITTEN_APART.items() if kind in kinds}
+    made = decompose(ir, table=table, preserve=kept)
+    nodes = [
+        new if new is not old and not backend.supports(old, made) else old
+        for old, new in zip(made.nodes, with_views(made).nodes, strict=True)
+    ]
+    return made.replace(nodes=nodes)

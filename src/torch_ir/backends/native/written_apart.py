@@ -1,0 +1,119 @@
+"""Functions that stand for operators that runtimes lack, of as few calls as there can be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def _lstm_cell(
+    x: Tensor,
+    state: list[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    hidden, cell = state
+    gates = functional.linear(x, w_ih, b_ih) + functional.linear(hidden, w_hh, b_hh)
+    taken, kept, new, given = gates.chunk(4, 1)
+    cell = kept.sigmoid() * cell + taken.sigmoid() * new.tanh()
+    return given.sigmoid() * cell.tanh(), cell
+
+
+def _gru_cell(
+    x: Tensor,
+    hidden: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    reset, kept, new = functional.linear(x, w_ih, b_ih).chunk(3, 1)
+    own_reset, own_kept, own_new = functional.linear(hidden, w_hh, b_hh).chunk(3, 1)
+    new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
+    return (hidden - new) * (kept + own_kept).sigmoid() + new
+
+
+def _variance(
+    x: Tensor,
+    dim: list[int] | None = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    dims = dim or list(range(x.dim()))
+    count = 1
+    for axis in dims:
+        count *= x.shape[axis]
+    apart = x - x.mean(dims, keepdim=True)
+    freedom = count - (1 if correction is None else correction)
+    return (apart * apart).sum(dims, keepdim) / max(freedom, 0)
+
+
+def _variance_of(
+    x: Tensor, dim: list[int] | None, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
+    return _variance(x, dim, int(unbiased), keepdim)
+
+
+def _deviation(
+    x: Tensor,
+    dim: list[int] | None = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    return _variance(x, dim, correction, keepdim).sqrt()
+
+
+def _deviation_of(
+    x: Tensor, dim: list[int] | None, unbiased: bool = True, keepdim: bool = False
+) -> Tensor:
+    return _variance_of(x, dim, unbiased, keepdim).sqrt()
+
+
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    if not training:
+        raise NotImplementedError("its statistics are given")
+    wide = x.to(mean.dtype)
+    dims = [0, *range(2, x.dim())]
+    shape = [1, -1, *[1] * (x.dim() - 2)]
+    own = wide.mean(dims, keepdim=True)
+    apart = wide - own
+    spread = (apart * apart).mean(dims, keepdim=True)
+    inverse = torch.rsqrt(spread + eps)
+    made = apart * inverse
+    if weight is not None:
+        made = made * weight.view(shape)
+    if bias is not None:
+        made = made + bias.view(shape)
+    count = x.numel() // x.shape[1]
+    unbiased = spread.view(-1) * count / (count - 1)
+    return (
+        made.to(x.dtype),
+        own.view(-1),
+        inverse.view(-1),
+        own.view(-1) * momentum + mean * (1 - momentum),
+        unbiased * momentum + var * (1 - momentum),
+    )
+
+
+WRITTEN_APART = {
+    "aten._native_batch_norm_legit_functional.default": _batch_norm,
+    "aten.lstm_cell.default": _lstm_cell,
+    "aten.gru_cell.default": _gru_cell,
+    "aten.var.correction": _variance,
+    "aten.var.dim": _variance_of,
+    "aten.std.correction": _deviation,
+    "aten.std.dim": _deviation_of,
+}
+"""Functions of an operator's arguments that stand for it."""
