@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from semantics.test_tolerance import bounds_of, parts_of
+from torch_ir import parse
+from torch_ir.semantics.chain import bounded
 
 HALF = (torch.float16, torch.bfloat16)
 MASKS = (-1e4, -1e9, -3e38, torch.finfo(torch.float32).min)
@@ -191,3 +193,16 @@ _PLACES = torch.tensor([[1.0, 0.0], [2.0, 3.0]])
 )
 def test_kernels_are_within_bounds_at_zero_and_of_integers(op_type: str, args: Any) -> None:
     assert parts_of(f"aten.{op_type}.default", *args) <= 1
+
+
+def test_a_conversion_to_fewer_digits_rounds_what_is_off_to_either_side():
+    ir = parse("""ir {
+      input %x: f32[2]
+      %y: f32[2] = aten.mul.Tensor(%x, 3.0)
+      %z: f16[2] = aten._to_copy.default(%y, dtype=torch.float16)
+      return %z
+    }""")
+    tie, unit = 1 + 2.0**-11, 2.0**-10
+    x = (np.float32([tie, 1.25]) / 3).astype("float32")
+    _, off = bounded(ir, {"x": x}, {})
+    assert off["z"].tolist() == [unit, 0.0]

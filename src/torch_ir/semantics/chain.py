@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
@@ -24,7 +25,7 @@ from torch_ir.semantics.bounds.moves import apart, ends_of, meant_at, moved_by
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_inexact
+from torch_ir.semantics.dtypes import Array, is_inexact, real_of
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
 
@@ -240,11 +241,29 @@ def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     else:
         signs = ends_of(call[name] for name in errors)
         moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in signs]
-        middle, ends = call.meant(), [_meant(call, arguments) for arguments in moved]
+        if _narrows(call, errors):  # both ends are rounded, as the kernel's number is
+            function = denotation(call.op_type).function
+            middle = list(call.results)
+            ends = [flat(function(**{**call.arguments, **arguments})) for arguments in moved]
+        else:
+            middle, ends = call.meant(), [_meant(call, arguments) for arguments in moved]
     return [
         np.max([apart(end, here) for end in column], axis=0)
         for *column, here in zip(*ends, middle, strict=True)
     ]
+
+
+def _narrows(call: BoundedCall, errors: Mapping[str, Any]) -> bool:
+    """Return whether a call only converts what may be off, to a type with fewer digits."""
+    if RULES.get(call.op_type) is not elementwise.exact or len(errors) != 1:
+        return False
+    (moved,) = [call[name] for name in errors]
+    (result, *more) = call.results
+    if more or not isinstance(moved, np.ndarray):
+        return False
+    if not (is_inexact(moved.dtype) and is_inexact(result.dtype)):
+        return False
+    return finfo(real_of(result.dtype)).nmant < finfo(real_of(moved.dtype)).nmant
 
 
 def _meant(call: BoundedCall, moved: Mapping[str, Any]) -> list[Array]:
