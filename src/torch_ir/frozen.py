@@ -56,11 +56,8 @@ class Functions(FrozenDict[str, V]):
     """Functions by name; to ask for one that is not there is a fault of the program that does.
 
     Example:
-        >>> Functions()["f"]
-        Traceback (most recent call last):
-        ...
-        torch_ir.errors.InvalidIRError: there is no function 'f'
-            See ir.check(), or torch-ir check.
+        >>> Functions(f=2)["f"], Functions().get("f"), "f" in Functions()
+        (2, None, False)
     """
 
     __slots__ = ()
