@@ -25,7 +25,10 @@ from torch_ir.semantics.dtypes import (
 )
 
 ElementFunction: TypeAlias = (
-    Callable[[Array], Any] | Callable[[Array, Array], Any] | Callable[[Array, Array, Array], Any]
+    Callable[[Array], Any]
+    | Callable[[Array, Array], Any]
+    | Callable[[Array, Array, Array], Any]
+    | Callable[[Array, Array, Array, Array], Any]
 )
 
 

@@ -188,6 +188,19 @@ def added(call: BoundedCall) -> Errors:
     return [call.opened(call.unit * count * terms, way)]
 
 
+def crossed(call: BoundedCall) -> Errors:
+    """Allow two products and their difference, each rounded to the result's own type."""
+    (result,) = call.results
+    if not is_inexact(result.dtype):
+        return [None]
+    first, second = np.broadcast_arrays(call.size("self"), call.size("other"))
+    dim = call.arguments.get("dim", -1)
+    sides = [np.roll(a, -by, dim) for a in (first, second) for by in (1, 2)]
+    terms = sides[0] * sides[3] + sides[1] * sides[2]
+    count = 2 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
+    return [call.opened(call.stepped(count, terms), terms, result.dtype)]
+
+
 def lerp(call: BoundedCall) -> Errors:
     """Allow ``self + w · (end - self)``, and ``end - (1 - w) · (end - self)``.
 

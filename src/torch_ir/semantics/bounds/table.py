@@ -163,6 +163,9 @@ _ATEN: dict[Rule, str] = {
     elementwise.added: """
         addcdiv.default addcmul.default
     """,
+    elementwise.crossed: """
+        linalg_cross.default
+    """,
     elementwise.lerp: """
         lerp.Scalar lerp.Tensor
     """,

@@ -389,6 +389,16 @@ def addcdiv(self: Array, tensor1: Array, tensor2: Array, value: complex = 1) -> 
     return pointwise(lambda a, b, c: a + _scaled(value, b) / c, self, tensor1, tensor2)
 
 
+@denotes("aten.linalg_cross.default")
+def linalg_cross(self: Array, other: Array, *, dim: int = -1) -> Array:
+    """``self[i + 1] · other[i + 2] - self[i + 2] · other[i + 1]`` along a ``dim`` of 3."""
+    first, second = np.broadcast_arrays(self, other)
+    if self.ndim != other.ndim or first.shape[dim] != 3 or self.dtype != other.dtype:
+        raise InvalidIRError(f"no vectors of 3 numbers of one type: {self.shape}, {other.shape}")
+    turned = [np.roll(side, -by, dim) for side in (first, second) for by in (1, 2)]
+    return pointwise(lambda a, b, c, d: a * d - b * c, *turned)
+
+
 @denotes("aten.heaviside.default")
 def heaviside(self: Array, values: Array) -> Array:
     """0 below zero, 1 above, ``values`` at zero; the operands have one type. 1 for NaN."""
