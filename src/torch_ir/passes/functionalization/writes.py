@@ -10,7 +10,6 @@ from torch._ops import OpOverload
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ops.extensions import OWN_NAMESPACES
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
@@ -42,9 +41,9 @@ class WritingNode:
         known = {**_of_library(self.node.op_type), **self.ir.operators}
         variant = None if schema is None else functional_variant(schema, written, known)
         text = None if variant is None else known.get(variant.op_type)
-        target = (
-            None if variant is None else parse_schema(text) if text else lookup(variant.op_type)
-        )
+        target = parse_schema(text) if text else None
+        if variant is not None and target is None:
+            target = self.ir.schema_of(variant.op_type)
         if schema is None or variant is None or target is None:
             reason = "there is no operator that computes what it writes"
             wanted = _functional_name(self.node.op_type)
@@ -191,7 +190,7 @@ class WritingNode:
 def _functional_name(op_type: str) -> str:
     """Return the name that a library's operator that writes has without its underscore, or ""."""
     namespace, packet, name = op_type.split(".")
-    is_librarys = namespace not in OWN_NAMESPACES and packet.endswith("_")
+    is_librarys = lookup(op_type) is None and packet.endswith("_")
     return f"{namespace}.{packet[:-1]}.{name}" if is_librarys else ""
 
 
