@@ -20,6 +20,7 @@ from torch_ir.infer.preconditions import indices, lists, shapes
 from torch_ir.infer.preconditions.faults import Arguments, Faults, not_dense, repeated
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ops.schema import lookup
+from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.torch_api import FakeTensor
 
 
@@ -222,26 +223,33 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
 """The rules about shapes and about values of overloads of ``aten``, by name."""
 
 
+def _overloads(row: str) -> list[str]:
+    name, _, overloads = row.partition(": ")
+    return [f"aten.{name}.{overload}" for overload in overloads.split()]
+
+
 _LAYOUTS: Mapping[str, Rule] = {
-    "_embedding_bag: default out": not_dense("indices", "offsets"),
-    "_embedding_bag_forward_only: default out": not_dense("indices", "offsets"),
-    "adaptive_max_pool3d_backward: default grad_input": not_dense("indices"),
-    "fractional_max_pool2d_backward: default grad_input": not_dense("indices"),
-    "fractional_max_pool3d_backward: default grad_input": not_dense("indices"),
-    "median: dim dim_values": repeated("self"),
-    "nanmedian: dim dim_values": repeated("self"),
+    **{
+        row: not_dense(*DENSE_OPERANDS[_overloads(row)[0]])
+        for row in (
+            "_embedding_bag: default out",
+            "_embedding_bag_forward_only: default out",
+            "adaptive_max_pool3d_backward: default grad_input",
+            "fractional_max_pool2d_backward: default grad_input",
+            "fractional_max_pool3d_backward: default grad_input",
+            "native_layer_norm_backward: default out",
+        )
+    },
+    # the kernels take these in channels last too, and strided where nothing is repeated
     "native_group_norm: default out": not_dense("weight", "bias"),
     "native_group_norm_backward: default out": shapes.group_norm_layouts,
-    "native_layer_norm_backward: default out": not_dense("mean", "rstd"),
+    "median: dim dim_values": repeated("self"),
+    "nanmedian: dim dim_values": repeated("self"),
+    # what is written gets no copy in lowered programs
     "rrelu_with_noise: default out": not_dense("noise"),
     "rrelu_with_noise_: default": not_dense("noise"),
 }
 """The rules about strides, likewise: these kernels take memory for dense that may not be."""
-
-
-def _overloads(row: str) -> list[str]:
-    name, _, overloads = row.partition(": ")
-    return [f"aten.{name}.{overload}" for overload in overloads.split()]
 
 
 def _table() -> Mapping[str, Precondition]:

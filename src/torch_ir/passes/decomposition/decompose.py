@@ -63,8 +63,8 @@ def decompose(
     Operators of libraries stay as they are, but for those that are bound to a pattern and have no
     kernel of their own, and those of :func:`register_decomposition`. Results have memory of
     their own, as those of ``functionalize`` have. No call asks for a memory format: a tensor in
-    channels last is one that was permuted. A norm whose kernel takes dense tensors alone is given
-    a copy where a tensor may not be dense.
+    channels last is one that was permuted. An operator whose kernel takes dense tensors
+    alone is given a copy where a tensor may not be dense.
 
     Args:
         ir: The program.
