@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -57,19 +59,8 @@ def _variance_of(
     return _variance(x, dim, int(unbiased), keepdim)
 
 
-def _deviation(
-    x: Tensor,
-    dim: list[int] | None = None,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> Tensor:
-    return _variance(x, dim, correction, keepdim).sqrt()
-
-
-def _deviation_of(
-    x: Tensor, dim: list[int] | None, unbiased: bool = True, keepdim: bool = False
-) -> Tensor:
-    return _variance_of(x, dim, unbiased, keepdim).sqrt()
+def _root_of(variance: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args, **kwargs: variance(*args, **kwargs).sqrt()
 
 
 def _batch_norm(
@@ -113,7 +104,7 @@ WRITTEN_APART = {
     "aten.gru_cell.default": _gru_cell,
     "aten.var.correction": _variance,
     "aten.var.dim": _variance_of,
-    "aten.std.correction": _deviation,
-    "aten.std.dim": _deviation_of,
+    "aten.std.correction": _root_of(_variance),
+    "aten.std.dim": _root_of(_variance_of),
 }
 """Functions of an operator's arguments that stand for it."""

@@ -30,15 +30,7 @@ from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
-from torch_ir.ir import (
-    IR,
-    Container,
-    Signature,
-    SymExpr,
-    TensorLeaf,
-    TensorMeta,
-    ValueLeaf,
-)
+from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
