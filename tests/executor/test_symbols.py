@@ -70,7 +70,7 @@ def told(ir, text):
             (None, {0: 2 * BATCH}),
             (3, 8),
             (3, 7),
-            "dimension 0 of input 1 (%y: f32[2*{0}]) is 7, which is not 2*{0} for any {0}",
+            "dimension 0 of input 1 (%y: f32[2*{0}]) is 7, and 2*{0} = 7 is not solved for {0}",
         ),
         (
             lambda x, y: x.sum() + y[::2],
@@ -115,6 +115,57 @@ def test_a_number_that_does_not_fit(given, message):
     with pytest.raises(InputError) as caught:
         IRExecutor(ir)(torch.ones(2), given)
     assert str(caught.value) == message.format(symbol, bounds)
+
+
+NUMBERS = """
+ir "Numbers" {{
+  symbol s0: 2..8
+  symbol s1: 0..
+  signature ((%x, {}), {{}}) -> %mul
+  input %x: f32[s0]
+  %mul: f32[s0] = aten.mul.Tensor(%x, other=`s1`)
+  return %mul
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "given", "message"),
+    [
+        ("`2*s0`, `s1`", (6, 1), "a number of the call is 6, expected 2*s0 = 8"),
+        ("`s1`, `s1`", (1, 2), "args[2] is 2, expected s1 = 1"),
+        ("`2*s1`", (5,), "a number of the call is 5, and 2*s1 = 5 is not solved for s1"),
+        ("`s0 + s1`", (1,), "a number of the call is 1, which makes s1 -3, which is outside the"),
+    ],
+)
+def test_numbers_that_do_not_agree(numbers, given, message):
+    ir = torch_ir.parse(NUMBERS.format(numbers))
+    with pytest.raises(InputError) as caught:
+        IRExecutor(ir)(torch.ones(4), *given)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "given"), [("`2*s0`, `s1`", (8, 3)), ("`2*s1`", (6,)), ("`s0 + s1`", (7,))]
+)
+def test_numbers_that_follow_from_others(numbers, given):
+    ir = torch_ir.parse(NUMBERS.format(numbers))
+    assert torch.equal(IRExecutor(ir)(torch.ones(4), *given), torch.full((4,), 3.0))
+
+
+def test_plain_tensors_for_a_program_that_takes_numbers():
+    ir = torch_ir.parse(NUMBERS.format("`s1`"))
+    runs = (
+        lambda: execute_ir(ir, (torch.ones(4),), {}),
+        lambda: torch_ir.validate(ir, {}, (torch.ones(4),)),
+    )
+    for run in runs:
+        with pytest.raises(InputError) as caught:
+            run()
+        assert str(caught.value) == (
+            "the program takes numbers, and nothing gives s1\n"
+            "Call it with the model's own arguments."
+        )
 
 
 @pytest.mark.parametrize("given", [4, 3.0, True, "3", None])

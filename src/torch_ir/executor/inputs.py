@@ -16,7 +16,7 @@ from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, FrozenDict, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
-from torch_ir.ir.expressions import kind_of
+from torch_ir.ir.expressions import Number, kind_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
@@ -39,8 +39,8 @@ def flatten_arguments(
         kwargs: Keyword arguments, in the same structure.
 
     Returns:
-        The tensors in the order of ``ir.graph_inputs``, and the value of each symbol that an
-        argument gives.
+        The tensors in the order of ``ir.graph_inputs``, and each number that the program keeps
+        symbolic: ``{"s1": 7}``, or ``{"2*s0": 8}`` where it follows from others.
 
     Raises:
         InputError: The structure is not the one that the program was extracted with, or a value
@@ -93,8 +93,8 @@ def _bind_number(ir: IR, expected: SymExpr, value: Any, path: str, symbols: Symb
     allowed = ir.symbols.get(expected.text)
     if allowed is not None and value not in allowed:
         raise InputError(f"{path} is {value}, which is outside the range {allowed} of {expected}")
-    if expected.is_symbol:
-        symbols[expected.text] = value
+    if symbols.setdefault(expected.text, value) != value:
+        raise InputError(f"{path} is {value}, expected {expected} = {symbols[expected.text]}")
 
 
 def _match(tree: Tree, value: Any, path: str) -> Iterator[tuple[TensorLeaf | ValueLeaf, Any, str]]:
@@ -246,7 +246,7 @@ def check_inputs(
         ir: The graph.
         inputs: The tensors, in the order of ``ir.graph_inputs``.
         device: Where the weights are; None if there are none.
-        symbols: The symbols that other arguments gave.
+        symbols: The symbols, or expressions of them, that other arguments gave.
         places: The devices of inputs that have one of their own, by name.
 
     Returns:
@@ -286,14 +286,23 @@ def _fits(meta: TensorMeta, tensor: torch.Tensor) -> bool:
 
 
 def _check_symbols(ir: IR, inputs: Sequence[torch.Tensor], given: Symbols) -> Symbols:
-    """The value of each symbol, after every symbolic dimension was checked against them."""
-    symbols = {**bind_inputs(ir.graph_inputs, inputs), **given}
+    """The value of each symbol, after every symbolic size and number was checked against them."""
+    symbols = bind_inputs(ir.graph_inputs, inputs, given)
+    for expression, value in ((SymExpr(text), value) for text, value in given.items()):
+        if not expression.is_symbol:  # one that is was checked with the argument that gives it
+            _check_size(ir, expression, value, "a number of the call", symbols)
     for position, (meta, tensor) in enumerate(zip(ir.graph_inputs, inputs, strict=True)):
         for axis, (dim, size) in enumerate(zip(meta.shape, tensor.shape, strict=True)):
             if isinstance(dim, SymExpr):
                 _check_size(
                     ir, dim, size, f"dimension {axis} of input {position} ({meta})", symbols
                 )
+    missing = sorted(ir.given_symbols - symbols.keys())
+    if missing:
+        raise InputError(
+            f"the program takes numbers, and nothing gives {', '.join(missing)}",
+            remedy="Call it with the model's own arguments.",
+        )
     for guard in ir.guards:
         if not guard.evaluate(symbols):
             got = _origins(ir, guard, symbols)
@@ -318,10 +327,10 @@ def _origin(ir: IR, symbol: str) -> str:
     return ""
 
 
-def _check_size(ir: IR, dim: SymExpr, size: int, where: str, symbols: Symbols) -> None:
+def _check_size(ir: IR, dim: SymExpr, size: Number, where: str, symbols: Symbols) -> None:
     for symbol in dim.symbols:
         if symbol not in symbols:
-            raise InputError(f"{where} is {size}, which is not {dim} for any {symbol}")
+            raise InputError(f"{where} is {size}, and {dim} = {size} is not solved for {symbol}")
         allowed = ir.symbols.get(symbol)
         if allowed is not None and symbols[symbol] not in allowed:
             value = "" if dim.is_symbol else f" makes {symbol} {symbols[symbol]}, which"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta, ValueLeaf
-from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.expressions import Number, renamed, solve_linear
 from torch_ir.ir.tree import leaves
 from torch_ir.ops.aliases import KEEP_ORDER
 
@@ -19,14 +19,29 @@ Symbols = dict[str, Number]
 """The value of each symbol that is known so far."""
 
 
-def bind_inputs(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) -> Symbols:
-    """Solve for the symbols that the shapes of a call's tensors determine.
+def bind_inputs(
+    metas: Sequence[TensorMeta],
+    tensors: Sequence[torch.Tensor],
+    numbers: Mapping[str, Number] = FrozenDict(),
+) -> Symbols:
+    """Solve for the symbols that the arguments of a call determine.
 
-    A symbol that stands alone as a dimension takes the size; after that, ``2*s0 + 1`` gives ``s0``
-    where the size allows it. Whether all sizes agree is checked elsewhere.
+    A symbol that stands alone as a number or a dimension takes its value; after that,
+    ``2*s0 + 1`` gives ``s0`` where the value allows it. Whether all agree is checked elsewhere.
+
+    Args:
+        metas: The inputs of the program.
+        tensors: Those of the call.
+        numbers: The value of each symbol, or expression of symbols, that is a number of the call.
     """
     symbols: Symbols = {}
-    derived: list[tuple[SymExpr, int]] = []
+    derived: list[tuple[SymExpr, Number]] = []
+    for text, value in numbers.items():
+        expression = SymExpr(text)
+        if expression.is_symbol:
+            symbols[text] = value
+        else:
+            derived.append((expression, value))
     for meta, tensor in zip(metas, tensors, strict=True):
         if meta.is_static:
             continue
@@ -36,7 +51,8 @@ def bind_inputs(metas: Sequence[TensorMeta], tensors: Sequence[torch.Tensor]) ->
             elif isinstance(dim, SymExpr):
                 derived.append((dim, size))
     for dim, size in derived:
-        solved = solve_linear(dim.text, size)
+        left = renamed(dim.text, lambda name: str(symbols.get(name, name)))
+        solved = solve_linear(left, size) if isinstance(size, int) else None
         if solved is not None:
             symbols.setdefault(*solved)
     return symbols

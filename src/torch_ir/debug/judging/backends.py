@@ -179,7 +179,7 @@ class OpaqueRunner(DelegateBackend):
                 remedy="Give the name of its backend as backend=.",
             )
         self._run, self._inputs = run, inputs
-        self._symbols = {**bind_inputs(program.graph_inputs, inputs), **symbols}
+        self._symbols = bind_inputs(program.graph_inputs, inputs, symbols)
         self._keys = {name: key for name, (key, _) in program.external_values().items()}
         state = getattr(run, "buffers", None)
         hidden = [m for m in program.mutations if m.target in self._keys and state is None]
