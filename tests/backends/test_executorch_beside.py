@@ -69,3 +69,42 @@ def test_quantized_operators_run_in_either_order(order):
         check=False,
     )
     assert done.stdout.endswith("fine\n"), done.stderr[-3000:]
+
+
+EDGE = """
+import sys
+
+import torch
+
+import torch_ir
+
+
+class Volume(torch.nn.Module):
+    def forward(self, x):
+        return x.to(memory_format=torch.channels_last_3d) * 2
+
+
+if sys.argv[1] == "first":
+    import executorch.exir
+x = torch.randn(2, 3, 2, 4, 4)
+edge = torch_ir.to_edge(torch_ir.extract_ir(Volume(), (x,)))
+made = torch_ir.IRExecutor(edge.ir(), {})(x)
+import executorch.exir
+again = torch_ir.IRExecutor(edge.ir(), {})(x)
+for y in (made, again):
+    assert torch.equal(y, x * 2)
+    assert y.is_contiguous(memory_format=torch.channels_last_3d)
+print("fine")
+"""
+
+
+@pytest.mark.skipif(find_spec("executorch") is None, reason="executorch is not installed")
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_orders_of_dimensions_that_executorch_does_not_have(order):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", EDGE, order],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("fine\n"), done.stderr[-3000:]

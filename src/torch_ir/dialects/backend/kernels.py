@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
@@ -14,7 +11,7 @@ import torch  # noqa: TID253  # this module is imported where torch runs these o
 from torch_ir.dialects.backend.binding import bind_pattern_to_op, has_kernel
 from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
-from torch_ir.quiet import quietly
+from torch_ir.dialects.executorch import executorch_first
 from torch_ir.torch_api import overload, plain_tensors
 
 PRIMS = torch.library.Library("executorch_prims", "FRAGMENT")
@@ -26,16 +23,8 @@ _PRIMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _executorch_first() -> None:
-    """Let executorch, if it is installed, define what it defines: it fails if others have."""
-    if find_spec("executorch") is not None:
-        # an installation that is broken defines nothing, now or later
-        with suppress(Exception), quietly():
-            import_module("executorch.exir.passes._quant_patterns_and_replacements")
-
-
 def _register() -> None:
-    _executorch_first()
+    executorch_first()
     for op_type, schema in BACKEND_SCHEMAS.items():
         namespace, packet, kind = op_type.split(".")
         known = overload(namespace, packet, kind)

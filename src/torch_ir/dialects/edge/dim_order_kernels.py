@@ -8,7 +8,9 @@ from typing import Any
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
 
 from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
-from torch_ir.torch_api import overload
+from torch_ir.dialects.executorch import executorch_first
+from torch_ir.quiet import quietly
+from torch_ir.torch_api import overload, plain_tensors
 
 LIBRARY = torch.library.Library("dim_order_ops", "FRAGMENT")
 
@@ -113,10 +115,14 @@ def _batched(name: str) -> Callable[..., tuple[torch.Tensor, int]]:
 
 
 def _register() -> None:
+    executorch_first()
     for op_type, schema in DIM_ORDER_SCHEMAS.items():
         name = op_type.split(".")[1]
-        if hasattr(torch.ops.dim_order_ops, name):
-            continue  # executorch, whose operators these are, registered them
+        if hasattr(torch.ops.dim_order_ops, name):  # of executorch, for two of the orders alone
+            key = "CompositeImplicitAutograd"
+            with quietly():
+                LIBRARY.impl(name, _KERNELS[name], key, allow_override=True)
+            continue
         LIBRARY.define(schema.partition("::")[2])
         LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
         if name in _META:
@@ -125,4 +131,5 @@ def _register() -> None:
             torch.library.register_vmap(f"dim_order_ops::{name}", rule, lib=LIBRARY)
 
 
-_register()
+with plain_tensors():  # the first use of an operator may be while something is traced
+    _register()
