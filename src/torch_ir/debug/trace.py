@@ -15,13 +15,10 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
     Times are in microseconds, to the nanosecond. Of events at one time, the slices around others
     come first and the arrows last: readers nest and bind them in the order of the file.
     """
-    title = {
-        "name": "process_name",
-        "ph": "M",
-        "pid": 0,
-        "tid": 0,
-        "args": {"name": name or "model"},
-    }
+    titles = [
+        {"name": f"{kind}_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": title}}
+        for kind, title in (("process", name or "model"), ("thread", "nodes"))
+    ]
     events: list[dict[str, Any]] = []
     is_open: list[tuple[str, int]] = []  # modules around the present node, with their starts
     now = 0
@@ -43,7 +40,7 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
     events += _closed(is_open, 0, now)
     events.reverse()  # modules that take equal time were closed from the inside out
     events.sort(key=lambda event: (event["ts"], -event.get("dur", -1), event["cat"]))
-    return {"traceEvents": [title, *events], "displayTimeUnit": "ns"}
+    return {"traceEvents": [*titles, *events], "displayTimeUnit": "ns"}
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:
