@@ -16,6 +16,13 @@ inline void need(bool condition, const std::string& text) {
     if (!condition) throw std::runtime_error(text);
 }
 
+template <class M>
+auto& lookup(M& named, const std::string& key) {
+    auto found = named.find(key);
+    need(found != named.end(), "there is no " + key);
+    return found->second;
+}
+
 struct Json {
     enum Kind { Null, Bool, Number, Text, List, Object } kind = Null;
     double number = 0;  // 0 or 1 for false and true
@@ -23,22 +30,32 @@ struct Json {
     std::vector<Json> items;
     std::map<std::string, Json> fields;
 
-    const Json* find(const std::string& key) const {
-        auto found = fields.find(key);
-        return found == fields.end() ? nullptr : &found->second;
+    bool operator==(const Json& other) const {
+        return kind == other.kind && number == other.number && text == other.text &&
+               items == other.items && fields == other.fields;
     }
 
-    const Json& at(const std::string& key) const {
-        need(kind == Object && find(key), "a document without " + key);
-        return *find(key);
+    // What stands under a key, if it is there and not null.
+    const Json* find(const std::string& key) const {
+        auto found = fields.find(key);
+        return found == fields.end() || found->second.kind == Null ? nullptr : &found->second;
     }
+
+    const Json& get(const std::string& key) const {
+        static const Json nothing;
+        return find(key) ? *find(key) : nothing;
+    }
+
+    const Json& at(const std::string& key) const { return lookup(fields, key); }
 
     const std::string& str() const {
         need(kind == Text, "a text is wanted");
         return text;
     }
 
+    // A number; what JSON has none for is {"$float": "inf"}, "-inf" or "nan".
     double real() const {
+        if (find("$float")) return std::strtod(at("$float").str().c_str(), nullptr);
         need(kind == Number || kind == Bool, "a number is wanted");
         return number;
     }

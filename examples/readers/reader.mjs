@@ -3,40 +3,167 @@
 //     node reader.mjs PROGRAM.tir INPUTS.safetensors OUTPUTS.safetensors
 //
 // Inputs and outputs go by their names in the graph. Values are float32, int64 (to 2^53) or bool:
-// they are computed in double, and rounded to the type that the program records. Every tensor here
-// lies in row-major order. A damaged file ends in one line on stderr and status 1.
+// they are computed in double, and rounded to the type that the program records. A damaged file
+// ends in one line on stderr and status 1; members are compared with the hashes of the manifest.
 
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 
-import {
-  TYPES,
-  fail,
-  need,
-  safetensors,
-  writeSafetensors,
-  decoded,
-  typed,
-  count,
-  tensor,
-  mapped,
-  reshaped,
-  strides,
-  axis,
-  strided,
-  paste,
-  permuted,
-  broadcast,
-  elementwise,
-  folded,
-  sum,
-  squares,
-  larger,
-  divide,
-  product,
-} from "./tensors.mjs";
+const LIMIT = 2 ** 27; // elements of one tensor
+
+function fail(text) {
+  throw new Error(text);
+}
+
+const need = (condition, text) => condition || fail(text);
+
+// -- tensors, in row-major order ------------------------------------------------------------------
+function count(shape) {
+  const total = shape.reduce((all, n) => (Number.isInteger(n) && n >= 0 ? all * n : NaN), 1);
+  return total <= LIMIT ? total : fail(`no such shape: ${shape}`);
+}
+
+function tensor(shape, fill = 0) {
+  return { shape: [...shape], data: new Float64Array(count(shape)).fill(fill) };
+}
+
+const mapped = ({ shape, data }, compute) => ({ shape, data: data.map(compute) });
+
+/** A tensor whose elements are a function of their indices. */
+function built(shape, element) {
+  const [made, index] = [tensor(shape), new Array(shape.length).fill(0)];
+  for (let i = 0; i < made.data.length; i++) {
+    made.data[i] = element(index);
+    for (let d = shape.length - 1; d >= 0 && ++index[d] === shape[d]; d--) index[d] = 0;
+  }
+  return made;
+}
+
+/** Where an element lies; a dimension of size 1, or none, stands for any size. */
+function place({ shape }, index) {
+  let at = 0;
+  for (let d = 0; d < shape.length; d++) {
+    const i = shape[d] === 1 ? 0 : index[index.length - shape.length + d];
+    need(0 <= i && i < shape[d], "an index is out of range");
+    at = at * shape[d] + i;
+  }
+  return at;
+}
+
+const at = (x, index) => x.data[place(x, index)];
+
+/** The same elements in another shape, or each as often as a larger shape asks. */
+function shaped(x, shape) {
+  need(x.data.length <= count(shape), `no view of ${x.data.length} elements as ${shape}`);
+  if (x.data.length < count(shape)) return built(shape, (index) => at(x, index));
+  return { shape: [...shape], data: x.data };
+}
+
+function axis(dim, rank) {
+  const found = dim < 0 ? dim + rank : dim;
+  need(Number.isInteger(found) && found >= 0 && found < rank, `no dimension ${dim}`);
+  return found;
+}
+
+/** The same function of each element of some tensors, which are brought to one shape. */
+function each(compute, ...given) {
+  const shape = new Array(Math.max(...given.map((x) => x.shape.length))).fill(1);
+  for (const { shape: sizes } of given)
+    sizes.forEach((size, d) => {
+      const to = shape.length - sizes.length + d;
+      need(size === 1 || shape[to] === 1 || size === shape[to], "sizes do not go together");
+      if (size !== 1) shape[to] = size;
+    });
+  const [x, y, z, v, w] = given.map((x) => shaped(x, shape).data);
+  return mapped(tensor(shape), (_, i) => compute(x[i], y?.[i], z?.[i], v?.[i], w?.[i]));
+}
+
+const add = (x, y) => x + y;
+const divide = (x, y) => x / y;
+const squares = (x, y) => x + y * y;
+const larger = (x, y) => Math.max(x, y);
+
+/** Fold the elements along some dimensions, or all, which keep the size 1. */
+function folded(x, dims, fold, start = 0) {
+  const rank = x.shape.length;
+  const gone = (dims.length > 0 && rank > 0 ? dims : [...x.shape.keys()]).map((d) => axis(d, rank));
+  const made = tensor(x.shape.map((n, d) => (gone.includes(d) ? 1 : n)), start);
+  built(x.shape, (index) => {
+    const to = place(made, index);
+    made.data[to] = fold(made.data[to], at(x, index));
+  });
+  return made;
+}
+
+/** The product of two matrices, or of each two in two lists. */
+function product(left, right) {
+  const [[n, k], [rows, m]] = [left.shape.slice(-2), right.shape.slice(-2)];
+  const lists = left.shape.slice(0, -2);
+  need(k === rows && m >= 0 && lists.join() === right.shape.slice(0, -2).join(), "no product");
+  const made = tensor([...lists, n, m]);
+  for (let row = 0; row < count(lists) * n; row++) {
+    for (let p = 0; p < k; p++) {
+      const [value, from] = [left.data[row * k + p], (Math.floor(row / n) * k + p) * m];
+      for (let j = 0; j < m; j++) made.data[row * m + j] += value * right.data[from + j];
+    }
+  }
+  return made;
+}
 
 // -- files ----------------------------------------------------------------------------------------
+const whole = (x) => (Math.abs(x) <= 2 ** 53 ? Math.trunc(x) : fail("an integer is beyond 2^53"));
+
+/** How the elements of a type lie in a file, and how a number is rounded to it. */
+const TYPES = {
+  float32: { code: "F32", size: 4, get: "readFloatLE", put: "writeFloatLE", round: Math.fround },
+  int64: { code: "I64", size: 8, get: "readBigInt64LE", put: "writeBigInt64LE", round: whole },
+  bool: { code: "BOOL", size: 1, get: "readUInt8", put: "writeUInt8", round: (x) => +(x !== 0) },
+};
+
+function typed(made, dtype) {
+  need(Object.hasOwn(TYPES, dtype), `there is no ${dtype} here`);
+  return { ...mapped(made, TYPES[dtype].round), dtype };
+}
+
+function decoded(bytes, shape, dtype) {
+  const { size, get } = TYPES[dtype];
+  need(bytes.length === size * count(shape), "a tensor has another size");
+  return typed(mapped(tensor(shape), (_, i) => Number(bytes[get](size * i))), dtype);
+}
+
+/** The tensors of a safetensors file by name; those of other types are left out. */
+function safetensors(data) {
+  const found = new Map();
+  if (data === undefined) return found;
+  const length = Number(data.readBigUInt64LE(0));
+  need(length + 8 <= data.length, "the header of a safetensors file is cut off");
+  const { __metadata__: notes, ...header } = JSON.parse(data.toString("utf8", 8, 8 + length));
+  const body = data.subarray(8 + length);
+  for (const [name, record] of Object.entries(header)) {
+    const [begin, end] = record.data_offsets;
+    need(0 <= begin && begin <= end && end <= body.length, `tensor ${name} is cut off`);
+    const dtype = Object.keys(TYPES).find((key) => TYPES[key].code === record.dtype);
+    if (dtype) found.set(name, decoded(body.subarray(begin, end), record.shape, dtype));
+  }
+  const same = JSON.parse(notes?.["torch-ir-same"] ?? "{}");
+  for (const [key, first] of Object.entries(same)) found.set(key, found.get(first));
+  return found;
+}
+
+function writeSafetensors(path, named) {
+  const [header, parts] = [{}, []];
+  let end = 0;
+  for (const [name, { shape, data, dtype }] of named) {
+    const { code, size, put } = TYPES[dtype];
+    const bytes = Buffer.alloc(size * data.length);
+    data.forEach((x, i) => bytes[put](dtype === "int64" ? BigInt(x) : x, size * i));
+    header[name] = { dtype: code, shape, data_offsets: [end, (end += bytes.length)] };
+    parts.push(bytes);
+  }
+  const [text, length] = [Buffer.from(JSON.stringify(header), "utf8"), Buffer.alloc(8)];
+  length.writeBigUInt64LE(BigInt(text.length), 0);
+  writeFileSync(path, Buffer.concat([length, text, ...parts]));
+}
 
 /** The members of a zip whose members are stored, by name. */
 function members(file) {
@@ -71,275 +198,38 @@ function archive(path) {
     const digest = createHash("sha256").update(data).digest("hex");
     need(data.length === size && digest === sha256, `member ${name} has another hash`);
   }
-  for (const name of found.keys()) {
-    need(name === "manifest.json" || name in manifest.members, `member ${name} is not listed`);
-  }
+  const listed = Object.keys(manifest.members).length + 1;
+  need(found.size === listed, "a member is not in the manifest");
   return found;
 }
 
 // -- operators ------------------------------------------------------------------------------------
-
-/** The windows on the last dimensions of a padded tensor: [..., places..., elements...]. */
-function windows(call, x, kernel, stride, fill) {
-  const [n, lead] = [kernel.length, x.shape.length - kernel.length];
-  need(lead >= 0 && call.shape.length === x.shape.length, "no such window");
-  const [pads, gaps] = [call.sizes("padding", n, 0), call.sizes("dilation", n, 1)];
-  const places = call.shape.slice(lead);
-  const whole = x.shape.slice(lead).map((size, d) => {
-    return Math.max(
-      size + 2 * pads[d],
-      (places[d] - 1) * stride[d] + gaps[d] * (kernel[d] - 1) + 1,
-    );
-  });
-  const padded = tensor([...x.shape.slice(0, lead), ...whole], fill);
-  const every = strides(padded.shape);
-  paste(
-    x,
-    padded,
-    pads.reduce((at, pad, d) => at + pad * every[lead + d], 0),
-  );
-  const [outer, last] = [every.slice(0, lead), every.slice(lead)];
-  const steps = [
-    ...outer,
-    ...last.map((n, d) => n * stride[d]),
-    ...last.map((n, d) => n * gaps[d]),
-  ];
-  return strided(padded, [...x.shape.slice(0, lead), ...places, ...kernel], steps);
-}
-
-function maxPool(call) {
-  const kernel = call.sizes("kernel_size", 2, 0);
-  const stride = call.list("stride").length > 0 ? call.sizes("stride", 2, 0) : kernel;
-  const seen = windows(call, call.tensor("self"), kernel, stride, -Infinity);
-  return folded(seen, [-2, -1], larger, -Infinity);
-}
-
-/** A product of matrices for each group: the windows, and their weights. */
-function convolution(call) {
-  const [x, w, bias] = [call.tensor("input"), call.tensor("weight"), call.tensor("bias", 0)];
-  const [groups, rank] = [call.attr("groups", 1), x.shape.length];
-  need(!call.attr("transposed", false), "transposed convolution is not supported");
-  const [[n, all], [features, channels, ...kernel]] = [x.shape, w.shape];
-  need(rank > 2 && w.shape.length === rank && all === channels * groups, "channels do not fit");
-  const seen = windows(call, x, kernel, call.sizes("stride", rank - 2, 1), 0);
-  seen.shape.splice(1, 1, groups, channels); // [n, groups, channels, places..., elements...]
-  const dims = [...seen.shape.keys()];
-  const order = [1, 0, ...dims.slice(3, rank + 1), 2, ...dims.slice(rank + 1)];
-  const length = channels * count(kernel);
-  const rows = seen.data.length / (groups * length);
-  const left = reshaped(permuted(seen, order), [groups, rows, length]);
-  const right = permuted(reshaped(w, [groups, features / groups, length]), [0, 2, 1]);
-  const made = reshaped(product(left, right), [groups, n, rows / n, features / groups]);
-  return elementwise([reshaped(permuted(made, [1, 0, 3, 2]), call.shape), column(bias, rank)], sum);
-}
-
-/** A tensor of one dimension beside the channels of another. */
-function column(x, rank) {
-  return x.shape.length === 1 ? reshaped(x, [...x.shape, ...new Array(rank - 2).fill(1)]) : x;
-}
-
-function normalized(call, mean, variance, fit) {
-  const [weight, bias] = [fit(call.tensor("weight", 1)), fit(call.tensor("bias", 0))];
-  const eps = call.attr("eps");
-  const compute = (x, m, v, w, b) => ((x - m) / Math.sqrt(v + eps)) * w + b;
-  return elementwise([call.tensor("input"), mean, variance, weight, bias], compute);
-}
-
-function batchNorm(call) {
-  const fit = (x) => column(x, call.shape.length);
-  const [mean, variance] = [call.tensor("running_mean"), call.tensor("running_var")];
-  return normalized(call, fit(mean), fit(variance), fit);
-}
-
-function layerNorm(call) {
-  const [x, sizes] = [call.tensor("input"), call.attr("normalized_shape")];
-  const dims = sizes.map((_, d) => d - sizes.length);
-  const average = (made) => mapped(made, (value) => value / count(sizes));
-  const mean = average(folded(x, dims, sum));
-  const rest = elementwise([x, mean], (a, b) => a - b);
-  return normalized(call, mean, average(folded(rest, dims, squares)), (given) => given);
-}
-
-function softmax(call) {
-  const [x, dim] = [call.tensor("self"), [call.attr("dim")]];
-  const most = folded(x, dim, larger, -Infinity);
-  const powers = elementwise([x, most], (a, b) => Math.exp(a - b));
-  return elementwise([powers, folded(powers, dim, sum)], divide);
-}
-
-function addmm(call) {
-  const [beta, alpha] = [call.attr("beta", 1), call.attr("alpha", 1)];
-  const made = product(call.tensor("mat1"), call.tensor("mat2"));
-  return elementwise([call.tensor("self"), made], (a, b) => beta * a + alpha * b);
-}
-
-/** The error function, as a series near 0 and as a continued fraction further out. */
-function erf(x) {
-  const square = x * x;
-  if (Math.abs(x) < 3) {
-    let [term, total] = [x, x];
-    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(total); n++) {
-      term *= (2 * square) / (2 * n + 1);
-      total += term;
-    }
-    return (2 / Math.sqrt(Math.PI)) * Math.exp(-square) * total;
-  }
-  let rest = Math.abs(x);
-  for (let n = 30; n > 0; n--) rest = Math.abs(x) + n / 2 / rest;
-  return Math.sign(x) * (1 - Math.exp(-square) / (rest * Math.sqrt(Math.PI)));
-}
-
-function gelu(call) {
-  need(call.attr("approximate", "none") === "none", "an approximation is not supported");
-  return mapped(call.tensor("self"), (x) => (x * (1 + erf(x / Math.SQRT2))) / 2);
-}
-
-function slice(call) {
-  const x = call.tensor("self");
-  const [dim, own] = [axis(call.attr("dim", 0), x.shape.length), strides(x.shape)];
-  const [size, start] = [x.shape[dim], call.attr("start", 0) ?? 0];
-  const first = Math.min(Math.max(start < 0 ? start + size : start, 0), size);
-  const steps = own.map((n, d) => (d === dim ? n * call.attr("step", 1) : n));
-  return strided(x, call.shape, steps, first * own[dim]);
-}
-
-function cat(call) {
-  const made = tensor(call.shape);
-  const dim = axis(call.attr("dim", 0), call.shape.length);
-  let offset = 0;
-  for (const part of call.tensors("tensors").filter((part) => part.data.length > 0)) {
-    paste(part, made, offset);
-    offset += part.shape[dim] * strides(call.shape)[dim];
-  }
-  return made;
-}
-
-/** The rows of a tensor that tensors of indices name, one for each of its first dimensions. */
-function indexed(x, indices) {
-  need(indices.length > 0 && indices.length <= x.shape.length, "too many indices");
-  const [own, given] = [strides(x.shape), broadcast(indices)];
-  const [rows, width] = [given[0].data.length, own[indices.length - 1]];
-  const made = tensor([rows, width]);
-  for (let i = 0; i < rows; i++) {
-    const from = given.reduce((sum, { data }, d) => {
-      const at = data[i] < 0 ? data[i] + x.shape[d] : data[i];
-      need(at >= 0 && at < x.shape[d], `index ${data[i]} is out of range`);
-      return sum + at * own[d];
-    }, 0);
-    made.data.set(x.data.subarray(from, from + width), i * width);
-  }
-  return made;
-}
-
-function arange(call) {
-  const [start, step] = [call.attr("start"), call.attr("step", 1)];
-  return mapped(tensor(call.shape), (_, i) => start + i * step);
-}
-
-/** The same function of each element of the arguments, expanded to the shape of the result. */
-function pointwise(names, compute) {
-  return (call) =>
-    elementwise([...names.map((name) => call.tensor(name)), tensor(call.shape)], compute);
-}
-
-function reduction(fold, finish = (x) => x) {
-  return (call) => {
-    const x = call.tensor("self");
-    const made = folded(x, call.list("dim"), fold);
-    return mapped(made, (value) => finish(value, x.data.length / made.data.length));
-  };
-}
-
-const itself = (call) => call.tensor("self"); // run() gives it the recorded shape
-const permute = (call) => permuted(call.tensor("self"), call.attr("dims"));
-const multiplied = (call) => product(call.tensor("self"), call.tensor("mat2"));
-const scaled = (call, sign) => {
-  const alpha = sign * call.attr("alpha", 1);
-  return elementwise([call.tensor("self"), call.tensor("other")], (a, b) => a + alpha * b);
-};
-const norm = (call) => {
-  need(call.attr("ord", 2) === 2, "a norm of another order is not supported");
-  return reduction(squares, Math.sqrt)(call);
-};
-const clamp = (call) => {
-  const [least, most] = [call.attr("min", null) ?? -Infinity, call.attr("max", null) ?? Infinity];
-  return mapped(call.tensor("self"), (x) => Math.min(Math.max(x, least), most));
-};
-
-const OPERATORS = {
-  "aten._native_batch_norm_legit_no_training.default": batchNorm,
-  "aten._softmax.default": softmax,
-  "aten._to_copy.default": itself,
-  "aten.add.Scalar": (call) => scaled(call, 1),
-  "aten.add.Tensor": (call) => scaled(call, 1),
-  "aten.addmm.default": addmm,
-  "aten.any.dim": reduction((a, b) => Number(a !== 0 || b !== 0)),
-  "aten.arange.start_step": arange,
-  "aten.bitwise_and.Tensor": pointwise(["self", "other"], (a, b) => Number(BigInt(a) & BigInt(b))),
-  "aten.bmm.default": multiplied,
-  "aten.cat.default": cat,
-  "aten.clamp.default": clamp,
-  "aten.clone.default": itself,
-  "aten.convolution.default": convolution,
-  "aten.div.Tensor": pointwise(["self", "other"], divide),
-  "aten.embedding.default": (call) => indexed(call.tensor("weight"), [call.tensor("indices")]),
-  "aten.eq.Scalar": pointwise(["self", "other"], (a, b) => Number(a === b)),
-  "aten.expand.default": pointwise(["self"], (x) => x),
-  "aten.expand_copy.default": pointwise(["self"], (x) => x),
-  "aten.full.default": pointwise(["fill_value"], (x) => x),
-  "aten.full_like.default": pointwise(["fill_value"], (x) => x),
-  "aten.ge.Scalar": pointwise(["self", "other"], (a, b) => Number(a >= b)),
-  "aten.gelu.default": gelu,
-  "aten.index.Tensor": (call) => indexed(call.tensor("self"), call.tensors("indices")),
-  "aten.linalg_vector_norm.default": norm,
-  "aten.logical_not.default": pointwise(["self"], (x) => Number(x === 0)),
-  "aten.max_pool2d_with_indices.default": maxPool,
-  "aten.mean.dim": reduction(sum, divide),
-  "aten.mm.default": multiplied,
-  "aten.mul.Scalar": pointwise(["self", "other"], (a, b) => a * b),
-  "aten.mul.Tensor": pointwise(["self", "other"], (a, b) => a * b),
-  "aten.native_layer_norm.default": layerNorm,
-  "aten.permute.default": permute,
-  "aten.permute_copy.default": permute,
-  "aten.relu.default": pointwise(["self"], (x) => (x < 0 ? 0 : x)),
-  "aten.scalar_tensor.default": pointwise(["s"], (x) => x),
-  "aten.sigmoid.default": pointwise(["self"], (x) => 1 / (1 + Math.exp(-x))),
-  "aten.slice.Tensor": slice,
-  "aten.slice_copy.Tensor": slice,
-  "aten.sub.Tensor": (call) => scaled(call, -1),
-  "aten.sum.dim_IntList": reduction(sum),
-  "aten.tanh.default": pointwise(["self"], Math.tanh),
-  "aten.unsqueeze.default": itself,
-  "aten.unsqueeze_copy.default": itself,
-  "aten.view.default": itself,
-  "aten.view_copy.default": itself,
-  "aten.where.self": pointwise(["condition", "self", "other"], (c, a, b) => (c !== 0 ? a : b)),
-};
-
-// -- programs -------------------------------------------------------------------------------------
-
 /** One node with the values that it takes, and the shape of its first result. */
 class Call {
   constructor(node, values, shape) {
     Object.assign(this, { node, values, shape });
   }
-
   value(position) {
     const name = this.node.inputs[position]?.name;
     return this.values.get(name) ?? fail(`%${name} has no value, or one of an unknown type`);
   }
-
   tensors(name) {
-    return (this.node.operands[name] ?? []).map((position) => this.value(position));
+    return this.node.operands[name].map((position) => this.value(position));
   }
 
   /** A tensor, or a number as one, which torch rounds to the type of the tensors beside it. */
-  tensor(name, fallback) {
+  tensor(name = "self", fallback = undefined) {
     const position = this.node.operands?.[name] ?? null;
     if (position !== null) return this.value(position);
     const number = Number(this.attr(name, fallback) ?? fallback ?? fail(`there is no ${name}`));
     const single = this.node.inputs[0]?.dtype === "float32";
     return tensor([], single ? Math.fround(number) : number);
+  }
+
+  /** A tensor of one dimension, beside the channels of the result. */
+  channels(name, fallback) {
+    const x = this.tensor(name, fallback);
+    return x.shape.length === 1 ? shaped(x, [...x.shape, ...this.shape.slice(2).fill(1)]) : x;
   }
 
   /** An attribute; what a file leaves out has the default of the schema (docs/operators.json). */
@@ -360,23 +250,201 @@ class Call {
   sizes(name, rank, fallback) {
     const given = this.list(name);
     const full = given.length < 2 ? new Array(rank).fill(given[0] ?? fallback) : given;
-    need(
-      full.length === rank && full.every((n) => Number.isInteger(n) && n >= 0),
-      "no such window",
-    );
-    return full;
+    const fits = full.length === rank && full.every((n) => Number.isInteger(n) && n >= 0);
+    return fits ? full : fail("no such window");
   }
 }
 
+/** The windows on the last dimensions of a tensor: [..., elements..., places...]. */
+function windows(call, x, kernel, stride, fill) {
+  const [n, lead] = [kernel.length, x.shape.length - kernel.length];
+  need(lead >= 0 && call.shape.length === x.shape.length, "no such window");
+  const [pads, gaps] = [call.sizes("padding", n, 0), call.sizes("dilation", n, 1)];
+  const shape = [...x.shape.slice(0, lead), ...kernel, ...call.shape.slice(lead)];
+  return built(shape, (index) => {
+    const from = index.slice(0, lead);
+    for (let d = 0; d < n; d++) {
+      from.push(index[lead + n + d] * stride[d] - pads[d] + index[lead + d] * gaps[d]);
+      if (from[lead + d] < 0 || from[lead + d] >= x.shape[lead + d]) return fill;
+    }
+    return at(x, from);
+  });
+}
+
+function maxPool(call) {
+  const kernel = call.sizes("kernel_size", 2, 0);
+  const stride = call.list("stride").length > 0 ? call.sizes("stride", 2, 0) : kernel;
+  const seen = windows(call, call.tensor(), kernel, stride, -Infinity);
+  return folded(seen, [-4, -3], larger, -Infinity);
+}
+
+/** A product of matrices for each group: the weights, and the windows. */
+function convolution(call) {
+  const [x, w] = [call.tensor("input"), call.tensor("weight")];
+  const [groups, rank] = [call.attr("groups", 1), x.shape.length];
+  const [[n, all], [features, channels, ...kernel]] = [x.shape, w.shape];
+  need(rank > 2 && w.shape.length === rank && all === channels * groups, "channels do not fit");
+  const seen = windows(call, x, kernel, call.sizes("stride", rank - 2, 1), 0);
+  const [length, places] = [channels * count(kernel), count(call.shape.slice(2))];
+  const left = shaped(shaped(w, [1, w.data.length]), [n, w.data.length]);
+  const right = shaped(seen, [n * groups, length, places]);
+  const made = product(shaped(left, [n * groups, features / groups, length]), right);
+  return each(add, shaped(made, call.shape), call.channels("bias", 0));
+}
+
+function normalized(call, mean, variance, weight, bias) {
+  const eps = call.attr("eps");
+  const compute = (x, m, v, w, b) => ((x - m) / Math.sqrt(v + eps)) * w + b;
+  return each(compute, call.tensor("input"), mean, variance, weight, bias);
+}
+
+function batchNorm(call) {
+  const given = [["running_mean"], ["running_var"], ["weight", 1], ["bias", 0]];
+  return normalized(call, ...given.map((argument) => call.channels(...argument)));
+}
+
+function layerNorm(call) {
+  const [x, sizes] = [call.tensor("input"), call.list("normalized_shape")];
+  const dims = sizes.map((_, d) => d - sizes.length);
+  const average = (made) => mapped(made, (value) => value / count(sizes));
+  const mean = average(folded(x, dims, add));
+  const variance = average(folded(each((a, b) => a - b, x, mean), dims, squares));
+  return normalized(call, mean, variance, call.tensor("weight", 1), call.tensor("bias", 0));
+}
+
+function softmax(call) {
+  const [x, dims] = [call.tensor(), call.list("dim")];
+  const most = folded(x, dims, larger, -Infinity);
+  const powers = each((a, b) => Math.exp(a - b), x, most);
+  return each(divide, powers, folded(powers, dims, add));
+}
+
+/** The error function: a series whose terms all have one sign. */
+function erf(x) {
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let [term, total] = [x, x];
+  for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(total); n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    total += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * total;
+}
+
+function permute(call) {
+  const [x, dims, from] = [call.tensor(), call.list("dims"), []];
+  return built(call.shape, (index) => {
+    dims.forEach((dim, d) => (from[axis(dim, x.shape.length)] = index[d]));
+    return at(x, from);
+  });
+}
+
+function slice(call) {
+  const [x, dim] = [call.tensor(), axis(call.attr("dim", 0), call.shape.length)];
+  const [size, start, step] = [x.shape[dim], call.attr("start", 0) ?? 0, call.attr("step", 1)];
+  const first = Math.min(Math.max(start < 0 ? start + size : start, 0), size);
+  return built(call.shape, (index) => at(x, index.with(dim, first + index[dim] * step)));
+}
+
+function cat(call) {
+  const dim = axis(call.attr("dim", 0), call.shape.length);
+  const parts = call.tensors("tensors").filter((part) => part.data.length > 0);
+  return built(call.shape, (index) => {
+    let [i, n] = [index[dim], 0];
+    while (n < parts.length - 1 && i >= parts[n].shape[dim]) i -= parts[n++].shape[dim];
+    return at(parts[n], index.with(dim, i));
+  });
+}
+
+/** The elements of a tensor where tensors of indices stand for its first dimensions. */
+function indexed(call, x, given) {
+  const rest = x.shape.length - given.length;
+  need(rest >= 0 && rest <= call.shape.length, "too many indices");
+  const lead = call.shape.length - rest;
+  return built(call.shape, (index) => {
+    const rows = given.map((indices, d) => {
+      const i = at(indices, index.slice(0, lead));
+      need(-x.shape[d] <= i && i < x.shape[d], `index ${i} is out of range`);
+      return i < 0 ? i + x.shape[d] : i;
+    });
+    return at(x, [...rows, ...index.slice(lead)]);
+  });
+}
+
+/** The same function of each element of the arguments: "self other", or with their defaults. */
+function pointwise(names, compute, ...defaults) {
+  return (call) =>
+    each(compute, ...names.split(" ").map((name, i) => call.tensor(name, defaults[i])));
+}
+
+const reduction = (fold) => (call) => folded(call.tensor(), call.list("dim"), fold);
+const mean = (call) => {
+  const part = count(call.shape) / call.tensor().data.length;
+  return mapped(reduction(add)(call), (x) => x * part);
+};
+const addmm = (call) => {
+  const [made, beta] = [product(call.tensor("mat1"), call.tensor("mat2")), call.tensor("beta", 1)];
+  return each((x, y, b, a) => b * x + a * y, call.tensor(), made, beta, call.tensor("alpha", 1));
+};
+const arange = (call) => built(call.shape, ([i]) => call.attr("start") + i * call.attr("step", 1));
+const itself = (call) => call.tensor(); // run() gives it the recorded shape and type
+const clamp = (x, least, most) => Math.min(Math.max(x, least), most);
+
+const TABLE = {
+  "_native_batch_norm_legit_no_training.default": batchNorm,
+  "_softmax.default": softmax,
+  "add.Scalar add.Tensor": pointwise("self other alpha", (x, y, a) => x + a * y, null, null, 1),
+  "addmm.default": addmm,
+  "any.dim": reduction((x, y) => Number(x !== 0 || y !== 0)),
+  "arange.start_step": arange,
+  "bitwise_and.Tensor": pointwise("self other", (x, y) => Number(BigInt(x) & BigInt(y))),
+  "bmm.default mm.default": (call) => product(call.tensor(), call.tensor("mat2")),
+  "cat.default": cat,
+  "clamp.default": pointwise("self min max", clamp, null, -Infinity, Infinity),
+  "convolution.default": convolution,
+  "div.Tensor": pointwise("self other", divide),
+  "embedding.default": (call) => indexed(call, call.tensor("weight"), [call.tensor("indices")]),
+  "eq.Scalar": pointwise("self other", (x, y) => Number(x === y)),
+  "full.default full_like.default": pointwise("fill_value", (x) => x),
+  "ge.Scalar": pointwise("self other", (x, y) => Number(x >= y)),
+  "gelu.default": pointwise("self", (x) => (x * (1 + erf(x / Math.SQRT2))) / 2),
+  "index.Tensor": (call) => indexed(call, call.tensor(), call.tensors("indices")),
+  "linalg_vector_norm.default": (call) => mapped(reduction(squares)(call), Math.sqrt),
+  "logical_not.default": pointwise("self", (x) => Number(x === 0)),
+  "max_pool2d_with_indices.default": maxPool,
+  "mean.dim": mean,
+  "mul.Scalar mul.Tensor": pointwise("self other", (x, y) => x * y),
+  "native_layer_norm.default": layerNorm,
+  "permute.default permute_copy.default": permute,
+  "relu.default": pointwise("self", (x) => (x < 0 ? 0 : x)),
+  "scalar_tensor.default": pointwise("s", (x) => x),
+  "sigmoid.default": pointwise("self", (x) => 1 / (1 + Math.exp(-x))),
+  "slice.Tensor slice_copy.Tensor": slice,
+  "sub.Tensor": pointwise("self other alpha", (x, y, a) => x - a * y, null, null, 1),
+  "sum.dim_IntList": reduction(add),
+  "tanh.default": pointwise("self", Math.tanh),
+  "where.self": pointwise("condition self other", (c, x, y) => (c !== 0 ? x : y)),
+  "_to_copy.default clone.default expand.default expand_copy.default": itself,
+  "unsqueeze.default unsqueeze_copy.default view.default view_copy.default": itself,
+};
+const OPERATORS = new Map();
+for (const [names, operator] of Object.entries(TABLE))
+  for (const name of names.split(" ")) OPERATORS.set(`aten.${name}`, operator);
+
+// -- programs -------------------------------------------------------------------------------------
 /** The weights and constants of a program, by the names under which nodes use them. */
 function externals(ir, files) {
-  const read = (name) => (files.has(name) ? safetensors(files.get(name)) : new Map());
-  const [weights, stored] = [read("weights.safetensors"), read("constants.safetensors")];
+  const [weights, stored] = ["weights", "constants"].map((name) =>
+    safetensors(files.get(`${name}.safetensors`)),
+  );
   const constant = (key) => {
     const record = ir.constants?.[key] ?? fail(`there is no weight or constant ${key}`);
     const { shape, dtype, fill, view } = record;
     if (!Object.hasOwn(TYPES, dtype)) return undefined; // what uses it says so
-    if (view) return { ...strided(constant(view.of), shape, view.strides, view.offset), dtype };
+    if (view) {
+      const [{ data }, move] = [constant(view.of), (sum, i, d) => sum + i * view.strides[d]];
+      const element = (index) => data[index.reduce(move, view.offset)] ?? fail("a view of nothing");
+      return { ...built(shape, element), dtype };
+    }
     if (!fill) return stored.get(record.tensor) ?? fail(`constant ${key} is missing`);
     const [value] = decoded(Buffer.from(fill, "hex"), [], dtype).data;
     return { ...tensor(shape, value), dtype };
@@ -394,21 +462,24 @@ function run(ir, files, inputs) {
     );
   for (const { name, shape, dtype } of ir.graph_inputs) {
     const given = inputs.get(name) ?? fail(`there is no input ${name}`);
-    shape.forEach(
-      (n, d) => typeof n !== "string" || symbols.has(n) || symbols.set(n, given.shape[d]),
-    );
+    for (const [d, n] of shape.entries())
+      if (typeof n === "string" && !symbols.has(n)) symbols.set(n, given.shape[d]);
     const fits = given.dtype === dtype && given.shape.join() === sizes(shape).join();
     need(fits, `input ${name}: its type is another`);
     values.set(name, given);
   }
+  const only = { approximate: "none", ord: 2, transposed: false }; // what is supported of these
   for (const node of ir.nodes) {
     if (node.op_type === "aten._assert_tensor_metadata.default") continue;
-    const operator = Object.hasOwn(OPERATORS, node.op_type) ? OPERATORS[node.op_type] : null;
-    need(operator, `node ${node.name}: there is no operator ${node.op_type} here`);
     try {
+      const operator = OPERATORS.get(node.op_type);
+      need(operator, `there is no operator ${node.op_type} here`);
+      for (const [key, value] of Object.entries(only)) {
+        need((node.attrs[key] ?? value) === value, `another ${key} is not supported`);
+      }
       const { name, shape, dtype } = node.outputs[0];
       const made = operator(new Call(node, values, sizes(shape)));
-      values.set(name, typed(reshaped(made, sizes(shape)), dtype));
+      values.set(name, typed(shaped(made, sizes(shape)), dtype));
     } catch (error) {
       fail(`node ${node.name}: ${error.message}`);
     }

@@ -37,6 +37,14 @@ def reader(request):
     return ["node", str(READERS / "reader.mjs")]
 
 
+@pytest.mark.parametrize("name", ["reader.mjs", "reader.cpp"])
+def test_a_reader_is_one_file_of_500_lines(name):
+    source = (READERS / name).read_text()
+    assert len(source.splitlines()) <= 500
+    assert max(map(len, source.splitlines())) <= 100
+    assert {path.name for path in READERS.iterdir()} == {"reader.mjs", "reader.cpp", "json.hpp"}
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
