@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -45,6 +47,7 @@ def _loaded(load: Callable[[ModuleType], None], module: ModuleType) -> None:
     try:
         with uncollected():
             load(module)
+        gc.freeze()  # no later collection looks at what torch keeps to the end
     finally:
         if is_main:
             signal.signal(signal.SIGINT, handler)
@@ -64,6 +67,7 @@ def _watch(signals: int) -> None:
 def run() -> None:
     """Run ``torch-ir``."""
     sys.meta_path.insert(0, TorchFinder())
+    atexit.register(gc.freeze)  # the system frees memory at once, Python object by object
     if os.name == "posix":
         read, write = os.pipe()
         os.set_blocking(write, False)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeGuard
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
+from torch.fx._lazy_graph_module import _use_lazy_graph_module as lazy_code  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 from torch.fx.experimental import proxy_tensor
 
 from torch_ir.arguments import public
@@ -363,7 +364,7 @@ def _trace_meta_as_cpu(
 def _trace(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    with _Kept():
+    with _Kept(), lazy_code(True):  # no pass of torch's runs the code that each would write
         return torch.export.export(
             model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
         )

@@ -103,5 +103,5 @@ def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     device = torch.device("cpu") if tensor.is_meta else tensor.device
     fake = FakeTensor(mode, tensor.detach().to("meta"), device)
     if isinstance(tensor, nn.Parameter):
-        return nn.Parameter(fake, requires_grad=tensor.requires_grad)
+        setattr(fake, "_is_param", True)  # noqa: B010  # all that nn.Parameter adds to a copy of it
     return fake.requires_grad_(tensor.requires_grad) if tensor.requires_grad else fake

@@ -12,6 +12,7 @@ from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
 from torch_ir.cli.options import INPUT, OUTPUT, input_option, require_torch, target_place
 from torch_ir.cli.progress import held_back, progress
 from torch_ir.errors import counted
+from torch_ir.steps import uncollected
 
 if TYPE_CHECKING:
     from torch_ir.cli.tensors import InputSpec
@@ -128,15 +129,16 @@ def _from_config(
 ) -> IR:
     import torch
 
-    from torch_ir.frontend import extract_ir
-    from torch_ir.frontend.models.transformers import transformers_model
+    with uncollected():  # imports of libraries above all
+        from torch_ir.frontend import extract_ir
+        from torch_ir.frontend.models.transformers import transformers_model
 
-    with progress(f"building {config}"), held_back():
-        model = transformers_model(config, dtype=dtype, decode=decode)
-    shapes = [(1, tokens)] if decode is None else [(1, tokens), (1,)]
-    given = tuple([torch.zeros(shape, dtype=torch.long, device="meta") for shape in shapes])
-    with progress(f"extracting {config}"), held_back():
-        return extract_ir(model, given, **options)
+        with progress(f"building {config}"), held_back():
+            model = transformers_model(config, dtype=dtype, decode=decode)
+        shapes = [(1, tokens)] if decode is None else [(1, tokens), (1,)]
+        given = tuple([torch.zeros(shape, dtype=torch.long, device="meta") for shape in shapes])
+        with progress(f"extracting {config}"), held_back():
+            return extract_ir(model, given, **options)
 
 
 def _from_code(

@@ -60,7 +60,7 @@ class _WithoutValues(TorchFunctionMode):
     ) -> Any:
         """Call torch."""
         given = dict(kwargs or {})
-        if getattr(func, "__module__", None) == nn.init.__name__ and given["tensor"].is_meta:
+        if _is_initializer(func) and given["tensor"].is_meta:
             return given["tensor"]
         try:
             return func(*args, **given)
@@ -68,6 +68,12 @@ class _WithoutValues(TorchFunctionMode):
             if func is not torch.empty or "allocate memory" not in str(error):
                 raise
             return func(*args, **{**given, "device": "meta"})
+
+
+def _is_initializer(func: Any) -> bool:
+    """Whether torch passes on a function as an initializer: its own, or what stands for it."""
+    name = getattr(func, "__name__", "")
+    return func is not None and func is vars(nn.init).get(name)
 
 
 def _without_values(
