@@ -145,6 +145,16 @@ def test_an_operator_that_nothing_matches_is_refused():
         operator_cases(["aten.nope"])
 
 
+def test_each_pattern_has_to_match():
+    given = operator_cases(["aten.relu.default"], ["float32"])
+    for chosen in (None, given):
+        with pytest.raises(InvalidIRError) as caught:
+            conform("aten", operators=["aten.relu*", "aten.rleu.default"], cases=chosen)
+        assert str(caught.value).startswith(
+            "no operator matches aten.rleu.default\nDid you mean aten.relu.default"
+        )
+
+
 def test_the_shipped_cases_are_those_that_are_made_here():
     names = ["aten.maximum.default", "aten.where.self", "aten.convolution.default"]
     made = made_cases(names)

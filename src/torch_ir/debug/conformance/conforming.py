@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from os import PathLike
 from queue import Empty, Queue
 from typing import Any
@@ -19,6 +18,7 @@ from torch_ir.debug.comparing.compared import compare
 from torch_ir.debug.comparing.sources import BackendSource, part_of, source_of
 from torch_ir.debug.conformance.operator_cases import operator_cases, torch_takes
 from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
+from torch_ir.debug.fuzzing.random_programs import operators_matching
 from torch_ir.errors import CompileError, Raised, attempt, error_text
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
@@ -72,9 +72,10 @@ def conform(
 def _chosen(
     given: CaseSet, operators: Sequence[str] | None, dtypes: Sequence[str] | None
 ) -> Iterator[Case]:
+    patterns = None if operators is None else tuple(operators)
+    wanted = operators_matching(patterns, tuple(dict.fromkeys([c.operator for c in given])))
     for case in given:
-        fits = operators is None or any(fnmatchcase(case.operator, o) for o in operators)
-        if fits and (dtypes is None or _dtype(case) in dtypes):
+        if case.operator in wanted and (dtypes is None or _dtype(case) in dtypes):
             yield case
 
 

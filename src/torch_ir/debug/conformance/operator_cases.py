@@ -6,14 +6,17 @@ import gzip
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from torch_ir.debug.comparing.sources import TorchSource, part_of
-from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
-from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
+from torch_ir.debug.fuzzing.random_programs import (
+    callable_operators,
+    operators_matching,
+    random_program,
+)
+from torch_ir.errors import Raised, TorchIRError, attempt
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import with_weights_as_inputs
@@ -92,12 +95,9 @@ def made_cases(
     return CaseSet(tuple([case for case in cases(programs, strides=False) if _runs(case)]))
 
 
-def _wanted(operators: Sequence[str] | None) -> list[str]:
-    names = [name for name in denoted_operators() if _is_tried(name)]
-    wanted = [n for n in names if operators is None or any(fnmatchcase(n, o) for o in operators)]
-    if not wanted:
-        raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
-    return wanted
+def _wanted(operators: Sequence[str] | None) -> tuple[str, ...]:
+    names = tuple([name for name in denoted_operators() if _is_tried(name)])
+    return operators_matching(None if operators is None else tuple(operators), names)
 
 
 def _kept_cases(operators: Collection[str], dtypes: Collection[str]) -> Iterator[Case]:

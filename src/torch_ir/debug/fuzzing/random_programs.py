@@ -104,11 +104,10 @@ def random_program(
     require_list(operators, "operators", str)
     require_list(dtypes, "dtypes", str)
     random = Random(f"{seed}/{nodes}")  # noqa: S311  # no secret
-    found = _matching(None if operators is None else tuple(operators))
+    patterns = None if operators is None else tuple(operators)
+    found = operators_matching(patterns, callable_operators())
     if control_flow and operators is None:
         found = (*found, *CONTROL * 4)
-    if not found:
-        raise InvalidIRError(f"no operator matches {', '.join(operators or ())}")
     unknown = next((name for name in dtypes or () if name not in DTYPES), None)
     if unknown is not None:
         hint = did_you_mean(str(unknown), DTYPES)
@@ -125,11 +124,25 @@ def random_program(
 
 
 @cache
-def _matching(patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    names = callable_operators()
+def operators_matching(
+    patterns: tuple[str, ...] | None, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the overloads that one of the patterns matches, with ``*`` as in file names.
+
+    Raises:
+        InvalidIRError: A pattern matches none.
+    """
     if patterns is None:
         return names
-    return tuple([name for name in names if any(fnmatchcase(name, p) for p in patterns)])
+    fits = {pattern: {n for n in names if fnmatchcase(n, pattern)} for pattern in patterns}
+    for pattern in [pattern for pattern, found in fits.items() if not found]:
+        raise InvalidIRError(
+            f"no operator matches {pattern}",
+            remedy=did_you_mean(pattern, names)
+            or "Give whole names such as aten.relu.default, or patterns such as '*relu*'.",
+        )
+    wanted = set[str]().union(*fits.values())
+    return tuple([name for name in names if name in wanted])
 
 
 @cache
