@@ -136,7 +136,7 @@ def _attention(call: _CountedCall) -> int:
 
 def _recurrent(call: _CountedCall) -> int | None:
     """Every weight matrix once for each step of each sequence."""
-    sequence, matrices = call.shape("input"), call.shapes("params")
+    sequence, matrices = call.get("input") or call.get("data"), call.shapes("params")
     if not matrices:
         return None
     steps = math.prod(sequence[:-1])

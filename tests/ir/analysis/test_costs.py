@@ -11,7 +11,8 @@ from tests.small_models import CASES
 from torch_ir import IRExecutor, cost, extract_ir, parse, profile
 from torch_ir.debug.conformance.calibrating import calibrate, calibration_path, processor_name
 from torch_ir.errors import InvalidIRError, SerializationError
-from torch_ir.ir.analysis.calibrations import Calibration
+from torch_ir.ir.analysis.calibrations import Calibration, Measured
+from torch_ir.ir.analysis.workloads import workload
 
 PROGRAM = parse("""ir "Small" {
   weight @w: f32[64, 32]
@@ -134,10 +135,10 @@ MACHINE = Calibration(
     "2.13.0",
     1,
     {
-        "view": ((0.0, 1e-6),),
-        "pointwise": ((100.0, 1e-6), (10_000.0, 1e-4)),
-        "product": ((100.0, 2e-6), (10_000.0, 2e-4)),
-        "weights": ((1000.0, 1e-3),),
+        "view": Measured((), (1e-6,)),
+        "pointwise": Measured(((100.0, 10_000.0),), (1e-6, 1e-4)),
+        "product": Measured(((1.0, 4.0), (8.0,), (8.0,)), (2e-6, 8e-6)),
+        "weights": Measured(((64.0, 256.0),), (1e-4, 1e-3)),
     },
 )
 
@@ -155,21 +156,121 @@ def test_a_calibration_says_what_each_kind_of_node_takes(tmp_path):
     MACHINE.save(tmp_path / "machine.json")
     found = cost(ir, calibration=Calibration.load(tmp_path / "machine.json"))
     by_name = {node.node: node for node in found.nodes}
-    assert by_name["y"].seconds == pytest.approx(2e-6 * 1024 / 100)
+    assert by_name["y"].seconds == pytest.approx(16e-6)  # twice the most rows
     assert by_name["y"].bound == "compute"
     assert by_name["z"].seconds == pytest.approx(1e-3)  # all weights, which are read once
     assert by_name["z"].bound == "memory"
-    assert by_name["v"].seconds == 1e-6
+    assert by_name["v"].seconds == pytest.approx(1e-6)
     assert by_name["r"].seconds == pytest.approx(1e-6 * 512 / 100)
     assert found.seconds == pytest.approx(sum(node.seconds or 0 for node in found.nodes))
     assert "ms" in str(found).splitlines()[0]
+
+
+X, IMAGE = (6, 5, 4), (2, 8, 10, 10)
+CONVOLUTION = {"input": IMAGE, "bias": None, "stride": [1, 1]}
+RECURRENT = {"params": [(24, 4), (24, 6)], "batch_first": True}
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "result", "flops", "work"),
+    [
+        ("bmm.default", {"self": X, "mat2": (6, 4, 3)}, (6, 5, 3), 720, ("product", (5, 4, 3), 6)),
+        ("mv.default", {"self": (7, 3), "vec": (3,)}, (7,), 42, ("product", (1, 3, 7), 1)),
+        (
+            "conv2d.default",
+            {**CONVOLUTION, "weight": (16, 8, 3, 3), "groups": 1},
+            (2, 16, 8, 8),
+            2 * 2048 * 72,
+            ("convolution", (128, 72, 16), 1),
+        ),
+        (
+            "conv2d.default",
+            {**CONVOLUTION, "weight": (16, 4, 1, 1), "groups": 2},
+            (2, 16, 10, 10),
+            2 * 3200 * 4,
+            ("convolution of points", (200, 4, 8), 2),
+        ),
+        (
+            "conv2d.default",
+            {**CONVOLUTION, "weight": (8, 1, 3, 3), "groups": 8, "stride": [2, 2]},
+            (2, 8, 5, 5),
+            2 * 400 * 9,
+            ("depthwise", (200, 8, 9), 1),
+        ),
+        (
+            "conv_transpose2d.input",
+            {**CONVOLUTION, "weight": (8, 4, 2, 2), "groups": 1},
+            (2, 4, 20, 20),
+            2 * 1600 * 16,
+            ("transposed convolution", (200, 8, 16), 1),
+        ),
+        (
+            "scaled_dot_product_attention.default",
+            {"query": (2, 3, 5, 4), "key": (2, 3, 7, 4), "value": (2, 3, 7, 4), "attn_mask": None},
+            (2, 3, 5, 4),
+            2 * 30 * 7 * 8,
+            ("attention", (5, 7, 4), 6),
+        ),
+        ("lstm.input", {"input": X, **RECURRENT}, (6, 5, 6), 14400, ("lstm", (5, 6, 6), 5 / 6)),
+        (
+            "lstm.data",
+            {"data": (30, 4), "batch_sizes": (6,), **RECURRENT},
+            (30, 6),
+            14400,
+            ("lstm", (6, 5, 6), 5 / 6),
+        ),
+        (
+            "layer_norm.default",
+            {"input": X, "normalized_shape": [5, 4]},
+            X,
+            840,
+            ("layer norm", (6, 20), 1),
+        ),
+        ("mean.dim", {"self": X, "dim": [1]}, (6, 4), 120, ("reduction", (24, 5), 1)),
+        ("batch_norm.default", {"input": IMAGE}, IMAGE, 6400, ("normalization", (16, 100), 1)),
+        (
+            "group_norm.default",
+            {"input": IMAGE, "num_groups": 2},
+            IMAGE,
+            9,
+            ("normalization", (4, 400), 1),
+        ),
+        ("max_pool2d.default", {"self": IMAGE}, (2, 8, 5, 5), 1600, ("pooling", (400, 4), 1)),
+        ("index_copy_.default", {"self": X, "source": (1, 5, 4)}, X, 0, ("indexing", (240,), 1)),
+        ("add.Tensor", {"self": X, "other": X}, X, 120, ("pointwise", (999,), 1)),
+    ],
+)
+def test_the_time_of_a_call_depends_on_the_sizes_of_its_work(
+    operator, arguments, result, flops, work
+):
+    found = workload(f"aten.{operator}", arguments, [result], flops, 999)
+    assert (found.kind, found.sizes, found.times) == work
+
+
+def test_steps_of_packed_sequences_are_counted():
+    ir = parse(
+        """ir {
+      input %x: f32[8, 4]
+      input %s: i64[5]
+      input %h: f32[1, 2, 6]
+      input %w: f32[24, 4]
+      input %v: f32[24, 6]
+      %r.0: f32[8, 6], %r.1: f32[1, 2, 6], %r.2: f32[1, 2, 6] = CALL
+      return %r.0
+    }""".replace(
+            "CALL",
+            "aten.lstm.data(%x, %s, [%h, %h], [%w, %v], has_biases=False, num_layers=1, "
+            "dropout=0.0, train=False, bidirectional=False)",
+        )
+    )
+    assert cost(ir).flops == 2 * 8 * 24 * (4 + 6)
 
 
 def test_a_calibration_excludes_numbers_and_has_to_be_whole(tmp_path):
     ir = parse("ir {\n  input %x: f32[2]\n  return %x\n}")
     with pytest.raises(InvalidIRError, match=r"^calibration= excludes peak_flops="):
         cost(ir, calibration=MACHINE, peak_flops=1e9)
-    (tmp_path / "machine.json").write_text('{"points": {}}')
+    (tmp_path / "machine.json").write_text('{"kinds": {}}')
     with pytest.raises(SerializationError, match=r"cannot be read as a calibration"):
         Calibration.load(tmp_path / "machine.json")
 

@@ -1,46 +1,72 @@
-"""Times that a machine takes for nodes, by kind and work, which turn costs into time.
+"""Times that a machine takes for calls, by kind of work and its sizes, which turn costs into time.
 
-Work is operations for what computes and bytes for what moves. A kind has measured points; between
-them, seconds follow a power of the work; below the first they stay, and above the last they grow
-as the work does.
+A kind has a grid of measured sizes; between them, seconds follow a power of each size; below the
+first they stay, and above the last they grow as the size does.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import exp, log
+from itertools import product
+from math import exp, log, prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from torch_ir.errors import SerializationError, raised_as
+from torch_ir.ir.analysis.workloads import Workload
 from torch_ir.tables import Shown
 
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "product": ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "mv", "dot"),
-    "attention": ("scaled_dot_product_attention",),
-    "convolution": ("convolution", "conv1d", "conv2d", "conv3d"),
-    "exponential": ("sigmoid", "exp", "log", "silu"),
-    "function": ("gelu", "tanh", "erf", "sin", "cos", "pow"),
-    "row": (
-        *("softmax", "_softmax", "layer_norm", "native_layer_norm", "rms_norm", "sum", "mean"),
-        *("amax", "max", "var", "argmax", "log_softmax", "_log_softmax"),
-    ),
-    "normalization": ("batch_norm", "_native_batch_norm_legit_no_training", "group_norm"),
-    "pooling": ("max_pool2d", "max_pool2d_with_indices", "avg_pool2d"),
-}
-"""Operators of each kind; ``"view"`` is what moves nothing, ``"pointwise"`` all others."""
-
-COMPUTING = frozenset({"product", "attention", "convolution"})
-"""The kinds whose work is operations."""
-
 WEIGHTS = "weights"
-"""The kind of points that say how long a run takes to read all of its weights once."""
+"""The kind that says how long a run takes to read all of its weights once, by their bytes."""
 
-_KIND_OF = {f"aten.{name}": kind for kind, names in KINDS.items() for name in names}
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds at every combination of some sizes.
+
+    Attributes:
+        axes: The sizes along each axis, ascending.
+        seconds: Of the combinations, the last axis first.
+
+    Example:
+        >>> measured = Measured(((10.0, 1000.0),), (1e-6, 1e-4))
+        >>> [f"{measured.at((size,)):.0e}" for size in (1, 100, 2000)]
+        ['1e-06', '1e-05', '2e-04']
+    """
+
+    axes: tuple[tuple[float, ...], ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.seconds) != prod(map(len, self.axes)) or min(self.seconds, default=0) <= 0:
+            raise ValueError("a kind needs a positive time for every combination of its sizes")
+
+    def at(self, sizes: tuple[float, ...]) -> float:
+        """Return the seconds at some sizes."""
+        places = [_place(axis, size) for axis, size in zip(self.axes, sizes, strict=True)]
+        total = 0.0
+        for corner in product((0, 1), repeat=len(places)):
+            share, index = 1.0, 0
+            for end, (low, part, _), axis in zip(corner, places, self.axes, strict=True):
+                share *= part if end else 1 - part
+                index = index * len(axis) + min(low + end, len(axis) - 1)
+            if share:
+                total += share * log(self.seconds[index])
+        return exp(total) * prod(beyond for _, _, beyond in places)
+
+
+def _place(axis: tuple[float, ...], size: float) -> tuple[int, float, float]:
+    """The measured size below, how far it is to the next, and by what it is above the last."""
+    low = bisect_right(axis, size) - 1
+    if low < 0:
+        return 0, 0.0, 1.0
+    if low == len(axis) - 1:
+        return low, 0.0, size / axis[low]
+    return low, log(size / axis[low]) / log(axis[low + 1] / axis[low]), 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,53 +77,46 @@ class Calibration(Shown):
         processor: Name of the processor.
         torch: Version of torch.
         threads: How many threads torch used.
-        points: Work and seconds of one node, by kind, in ascending order of work.
+        kinds: Seconds by kind of work.
     """
 
     processor: str
     torch: str
     threads: int
-    points: Mapping[str, tuple[tuple[float, float], ...]]
+    kinds: Mapping[str, Measured]
 
     def predict(
-        self, op_type: str, count: int | None, moved: int, weights: int = 0, total: int = 0
+        self, work: Workload, moved: int, weights: int = 0, total: int = 0
     ) -> tuple[float, str]:
-        """Return the seconds of a node, and ``"compute"`` or ``"memory"``, which takes longer.
+        """Return the seconds of a call, and ``"compute"`` or ``"memory"``, which takes longer.
 
         Args:
-            op_type: The exact overload.
-            count: Its operations; None if unknown.
+            work: What it does.
             moved: The bytes that it reads and writes.
             weights: How many of them are of weights.
             total: Bytes of all weights of the program: few stay in caches between runs.
 
         Example:
-            >>> points = {"view": ((0, 1e-6),), "pointwise": ((1e3, 1e-6), (1e6, 1e-4))}
-            >>> machine = Calibration("cpu", "2.13", 1, points)
-            >>> machine.predict("aten.relu.default", 10**6, 2 * 10**6)
-            (0.0002, 'memory')
+            >>> bytes_moved = Measured(((1e3, 1e6),), (1e-6, 1e-4))
+            >>> machine = Calibration("cpu", "2.13", 1, {"pointwise": bytes_moved})
+            >>> seconds, bound = machine.predict(Workload("pointwise", (2e6,)), 2 * 10**6)
+            >>> f"{seconds:.0e}", bound
+            ('2e-04', 'memory')
         """
-        kind = _KIND_OF.get(op_type.rpartition(".")[0], "pointwise") if moved else "view"
-        kind = kind if kind in self.points else "pointwise"
-        if kind not in COMPUTING:
-            return self._seconds(kind, moved), "memory"
-        compute, memory = self._seconds(kind, count or 0), self._seconds("pointwise", moved)
-        if WEIGHTS in self.points and total:
-            memory = max(memory, self._seconds(WEIGHTS, total) * weights / total)
-        return max(compute, memory), "compute" if compute > memory else "memory"
-
-    def _seconds(self, kind: str, work: float) -> float:
-        points = self.points[kind]
-        place = bisect_left(points, (work, 0.0))
-        if place == 0:
-            return points[0][1]
-        (low, first), (high, second) = points[place - 1], points[min(place, len(points) - 1)]
-        if place == len(points):
-            return second * work / high if high else second
-        if not low:
-            return first + (second - first) * work / high
-        part = log(work / low) / log(high / low)
-        return exp(log(first) + part * (log(second) - log(first)))
+        if work.kind not in self.kinds:
+            return self.kinds["pointwise"].at((moved,)), "memory"
+        seconds = self.kinds[work.kind].at(work.sizes) * work.times
+        if not work.computes:
+            return seconds, "memory"
+        memory = self.kinds["pointwise"].at((moved,))
+        if WEIGHTS in self.kinds and total:
+            known = self.kinds[WEIGHTS]
+            read = known.at((total,)) * weights / total
+            if work.kind == "product":  # measured with weights that are in caches
+                few = known.axes[0][0]
+                seconds += max(0.0, read - known.at((few,)) * weights / few)
+            memory = max(memory, read)
+        return max(seconds, memory), "compute" if seconds > memory else "memory"
 
     def to_dict(self) -> dict[str, Any]:
         """Convert it to plain data."""
@@ -127,8 +146,12 @@ class Calibration(Shown):
         with raised_as(refused):
             data = json.loads(Path(path).read_text())
             found = {
-                k: tuple([(float(w), float(s)) for w, s in v]) for k, v in data["points"].items()
+                kind: Measured(
+                    tuple([tuple(map(float, axis)) for axis in known["axes"]]),
+                    tuple(map(float, known["seconds"])),
+                )
+                for kind, known in data["kinds"].items()
             }
-            if not all(found.get(kind) for kind in ("view", "pointwise")):
-                raise ValueError("it has no points for views and pointwise nodes")
+            if not found.keys() >= {"view", "pointwise"}:
+                raise ValueError("it has no times of views and pointwise calls")
             return cls(str(data["processor"]), str(data["torch"]), int(data["threads"]), found)

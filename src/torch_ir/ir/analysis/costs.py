@@ -25,6 +25,7 @@ from torch_ir.ir.analysis.layouts import (
     node_layouts,
     viewed,
 )
+from torch_ir.ir.analysis.workloads import Workload, workload
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
@@ -247,23 +248,44 @@ def cost(
         if value is not None and not value > 0:
             raise InvalidIRError(f"{name} is a positive number, got {value!r}")
     program = written_out(ir)
-    nodes = _Sizes(program, dict(symbols or {})).costs(peak_flops, bandwidth)
+    sizes = _Sizes(program, dict(symbols or {}))
+    nodes = sizes.costs(peak_flops, bandwidth)
     if calibration is not None:
         if peak_flops is not None or bandwidth is not None:
             raise InvalidIRError("calibration= excludes peak_flops= and bandwidth=")
-        nodes = _calibrated(program, nodes, calibration)
+        nodes = _calibrated(program, nodes, sizes.work, calibration)
     return Cost(ir.model_name, tuple(nodes), peak_flops, bandwidth)
 
 
-def _calibrated(ir: IR, costs: Sequence[NodeCost], calibration: Calibration) -> list[NodeCost]:
+def workloads(ir: IR) -> list[Workload]:
+    """Return what kind of work each node of a program of static sizes is.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.relu.default(%x)
+        ...   return %y
+        ... }''')
+        >>> workloads(ir)
+        [Workload(kind='pointwise', sizes=(16,), times=1.0, computes=False)]
+    """
+    sizes = _Sizes(ir, {})
+    sizes.costs(None, None)
+    return sizes.work
+
+
+def _calibrated(
+    ir: IR, costs: Sequence[NodeCost], loads: Sequence[Workload], calibration: Calibration
+) -> list[NodeCost]:
     """The costs with the seconds that a machine takes."""
     sizes = {name: _external_bytes(value) for name, (_, value) in ir.external_values().items()}
     total = sum(sizes.values())
     found: list[NodeCost] = []
-    for node, known in zip(ir.nodes, costs, strict=True):
+    for node, known, work in zip(ir.nodes, costs, loads, strict=True):
         weights = min(sum(sizes.get(meta.name, 0) for meta in node.inputs), known.bytes_read)
         moved = known.bytes_read + known.bytes_written
-        seconds, bound = calibration.predict(known.operator, known.flops, moved, weights, total)
+        seconds, bound = calibration.predict(work, moved, weights, total)
         found.append(replace(known, seconds=seconds, bound=bound))
     return found
 
@@ -288,6 +310,7 @@ class _Sizes:
                 f"{missing[0]}=8.",
             )
         self.layouts: dict[str, Layout] = {}
+        self.work: list[Workload] = []
         for meta in ir.graph_inputs:
             self._note(meta.name, meta)
         for name, (_, value) in ir.external_values().items():
@@ -315,6 +338,8 @@ class _Sizes:
         read, written = self._bytes(node, given, made)
         arguments = {n: self._known(v) for n, v in node.arguments([s for s, _ in given]).items()}
         count = None if node.operands is None else flops(node.op_type, arguments, made)
+        known = {} if node.operands is None else arguments
+        self.work.append(workload(node.op_type, known, made, count, read + written))
         place = node.location
         seconds, bound = _roofline(count, read + written, peak, bandwidth)
         return NodeCost(
