@@ -2,9 +2,10 @@
 
 Of each operator that :func:`torch_ir.debug.random_program` calls, in each element type, calls are
 drawn: of small sizes, of none and one, and of large ones; on operands as they are drawn, in other
-layouts, a thousand times as large or small, and if asked for with special values among them.
-torch's own error may take all of a bound and no more. The exit status is 1 where some call is out
-of its bound.
+layouts, a thousand times as large or small, distributed so that roundings add up one way (all
+equal but one of sixteen, far from zero, one far from the rest), and if asked for with special
+values. torch's own error may take all of a bound and no more. The exit status is 1 where some call
+is out of its bound.
 
 Usage: ``python tools/own_errors.py [--seeds 3] [--only PATTERN] [--dtypes float16,bfloat16]``
 """
@@ -87,12 +88,40 @@ def special(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(places % 3 == 1, chosen, tensor)
 
 
+def everywhere(
+    tensor: torch.Tensor, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """What a function makes of the values and their places, where they are not integers."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return tensor
+    return change(tensor, torch.arange(tensor.numel()).reshape(tensor.shape)).to(tensor.dtype)
+
+
+def mostly(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    """The values with all but one of sixteen the same number."""
+    return everywhere(tensor, lambda values, at: torch.where(at % 16 == 5, values, value))
+
+
+def outlying(tensor: torch.Tensor) -> torch.Tensor:
+    """The values with the middle one a thousand times as large."""
+    return everywhere(tensor, lambda v, at: torch.where(at == at.numel() // 2, 1000 * v, v))
+
+
+def offset(tensor: torch.Tensor) -> torch.Tensor:
+    """The values a hundred greater."""
+    return everywhere(tensor, lambda values, _: values + 100)
+
+
 OPERANDS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "as drawn": torch.clone,
     "transposed": transposed,
     "sliced": sliced,
     "large": partial(scaled, factor=1000),
     "small": partial(scaled, factor=1e-3),
+    "mostly zero": partial(mostly, value=0.0),
+    "mostly equal": partial(mostly, value=0.7),
+    "far from zero": offset,
+    "one far from the rest": outlying,
     "special": special,
 }
 
@@ -106,6 +135,18 @@ AS_LAID_OUT = READING_MEMORY | {
     )
 }
 """Operators that are called on contiguous operands alone."""
+AS_DISTRIBUTED = frozenset(
+    (
+        *(f"aten.searchsorted.{overload}" for overload in ("Tensor", "Scalar")),  # what is sorted
+        "aten.bucketize.Tensor",
+        "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",  # scales over 0
+        "aten.fake_quantize_per_tensor_affine.tensor_qparams",
+        "aten.fake_quantize_per_channel_affine.default",
+        "aten.fake_quantize_per_channel_affine_cachemask.default",
+    )
+)
+"""Operators whose operands have to be as they are drawn, in any layout."""
+LAYOUTS = ("as drawn", "transposed", "sliced")
 FINITE = tuple(name for name in OPERANDS if name != "special")
 """Without NaN and infinities among the operands, of which kernels differ from each other."""
 
@@ -139,6 +180,8 @@ def of_operator(
         given |= zip([m.name for m in program.ir.graph_inputs], program.inputs, strict=True)
         for how in operands:
             if op_type in AS_LAID_OUT and how in ("transposed", "sliced"):
+                continue
+            if op_type in AS_DISTRIBUTED and how not in LAYOUTS:
                 continue
             changed = {name: OPERANDS[how](tensor) for name, tensor in given.items()}
             for part, reason in errors(program.ir, meaning, changed):

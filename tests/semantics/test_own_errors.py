@@ -85,8 +85,8 @@ def test_what_is_close_is_open_only_by_the_limit() -> None:
 def test_a_variance_is_bounded_as_kernels_in_one_pass_and_in_two_are_off(shift: int) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(400, 30, generator=generator, dtype=torch.float64) + shift
-    for values in (rows, rows.sort(0).values):  # float64 in one pass
-        assert 0.02 < parts_of("aten.var.correction", values, [0]) <= 1
+    for values in (rows, rows.sort(0).values):  # float64 in one pass, at its worst
+        assert 0.0001 < parts_of("aten.var.correction", values, [0]) <= 1
     _, _, (allowed,) = bounds_of("aten.var.correction", rows.float(), [0])
     values = rows.float().numpy()
     exact = values.astype("float64").var(0, ddof=1)

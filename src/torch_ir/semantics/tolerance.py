@@ -233,5 +233,9 @@ def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
     if not is_inexact(result.dtype):
         return np.broadcast_to(np.where(np.isposinf(error), np.inf, 0.0), result.shape)
     error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal
+    if (
+        real_of(result.dtype) == np.float64
+    ):  # in which the meaning is computed, and rounds as often
+        error = 2 * error
     whole = error + rounding(result, narrow=call.rounds_to(result.dtype))
     return np.asarray(np.broadcast_to(whole, result.shape), "float64")

@@ -77,6 +77,16 @@ class BoundedCall:
         least = float(ml_dtypes.finfo(real_of(made)).smallest_subnormal) / 2
         return count * (self.result_unit * terms + least)
 
+    def depth(self, length: float, block: float = STREAM, one_way: Any = 0.0) -> Any:
+        """Return :func:`depth`; in float64 all roundings may go one way, whatever is added."""
+        return depth(length, block, 1.0 if self.dtype == np.float64 else one_way)
+
+    def repeats(self, name: str, axes: Sequence[int], *, zeros: bool = False) -> Any:
+        """Return :func:`repeats` of an argument; 0 in float64, where nothing asks for it."""
+        if self.dtype == np.float64:
+            return 0.0
+        return repeats(self.arguments[name], axes, zeros=zeros)
+
     @property
     def is_narrow(self) -> bool:
         """Whether results are rounded to a type narrower than the one computed in."""
@@ -136,6 +146,11 @@ def accumulated_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype("float32") if real.itemsize < 4 else real
 
 
+def least_normal(dtype: np.dtype[Any]) -> float:
+    """Return the least normal number of a type."""
+    return float(ml_dtypes.finfo(real_of(dtype)).smallest_normal)
+
+
 def moduli(value: Any) -> Array:
     """Return the moduli of an array or number in float64."""
     return np.asarray(np.abs(widened(np.asarray(value))), "float64")
@@ -160,18 +175,56 @@ def _absolute(name: str, value: Any) -> Any:
     return abs(value) if scales and not isinstance(value, bool) else value
 
 
-def depth(length: float, block: float = STREAM) -> float:
+def depth(length: float, block: float = STREAM, one_way: Any = 0.0) -> Any:
     """Return how the rounding errors of a sum of so many terms grow, in units of Σ |terms|.
 
-    Within a block they add up like a random walk; blocks are combined in pairs.
+    Within a block they add up like a random walk; blocks are combined in pairs. Where terms are
+    equal, each rounding may go the way of the last, by half a unit of the sum so far.
+
+    Args:
+        length: How many terms are added.
+        block: How many of these one after the other.
+        one_way: The part of the terms that are equal to others (:func:`repeats`).
 
     Example:
-        >>> depth(100), depth(131072)
-        (10.0, 21.31370849898476)
+        >>> depth(100), depth(131072), depth(100, one_way=0.5)
+        (10.0, 21.31370849898476, 60.0)
     """
     if block == inf:
-        return WALK * sqrt(length)
-    return min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
+        return WALK * sqrt(length) + one_way * length
+    walk = min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
+    return walk + one_way * min(length, block)
+
+
+def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array:
+    """Return which part of each row's elements the row has more than once.
+
+    Args:
+        values: The operand.
+        axes: The axes of a row; of a long one, elements at regular places are looked at.
+        zeros: Whether zeros count, which add nothing to a sum, but to a variance.
+
+    Returns:
+        An array without these axes, from 0 to 1.
+
+    Example:
+        >>> import numpy as np
+        >>> repeats(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]]), [1])
+        array([0., 1.])
+    """
+    most = max(round(_LOOKED_AT ** (1 / max(len(axes), 1))), 2)
+    for axis in axes:
+        step = max(values.shape[axis] // most, 1)
+        values = values[(slice(None),) * (axis % values.ndim) + (slice(None, None, step),)]
+    of_row = {axis % values.ndim for axis in axes}
+    kept = [axis for axis in range(values.ndim) if axis not in of_row]
+    rows = values.transpose(*kept, *of_row)
+    rows = np.sort(rows.reshape(*(values.shape[axis] for axis in kept), -1), axis=-1)
+    same = (rows[..., 1:] == rows[..., :-1]) & (zeros | (rows[..., 1:] != 0))
+    return np.asarray(np.sum(same, axis=-1) / max(rows.shape[-1] - 1, 1))
+
+
+_LOOKED_AT = 64
 
 
 def length(call: BoundedCall) -> int:
@@ -188,7 +241,7 @@ def spacing(values: Array) -> Array:
     that: vector kernels may make it 0.
     """
     info: Any = ml_dtypes.finfo(real_of(values.dtype))
-    normal = float(ml_dtypes.finfo(accumulated_in(values.dtype)).smallest_normal)
+    normal = least_normal(accumulated_in(values.dtype))
     sizes = moduli(values)
     _, exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 0))
     least = float(info.smallest_subnormal)
@@ -205,5 +258,5 @@ def rounding(values: Array, *, narrow: bool) -> Array:
     units = spacing(values)
     if narrow:
         return units
-    normal = float(ml_dtypes.finfo(accumulated_in(values.dtype)).smallest_normal)
+    normal = least_normal(accumulated_in(values.dtype))
     return np.where(units > 2 * normal, units / 2, units)

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli, widened
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli, widened
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.dtypes import rounded as rounded_to
 
@@ -105,7 +105,8 @@ def power(call: BoundedCall) -> Errors:
     sizes = call.size(exponent if exponent in call.arguments else "self")
     logs = np.abs(np.log(np.asarray(base, "complex128")))
     turned = np.nan_to_num(sizes * (logs + 1), nan=0.0, posinf=np.inf)
-    return [error + call.unit * 2 * turned * moduli(result)]
+    moved = error + call.unit * 2 * turned * moduli(result)
+    return [np.where(base == 0, np.inf, moved)]  # of 0 kernels in vectors take the logarithm
 
 
 def sigmoid(call: BoundedCall) -> Errors:
@@ -277,9 +278,16 @@ def log_of_two(call: BoundedCall) -> Errors:
     first, second = call.wide("self"), call.wide("other")
     sizes = np.maximum(np.abs(first), np.abs(second))
     if is_complex(result.dtype):
-        return [call.unit * 8 * (moduli(result) + turned_by(first, second))]
+        error = call.unit * 8 * (moduli(result) + turned_by(first, second))
+        return [np.where(is_lost(call, first, second), np.inf, error)]
     peak = np.minimum(sizes, np.abs(np.maximum(np.real(first), np.real(second))) + 1)
     return [call.unit * 4 * (moduli(result) + peak)]
+
+
+def is_lost(call: BoundedCall, first: Array, second: Array) -> Array:
+    """Whether ``e^(low - high)`` is below the normal numbers: kernels may make it NaN."""
+    apart = -np.abs(np.real(first) - np.real(second))
+    return np.isfinite(apart) & (np.exp(apart) < least_normal(call.dtype))
 
 
 def turned_by(first: Array, second: Array) -> Array:

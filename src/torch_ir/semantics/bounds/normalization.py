@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import (
@@ -16,13 +17,16 @@ from torch_ir.semantics.bounds.call import (
     STREAM,
     BoundedCall,
     Errors,
-    depth,
     moduli,
+    repeats,
     widened,
 )
 from torch_ir.semantics.dtypes import Array, is_complex
 
 FEW = 4
+LANES = 16
+"""Parts of a row, each with a mean of its own, that kernels join one after the other. What is left
+over is the first of them, so that the mean may start as far off as the greatest element."""
 
 
 def layer_norm(call: BoundedCall) -> Errors:
@@ -46,6 +50,9 @@ def group_norm(call: BoundedCall) -> Errors:
     return _grouped(call, values, groups)
 
 
+_BY_LANES = frozenset(("aten.group_norm.default", "aten.native_group_norm.default"))
+
+
 def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
     if not values.size:
         return [0.0] * len(call.results)
@@ -56,7 +63,8 @@ def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
     shape = [1, groups, channels // groups, 1]
     eps = float(call.arguments.get("eps", 1e-5))
     weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
-    errors = _normalized(call, parts, (2, 3), weight, bias, eps, squares=True)
+    block = STREAM if call.dtype != np.float64 or call.op_type in _BY_LANES else BLOCK
+    errors = _normalized(call, parts, (2, 3), weight, bias, eps, squares=True, block=block)
     shapes = [result.shape for result in call.results]
     return [np.reshape(error, s) for error, s in zip(errors, shapes, strict=True)]
 
@@ -71,28 +79,47 @@ def batch_norm(call: BoundedCall) -> Errors:
     if running:
         return _by_given(call, weight, bias, shape, eps)
     axes = (0, *range(2, values.ndim))
-    # channels are added up in float64, one element after the other
-    block = BLOCK if call.dtype == np.float64 else STREAM
+    block = _added_by(call)
     errors = _normalized(call, call.wide("input"), axes, weight, bias, eps, block=block)
     errors = [errors[0], *(np.reshape(e, -1) for e in errors[1:])]
-    errors[0] = errors[0] + _rounded_statistics(call, axes, weight, bias, eps)
+    moved, steeper = _rounded_statistics(call, axes, weight, bias, eps)
+    errors[0] = errors[0] + moved
+    if len(errors) > 2:
+        errors[2] = errors[2] + np.reshape(steeper, -1)
     if len(call.results) == 5:
         errors += _moved(call, axes, block)
     return errors
 
 
+def _added_by(call: BoundedCall) -> float:
+    """How the sums of a channel are made: in float64 where its places lie together, as float32.
+
+    Channels that come last in memory are added a row after the other in the type itself.
+    """
+    values: Array = call["input"]
+    lies_together = values.ndim > 2 and values.flags.c_contiguous
+    return STREAM if lies_together and call.dtype != np.float64 else BLOCK
+
+
 def _rounded_statistics(
     call: BoundedCall, axes: tuple[int, ...], weight: Array, bias: Array, eps: float
-) -> Array | float:
-    """What the result moves where statistics are rounded to a half type before they are used."""
+) -> tuple[Array | float, Array | float]:
+    """What the result and 1 / √(variance + eps) move where statistics are rounded to a half type.
+
+    By what the rounded mean is off, squared, the variance about it is greater.
+    """
     given = [call[n] for n in ("weight", "bias", "running_mean", "running_var")]
     if not call.is_narrow or any(a is not None and a.dtype == np.float32 for a in given):
-        return 0.0
+        return 0.0, 0.0
     wide = call.wide("input")
     mean = np.mean(wide, axis=axes, keepdims=True)
     rstd = 1 / np.sqrt(np.mean((wide - mean) ** 2, axis=axes, keepdims=True) + eps)
-    moved = (2 * np.abs(mean) + 2 * np.abs(wide - mean)) * rstd * weight
-    return call.result_unit * (moved + bias)
+    steeper = (call.result_unit * np.abs(mean) * rstd) ** 2 / 2
+    moved = (2 * np.abs(mean) + (2 + steeper / call.result_unit) * np.abs(wide - mean)) * rstd
+    moved = moved * weight
+    least = float(ml_dtypes.finfo(call.results[0].dtype).smallest_subnormal)
+    lost = least * (1 + np.abs(wide - mean) * rstd**2) * rstd * weight
+    return call.result_unit * (moved + bias) + lost, rstd * steeper
 
 
 def _trains(call: BoundedCall) -> bool:
@@ -109,7 +136,7 @@ def instance_norm(call: BoundedCall) -> Errors:
     shape = [1, call["input"].shape[1]] + [1] * (call["input"].ndim - 2)
     weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
     axes, eps = tuple(range(2, call["input"].ndim)), float(call["eps"])
-    return [error + _rounded_statistics(call, axes, weight, bias, eps)]
+    return [error + _rounded_statistics(call, axes, weight, bias, eps)[0]]
 
 
 def rms_norm(call: BoundedCall) -> Errors:
@@ -119,7 +146,7 @@ def rms_norm(call: BoundedCall) -> Errors:
     """
     axes = _trailing(call)
     wide = call.wide("input")
-    count = FEW + depth(_length(wide, axes))
+    count = FEW + call.depth(_length(wide, axes))
     sizes = np.abs(wide)
     greatest = np.max(sizes, axis=axes, keepdims=True, initial=0, where=np.isfinite(sizes))
     count = count * np.ones(())
@@ -177,24 +204,28 @@ def _normalized(
     variance = np.mean(center**2, axis=axes, keepdims=True)
     rstd = 1 / np.sqrt(variance + eps)
     reach = np.mean(sizes, axis=axes, keepdims=True)
-    d = call.unit * (FEW + depth(_length(wide, axes), block))
+    one_way = (
+        0.0 if call.dtype == np.float64 else np.expand_dims(repeats(wide, axes, zeros=True), axes)
+    )
+    d = call.unit * (FEW + call.depth(_length(wide, axes), block, one_way))
+    greatest = np.max(sizes, axis=axes, keepdims=True)
+    off = d * reach + call.unit * LANES * greatest / _length(wide, axes)
     relative = d * (1 + 2 * reach * rstd)
     if squares:
         relative = relative + d * mean**2 * rstd**2
-    relative = relative + (d * reach * rstd) ** 2
+    relative = relative + (off * rstd) ** 2
     normal = np.abs(center) * rstd
-    moved = call.unit * sizes * rstd + d * reach * rstd
+    moved = call.unit * sizes * rstd + off * rstd
     error = weight * (moved + normal * relative) + call.unit * FEW * (weight * normal + bias)
-    greatest = np.max(sizes, axis=axes, keepdims=True)
     error = call.opened(error, _length(wide, axes) * greatest**2)
-    return [error, d * reach, rstd * relative][: len(call.results)]
+    return [error, off, rstd * relative][: len(call.results)]
 
 
 def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
     """The running statistics after a batch: of the mean and of the variance."""
     wide, momentum = call.wide("input"), abs(call["momentum"])
     count = _length(wide, axes)
-    d = call.unit * (FEW + depth(count, block))
+    d = call.unit * (FEW + call.depth(count, block, call.repeats("input", axes, zeros=True)))
     mean = np.mean(wide, axis=axes, keepdims=True)
     reach = np.mean(np.abs(wide), axis=axes)
     spread = np.sum(np.abs(wide - mean) * (np.abs(wide) + np.abs(mean)), axis=axes)
@@ -251,9 +282,9 @@ def _gradients(
     scaled = gradient * weight
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
-    d = call.unit * (2 * FEW + depth(_length(values, axes)))
+    d = call.unit * (2 * FEW + call.depth(_length(values, axes)))
     rows = _length(values, others)
-    count = call.unit * (FEW + depth(rows))
+    count = call.unit * (FEW + call.depth(rows))
     if adds_in > call.unit:
         count += adds_in * (1 + sqrt(rows))
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)

@@ -14,11 +14,12 @@ from torch_ir.semantics.bounds.call import (
     STREAM,
     BoundedCall,
     Errors,
-    depth,
+    least_normal,
     length,
     moduli,
+    repeats,
 )
-from torch_ir.semantics.bounds.elementwise import turned_by
+from torch_ir.semantics.bounds.elementwise import is_lost, turned_by
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
 
 FEW = 4
@@ -46,11 +47,20 @@ def _length(wide: Array, axes: tuple[int, ...]) -> int:
     return max(prod(wide.shape[place] for place in axes), 1)
 
 
+def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
+    """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
+    block = STREAM if axes == (wide.ndim - 1,) else BLOCK
+    if call.dtype == np.float64 or not axes:
+        return call.depth(_length(wide, axes), block)
+    share = np.expand_dims(repeats(np.exp(-_below(wide, axes)), axes), axes)
+    return call.depth(_length(wide, axes), block, share)
+
+
 def softmax(call: BoundedCall) -> Errors:
     """Bound relative to the result: the exponent, its exponential, the sum, the quotient."""
     (result,) = call.results
     wide, axes = _row(call)
-    count = FEW + depth(_length(wide, axes))
+    count = FEW + _row_depth(call, wide, axes)
     return [call.unit * moduli(result) * (count + _below(wide, axes))]
 
 
@@ -58,7 +68,7 @@ def log_softmax(call: BoundedCall) -> Errors:
     """Bound ``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
     (result,) = call.results
     wide, axes = _row(call)
-    count = FEW + depth(_length(wide, axes))
+    count = FEW + _row_depth(call, wide, axes)
     finite = np.where(np.isfinite(moduli(result)), moduli(result), 0)
     below = _below(wide, axes)
     error = call.unit * (below + finite + count)
@@ -82,7 +92,8 @@ def log_sum(call: BoundedCall) -> Errors:
     weighed = np.sum(below * powers, axis=axes, keepdims=True) / np.maximum(total, 1)
     weighed = weighed.reshape(result.shape)
     scale = 8 if is_complex(result.dtype) else 1
-    count = FEW + depth(_length(wide, axes)) + weighed
+    steps = np.reshape(_row_depth(call, wide, axes), -1)
+    count = FEW + np.reshape(steps, result.shape if steps.size > 1 else ()) + weighed
     error = call.unit * scale * (2 * moduli(result) + count)
     if (
         call.is_narrow
@@ -117,6 +128,7 @@ def _complex_running(call: BoundedCall, place: int) -> Array:
         near = np.abs(first.real - second.real) <= error[i - 1] + own
         open_here = near & (np.abs(first.imag - second.imag) > np.pi - error[i - 1] - own)
         moved = own + np.where(error[i - 1] == 0, 0, kept * error[i - 1])
+        open_here |= is_lost(call, first, second)
         error[i] = np.where(open_here | (moved > _MOST), np.inf, moved)
     return np.moveaxis(error, 0, place)
 
@@ -131,9 +143,12 @@ def variance(call: BoundedCall) -> Errors:
     """Bound Σ (x - mean)² as kernels in two passes add it up, and as those in one (Welford) do.
 
     In two passes each term is rounded three times and added; an error δ of the mean adds n·δ²,
-    as Σ (x - mean) is 0. In one pass terms are added one after the other, and the mean walks by
-    roundings of its own: a part of √n times ``u · |mean| · Σ |x - mean|``. torch adds float32 in
-    float64, and the rest in one pass. Of standard deviations the root's; means are sums.
+    as Σ (x - mean) is 0. In one pass the k-th mean is the (k - 1)-th and a part of what x is off
+    it, so that ``e(k) · k ≤ e(k - 1) · (k - 1) + u · (Σ |x| + 2 |x - mean|)``: the mean is off by
+    ``δ = u · c · d(n) / n · Σ |x|``, and the terms' sum by ``u · d(n)`` of it and
+    ``2 δ · Σ |x - mean|``, with d = n where roundings go one way, as those of a mean of zeros
+    and one value do. torch adds float32 in float64, and the rest in one pass. Of standard
+    deviations the root's; means are sums.
     """
     values = call["self"]
     dim = call.arguments.get("dim")
@@ -143,20 +158,23 @@ def variance(call: BoundedCall) -> Errors:
     mean = np.mean(wide, axis=axes, keepdims=True) if wide.size else np.zeros(())
     sizes, center = np.abs(wide), np.abs(wide - mean)
     freedom = max(count - _correction(call), 0)
-    is_walk = call.is_narrow or call.dtype.itemsize > 4
-    steps = depth(count, BLOCK if is_walk else STREAM)
-    d = call.unit * (FEW + steps)
+    in_one_pass = call.is_narrow or call.dtype.itemsize > 4
+    steps = call.depth(
+        count, BLOCK if in_one_pass else STREAM, call.repeats("self", axes, zeros=True)
+    )
     with np.errstate(all="ignore"):
-        reach = np.mean(sizes, axis=axes, keepdims=True) if wide.size else np.zeros(())
-        walk = (2 + steps / 3) * np.sum(center * np.abs(mean), axis=axes)
-        off = call.unit * ((3 + steps) * np.sum(center**2, axis=axes) + walk) / freedom
-        off = off + np.sum(0 * sizes + (d * reach) ** 2, axis=axes) / freedom
-        spread = np.sum(center**2, axis=axes) / freedom
+        reach = np.mean(sizes, axis=axes) if wide.size else np.zeros(())
+        d = call.unit * (FEW + (2 if in_one_pass else 1) * steps)
+        squares, apart = np.sum(center**2, axis=axes), np.sum(center, axis=axes)
+        off = call.unit * (3 + steps) * squares + 0 * reach + count * (d * reach) ** 2
+        off = off + count * least_normal(call.dtype)
+        off = (off + (2 * d * reach * apart if in_one_pass else 0)) / freedom
+        spread = squares / freedom
         greatest = np.max(sizes, axis=axes, initial=0)
     errors: list[Any] = []
     for index, result in enumerate(call.results):
         if index == 1:
-            error = d * np.mean(sizes, axis=axes) if wide.size else np.zeros(())
+            error = d * reach
         elif call.op_type in _ROOTED:
             error = np.maximum(
                 np.sqrt(spread + off) - np.sqrt(spread),
@@ -194,13 +212,24 @@ def norm(call: BoundedCall) -> Errors:
     sizes = moduli(result)
     if abs(order) == inf or order == 0:
         return [call.unit * 2 * sizes]
-    count = FEW + depth(length(call))
+    name = "self" if "self" in call.arguments else "x"
+    dim = call.arguments.get("dim")
+    axes = reduced_axes(dim, call[name].ndim)
+    one_way = np.reshape(call.repeats(name, axes), -1)
+    one_way = np.reshape(one_way, result.shape) if one_way.size == result.size else 0.0
+    count = FEW + call.depth(length(call), BLOCK, one_way) * max(1 / order, 1)
     if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
-        count = count + 8 + 2 * abs(order) + 8 / abs(order)
-    error = call.unit * count * sizes
+        logs = np.abs(np.log(np.where((sizes > 0) & np.isfinite(sizes), sizes, 1)))
+        count = count + 8 + 2 * abs(order) + 8 / abs(order) + logs * 2
+    error = call.unit * count * sizes + _lost(call, order, length(call))
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
     return [call.opened(error, np.maximum(sizes, 1) ** min(max(order, 1), 64))]  # its own sum
+
+
+def _lost(call: BoundedCall, order: float, count: int) -> float:
+    """What a norm is of terms whose powers are all less than the least normal number."""
+    return (2 * count * least_normal(call.dtype)) ** (1 / order) if order > 1 else 0.0
 
 
 PAIRS = 25
@@ -212,10 +241,11 @@ def distance(call: BoundedCall) -> Errors:
     (result,) = call.results
     order, sizes = float(call.arguments.get("p", 2.0)), moduli(result)
     vectors: Array = call["self"] if "self" in call.arguments else call["x1"]
-    count = FEW + depth(max(vectors.shape[-1], 1))
+    width = max(vectors.shape[-1], 1)
+    count = FEW + call.depth(width, BLOCK)
     if order not in (0, 1, 2, inf):
         count = count + 8 + 2 * order + 8 / order
-    error = call.unit * count * sizes
+    error = call.unit * count * sizes + (_lost(call, order, width) if order < inf else 0.0)
     if not _is_multiplied(call, order):
         return [error]
     first, second = (np.sum(np.abs(call.wide(name)) ** 2, axis=-1) for name in ("x1", "x2"))
@@ -257,7 +287,7 @@ def distance_backward(call: BoundedCall) -> Errors:
             np.add.at(total, places, terms)
     else:
         total = np.sum(terms, axis=axis)
-    count = FEW + powers + depth(max(far.size, 1))
+    count = FEW + powers + call.depth(max(far.size, 1))
     own = call.unit * count + (call.result_unit * (powers + 2) if call.is_narrow else 0)
     return [own * total.reshape(result.shape)]
 
@@ -300,10 +330,10 @@ def attention(call: BoundedCall) -> Errors:
     """
     value, weights, scores, absolute = _weights(call)
     width = call["query"].shape[-1]
-    off = depth(max(width, 1)) * absolute + np.abs(scores)
+    off = call.depth(max(width, 1)) * absolute + np.abs(scores)
     off = call.unit * np.where(weights > 0, np.nan_to_num(off, posinf=0.0), 0)
     shared = np.sum(weights * off, axis=-1, keepdims=True)
-    count = call.unit * (2 * FEW + 2 * depth(max(weights.shape[-1], 1)))
+    count = call.unit * (2 * FEW + 2 * call.depth(max(weights.shape[-1], 1)))
     relative = off + shared + count
     if call.is_narrow:
         relative = relative + call.result_unit

@@ -13,8 +13,9 @@ from torch_ir.semantics.bounds.call import (
     STREAM,
     BoundedCall,
     Errors,
-    depth,
+    least_normal,
     length,
+    repeats,
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
@@ -24,7 +25,9 @@ FEW = 2
 """The product or quotient of a term, and the last addition."""
 
 
-def _summed(call: BoundedCall, lengths: list[int], block: float, few: float = FEW) -> Errors:
+def _summed(
+    call: BoundedCall, lengths: list[int], block: float, few: float = FEW, one_way: Any = 0.0
+) -> Errors:
     parts = iter(call.terms())
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
@@ -33,7 +36,10 @@ def _summed(call: BoundedCall, lengths: list[int], block: float, few: float = FE
             errors.append(None)
             continue
         scale = 3 if is_complex(result.dtype) else 1
-        errors.append(call.opened(call.unit * scale * (few + depth(count, block)) * terms, terms))
+        steps = call.depth(count, block, one_way)
+        # kernels of products may take what is less than the least normal number for 0
+        lost = count * least_normal(call.dtype) if call.is_narrow else 0.0
+        errors.append(call.opened(call.unit * scale * (few + steps) * terms + lost, terms))
     return errors
 
 
@@ -74,7 +80,8 @@ def product(call: BoundedCall) -> Errors:
     if call.op_type == "aten.addbmm.default":
         count *= first.shape[0]
     few = FEW + 2 * adds
-    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few)
+    one_way = _repeated(call, factors[adds:])
+    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few, one_way)
     if call.op_type == "aten._grouped_mm.default":
         return [np.where(_is_behind(call), np.inf, error) for error in errors]
     if call.is_narrow and call.op_type == "aten.linear.default" and first.ndim > 2:
@@ -90,6 +97,15 @@ def product(call: BoundedCall) -> Errors:
     (terms,) = call.terms()  # the product is rounded to the type before it is added
     off = call.stepped(1 + sqrt(steps), terms)
     return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
+
+
+def _repeated(call: BoundedCall, factors: list[str]) -> float:
+    """Which part of the products of two factors may be equal, in the line that has most."""
+    shares = [0.0]
+    for name in factors:
+        lines = [call.repeats(name, [axis]) for axis in range(call[name].ndim)[-2:]]
+        shares.append(max((float(np.max(line, initial=0)) for line in lines), default=0.0))
+    return min(shares[1:], default=0.0)
 
 
 def _is_behind(call: BoundedCall) -> Array:
@@ -133,9 +149,11 @@ def convolution(call: BoundedCall) -> Errors:
         # columns of the operand's gradient; those of the weights add up over samples in the type
         steps = [taps, call["grad_output"].shape[0], call["grad_output"].shape[0]]
         counts = [n for n, asked in zip(steps, call["output_mask"], strict=True) if asked]
-        return _columns(call, _summed(call, kept, BLOCK), counts)
+        one_way = max(_repeated(call, [name, "grad_output"]) for name in ("input", "weight"))
+        return _columns(call, _summed(call, kept, BLOCK, FEW, one_way), counts)
     count = max(back if _transposes(call) else forward, 1)
-    errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1)
+    one_way = _repeated(call, ["input", "weight"])
+    errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
     return _columns(call, errors, [taps]) if _transposes(call) else errors
 
 
@@ -159,14 +177,16 @@ def _columns(call: BoundedCall, errors: Errors, counts: list[int]) -> Errors:
 
 
 def pooling(call: BoundedCall) -> Errors:
-    """Bound means of windows; n is a window's elements."""
+    """Bound means of windows, whose elements are added one after the other; n is how many."""
     kernel = call.arguments.get("kernel_size")
     if kernel is None:  # adaptive: a window is what an element of the result has of the operand
         sizes = [a.size for a in call.arguments.values() if isinstance(a, np.ndarray)]
         count = 4 * max(sizes) // max(min(*sizes, call.results[0].size), 1)
     else:
         count = kernel**3 if isinstance(kernel, int) else prod(kernel)
-    errors = _summed(call, [max(count, 1)] * len(call.results), STREAM)
+    (operand, *_) = (name for name, a in call.arguments.items() if isinstance(a, np.ndarray))
+    one_way = np.max(call.repeats(operand, range(call[operand].ndim)[2:]), initial=0)
+    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, FEW, one_way)
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
@@ -187,7 +207,10 @@ _IN_TYPE = frozenset(
 
 def running_sum(call: BoundedCall) -> Errors:
     """Bound sums of all before: one term after the other."""
-    return _summed(call, [_along(call)] * len(call.results), BLOCK)
+    self = call["self"]
+    one_way = call.repeats("self", [call["dim"]]) if self.ndim else 0.0
+    one_way = np.expand_dims(one_way, call["dim"]) if np.ndim(one_way) else one_way
+    return _summed(call, [_along(call)] * len(call.results), BLOCK, FEW, one_way)
 
 
 def running_product(call: BoundedCall) -> Errors:
@@ -199,9 +222,13 @@ def running_product(call: BoundedCall) -> Errors:
     if call.op_type == "aten.prod.default":
         count = max(call["self"].size, 1)
     scale = 3 if is_complex(result.dtype) else 1
-    own = call.unit * (FEW + 2 * sqrt(count))
+    # roundings of products of equal factors go one way, as those of sums do
+    axes = range(call["self"].ndim) if count == call["self"].size else [call["dim"]]
+    shares = repeats(np.abs(call["self"]), axes) if call["self"].ndim else 0.0
+    steps = call.depth(count, BLOCK, np.max(shares, initial=0))
+    own = call.unit * (FEW + max(2 * sqrt(count), steps))
     if call.is_narrow and call.op_type != "aten.cumprod.default":  # multiplied in the type
-        own += call.result_unit * sqrt(count)
+        own += call.result_unit * steps
     error = own * scale * sizes_of(result)
     # a partial product may overflow where the whole does not, or be less than normal numbers
     (reach,) = call.meant(self=np.maximum(sizes_of(call["self"]), 1))

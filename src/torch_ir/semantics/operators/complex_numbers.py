@@ -19,6 +19,17 @@ from torch_ir.semantics.registry import denotes
 
 
 @np.errstate(all="ignore")
+def log_of_one_and(x: Array) -> Array:
+    """Return ``ln(1 + x)`` without cancellation near 0, of complex numbers too."""
+    if not is_complex(x.dtype):
+        return np.log1p(x)
+    real, imag = x.real, x.imag
+    squared = real * (2 + real) + imag * imag  # |1 + x|² - 1
+    near = np.log1p(squared) / 2 + 1j * np.arctan2(imag, 1 + real)
+    return np.where(np.abs(x) < 0.5, near, np.log(1 + x)).astype(x.dtype)
+
+
+@np.errstate(all="ignore")
 def complex_log_sum(first: Array, second: Array) -> Array:
     """Return ``high + log(1 + exp(low - high))``, of which the real part of high is the larger.
 
@@ -29,7 +40,7 @@ def complex_log_sum(first: Array, second: Array) -> Array:
     low, high = np.where(is_less, (first, second), (second, first))
     apart = low - high
     powers = np.where(np.isneginf(apart.real), 0, np.exp(apart))
-    total = high + np.log1p(powers)
+    total = high + log_of_one_and(powers)
     equal = np.isinf(low.real) & (low.real == high.real)
     both = np.where(low.real < 0, low, np.log(np.exp(low) + np.exp(high)))
     lost = np.isnan(first) | np.isnan(second)

@@ -16,6 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, real_of, rounded
+from torch_ir.semantics.operators.complex_numbers import log_of_one_and
 from torch_ir.semantics.pointwise import (
     floating,
     is_number,
@@ -218,7 +219,7 @@ _FLOATING: Mapping[str, tuple[Callable[[Array], Any], str]] = {
     "log2": (np.log2, "``log₂ self``: −inf at ±0, NaN below."),
     "log10": (np.log10, "``log₁₀ self``: −inf at ±0, NaN below."),
     "log1p special_log1p": (
-        np.log1p,
+        log_of_one_and,
         "``ln(1 + self)`` without cancellation near 0: −0 at −0, −inf at −1, NaN below.",
     ),
     "sin": (np.sin, "The sine: −0 at −0, NaN at ±inf."),

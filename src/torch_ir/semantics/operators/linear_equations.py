@@ -353,22 +353,22 @@ def cholesky_inverse(self: Array, upper: bool = False) -> Array:
 @denotes("aten.linalg_matrix_exp.default")
 @np.errstate(all="ignore")
 def matrix_exponential(self: Array) -> Array:
-    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times.
+    """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times, each by its own.
 
     Of half types, whose products torch leaves as memory was, matrices have one element.
     """
     if self.shape[-2:] == (1, 1) and is_inexact(self.dtype):
         return rounded(np.exp(self.astype(working(self.dtype))), self.dtype)
     matrix = _square(wide(self, "self"))
-    norm = np.max(np.sum(np.abs(matrix), -2), initial=0)
-    times = max(int(np.ceil(np.log2(norm))), 0) if 0 < norm < np.inf else 0
+    norms = np.max(np.sum(np.abs(matrix), -2), -1, initial=0)[..., None, None]
+    times = np.ceil(np.log2(np.clip(np.where(np.isfinite(norms), norms, 1), 1, None)))
     term = np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
     total = term
     for k in range(1, 22):
         term = term @ (matrix / 2.0**times) / k
         total = total + term
-    for _ in range(times):
-        total = total @ total
+    for step in range(int(np.max(times, initial=0))):
+        total = np.where(step < times, total @ total, total)
     return rounded(total, self.dtype)
 
 

@@ -211,7 +211,7 @@ def _zeta(s: float, q: float) -> float:
     if math.isinf(q) or math.isinf(s):
         return 0.0 if q > 1 else 1.0 if q == 1 else math.inf
     total = 0.0
-    while q < max(20, min(s, 1e3)):
+    while q < max(20, 2 * min(s, 1e3)) and (q <= 1 or _power(q, -s) > total * 1e-18):
         total += _power(q, -s)
         q += 1
     total += _power(q, 1 - s) / (s - 1) + _power(q, -s) / 2

@@ -1,0 +1,92 @@
+"""Torch's own error is within the bounds of reductions where roundings add up one way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from semantics.test_tolerance import bounds_of, parts_of
+
+Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+ROWS: dict[str, Rows] = {
+    "equal": lambda _, at: torch.full_like(at, 0.1),
+    "of two numbers": lambda _, at: torch.where(at % 2 == 0, 0.1, 0.7),
+    "mostly zero": lambda values, at: torch.where(at % 64 == 5, values, 0.0),
+    "zero but for the first": lambda _, at: torch.where(at == 0, 1.3, 0.0),
+    "mostly equal": lambda values, at: torch.where(at % 16 == 5, values, 0.7),
+    "far from zero": lambda values, _: values + 100,
+    "one far from the rest": lambda values, at: torch.where(at == at.numel() - 1, 1e3, values),
+    "one far among equal ones": lambda _, at: torch.where(at == at.numel() // 2, 1e3, 0.1),
+    "rising": lambda _, at: at / at.numel(),
+    "falling": lambda _, at: 0.9 ** at.clamp(max=600),
+    "tiny": lambda values, _: values * 1e-37,
+}
+CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "sum of rows": ("aten.sum.dim_IntList", ([1],)),
+    "sum of columns": ("aten.sum.dim_IntList", ([0],)),
+    "mean of columns": ("aten.mean.dim", ([0],)),
+    "variance of rows": ("aten.var.correction", ([1],)),
+    "variance of columns": ("aten.var.correction", ([0],)),
+    "variance of all": ("aten.var.correction", (None,)),
+    "deviation and mean": ("aten.std_mean.correction", ([0],)),
+    "norm 1": ("aten.linalg_vector_norm.default", (1.0, [1])),
+    "norm 2": ("aten.linalg_vector_norm.default", (2.0, [1])),
+    "norm 1/2": ("aten.linalg_vector_norm.default", (0.5, [1])),
+    "norm 3": ("aten.linalg_vector_norm.default", (3.0, [1])),
+    "product": ("aten.prod.dim_int", (1,)),
+    "running sum": ("aten.cumsum.default", (1,)),
+    "running product": ("aten.cumprod.default", (1,)),
+}
+REAL: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "softmax": ("aten._softmax.default", (0, False)),
+    "log_softmax": ("aten._log_softmax.default", (0, False)),
+    "logsumexp": ("aten.logsumexp.default", ([1],)),
+    "running logsumexp": ("aten.logcumsumexp.default", (1,)),
+    "layer norm": ("aten.native_layer_norm.default", ([257], None, None, 1e-5)),
+    "batch norm": (
+        "aten._native_batch_norm_legit.no_stats",
+        (None, None, True, 0.1, 1e-5),
+    ),
+    "distances": ("aten._pdist_forward.default", (2.0,)),
+}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64)
+
+
+@pytest.mark.parametrize("how", ROWS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_own_errors_are_within_bounds(how: str, dtype: torch.dtype) -> None:
+    for height, width in ((4, 257), (150, 257)):
+        generator = torch.Generator().manual_seed(width)
+        drawn = torch.randn(height * width, generator=generator, dtype=torch.float64)
+        places = torch.arange(height * width, dtype=torch.float64)
+        values = ROWS[how](drawn, places).reshape(height, width).to(dtype)
+        calls = {**CALLS, **({} if dtype.is_complex else REAL)}
+        for name, (op_type, arguments) in calls.items():
+            if (height > 10) != (name in ("sum of columns", "batch norm", "variance of all")):
+                continue
+            if dtype.itemsize < 4 and name == "distances":
+                continue  # a kernel for none of them
+            if dtype.is_complex and "product" in name:
+                continue  # what overflows in one part is NaN in the other
+            assert parts_of(op_type, values, *arguments) <= 1, name
+
+
+def test_bounds_of_terms_that_differ_are_not_wider() -> None:
+    values = torch.randn(4, 257, generator=torch.Generator().manual_seed(0))
+    unit = 2.0**-24
+    for op_type, arguments in (CALLS["sum of rows"], CALLS["norm 1"]):
+        _, _, (allowed,) = bounds_of(op_type, values, *arguments)
+        assert (allowed < 32 * unit * values.abs().sum(1).numpy()).all()
+
+
+def test_matrices_are_scaled_by_their_own_norm() -> None:
+    values = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values[1] *= 40
+    assert parts_of("aten.linalg_matrix_exp.default", values) <= 1
+
+
+def test_a_complex_logarithm_near_one_is_not_cancelled() -> None:
+    values = torch.tensor([1e-9 + 2e-9j, -1e-3 + 1e-3j, 3 + 4j], dtype=torch.complex128)
+    (meant,), (got,), _ = bounds_of("aten.log1p.default", values)
+    assert abs(meant / got - 1).max() < 1e-15
