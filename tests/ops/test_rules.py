@@ -5,13 +5,14 @@ from collections import Counter
 
 import pytest
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch._ops import _higher_order_ops
 
 import torch_ir
 from torch_ir import allow_operators, operator_rule
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.infer.resolve import registered_rule
-from torch_ir.ops.rules import names_place
+from torch_ir.ops.rules import WRITTEN_IN_PYTHON, names_place
 from torch_ir.ops.schema import known_operators, lookup
 from torch_ir.ops.spec import tagged_traits
 
@@ -40,6 +41,11 @@ HIGHER_ORDER = [
     )
 ]
 
+PYTHON_OPERATORS = {
+    "torch_nn": "torch_nn._linear_cross_entropy_batch_chunked.default",
+    "flex_lib": "flex_lib.zeros_and_scatter.default",
+}
+
 
 def registered() -> list[str]:
     for module in ("edge.dim_order_kernels", "backend.kernels"):
@@ -65,6 +71,24 @@ def test_every_operator_that_torch_registers_has_a_verdict_with_a_rule():
     assert not undecided, f"no rule decides {undecided}: run `make generate`, and look at them"
     assert set(rules) == {f"rule {number}" for number in (1, 2, 3, 5, 6, 7)}
     assert rules["rule 5"] > 3000
+
+
+def test_what_torch_writes_in_python_is_allowed_where_it_writes_no_argument():
+    for name in WRITTEN_IN_PYTHON:
+        rules = [operator_rule(op_type) for op_type in python_operators(name)]
+        assert rules, f"torch has no operators of {name} any more"
+        assert {rule.rule.partition(":")[0] for rule in rules if rule.allowed} == {"rule 5"}
+    library = torch.library.Library("torch_nn", "FRAGMENT")
+    library.define("writes_of_a_test(Tensor(a!) x) -> ()")
+    assert operator_rule("torch_nn.writes_of_a_test.default").rule.startswith("rule 7")
+    importlib.import_module("torch.nn.attention.varlen")  # its kernels trust their offsets
+    assert not operator_rule("torch_attn._varlen_attn.default").allowed
+
+
+def python_operators(namespace):
+    operator_rule(PYTHON_OPERATORS[namespace])  # imports what registers them
+    found = [name for name in OPDEFS if name.startswith(f"{namespace}::")]
+    return [name.replace("::", ".") + ".default" for name in found]
 
 
 def test_every_higher_order_operator_has_a_verdict_with_a_rule():

@@ -13,8 +13,10 @@ from torch_ir import (
     convert_exported_program,
     decompose,
     extract_ir,
+    operator_rule,
     parse,
     to_edge,
+    validate,
 )
 from torch_ir.dialects import verify
 from torch_ir.errors import PassError
@@ -266,3 +268,32 @@ def test_prims_that_a_decomposition_or_a_program_calls_are_calls_of_aten(functio
     assert not [node for node in ir.nodes if node.op_type.startswith("prims.")]
     assert verify(ir) == ()
     torch.testing.assert_close(IRExecutor(ir, {})(x), function(x))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("chunk", [1, 4, 9])
+def test_what_torch_writes_in_python_is_taken_apart_as_its_kernel_computes(reduction, chunk):
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    class Chunked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(12, 8))
+
+        def forward(self, x, target):
+            options = LinearCrossEntropyOptions(batch_chunk_size=chunk)
+            loss = nn.functional.linear_cross_entropy
+            return loss(x, self.weight, target, reduction=reduction, options=options)
+
+    torch.manual_seed(0)
+    model, args = Chunked().requires_grad_(False), (torch.randn(9, 8), torch.randint(0, 12, (9,)))
+    ir, weights = extract_ir(model, args), model.state_dict()
+    (node,) = [node for node in ir.nodes if node.op_type.startswith("torch_nn.")]
+    assert operator_rule(node.op_type).rule.startswith("rule 5")
+    assert same(IRExecutor(ir, weights)(*args), model(*args))
+    core = decompose(ir)
+    assert verify(core) == ()
+    assert {op for op in operators(core) if not is_core(op)} == set()
+    torch.testing.assert_close(IRExecutor(core, weights)(*args), model(*args))
+    assert str(validate(ir, weights, args)).startswith("all readers agree")
+    assert operators(decompose(ir, preserve=[node.op_type])) >= {node.op_type}

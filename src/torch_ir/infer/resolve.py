@@ -44,6 +44,8 @@ _REGISTERED_BY = {
     "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
     "executorch_prims": "torch_ir.dialects.backend.kernels",
     "quantized_decomposed": "torch_ir.dialects.backend.kernels",
+    "torch_nn": "torch.nn.modules.linear_cross_entropy",
+    "flex_lib": "torch._dynamo._trace_wrapped_higher_order_op",
 }
 
 

@@ -10,7 +10,8 @@ fits decides:
 3. it is listed here: it reads files, hands out raw memory, makes nested tensors or changes the
    process: refused;
 4. a call says ``unsafe=True``, which turns the operator's own checks off: that call is refused;
-5. tensor operators of aten, prims, quantized_decomposed, executorch_prims, dim_order_ops: allowed;
+5. tensor operators of aten, prims, quantized_decomposed, executorch_prims, dim_order_ops, and
+   the functional ones that torch writes in Python (torch_nn, flex_lib): allowed;
 6. collectives, which reach other processes: refused, unless their groups are given;
 7. everything else that is torch's own: refused;
 8. libraries that this process registered: allowed;
@@ -186,6 +187,8 @@ def recorded_rule(op_type: str) -> OperatorRule | None:
 @lru_cache(maxsize=4096)
 def _recorded(op_type: str) -> OperatorRule | None:
     namespace = op_type.partition(".")[0]
+    if namespace in WRITTEN_IN_PYTHON:
+        return None  # their schemas are where they are registered
     if namespace in ("higher_order", *_OWN) or namespace in namespaces():
         return judged(op_type, lookup(op_type))
     return None
@@ -228,6 +231,9 @@ def judged(op_type: str, schema: Schema | None) -> OperatorRule:
         return OperatorRule(op_type, False, "rule 11: no rule knows it")
     if namespace in (*_RECORDED, *_OWN):
         return OperatorRule(op_type, True, "rule 5: it computes tensors from its arguments")
+    written = schema is None or any(argument.is_written for argument in schema.arguments)
+    if namespace in WRITTEN_IN_PYTHON and not written:
+        return OperatorRule(op_type, True, "rule 5: it computes tensors with torch's own")
     if namespace in namespaces():
         return OperatorRule(op_type, False, f"rule 7: torch keeps {namespace!r} for itself")
     if schema is None:
@@ -288,6 +294,9 @@ _PLACES = frozenset(
 
 _RECORDED = ("aten", "prims")
 """Namespaces of which every operator of torch is known."""
+
+WRITTEN_IN_PYTHON = ("torch_nn", "flex_lib")
+"""Namespaces of torch whose kernels are functions of Python, which call operators that check."""
 
 _OWN = ("executorch_prims", "dim_order_ops", "quantized_decomposed")
 """Namespaces of which this package registers operators itself."""

@@ -17,7 +17,7 @@ from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
-from torch_ir.ops.rules import allow_collectives
+from torch_ir.ops.rules import WRITTEN_IN_PYTHON, allow_collectives
 from torch_ir.ops.schema import known_operators
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -26,7 +26,7 @@ from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.steps import uncollected
-from torch_ir.torch_api import OpOverload, operator_count, overload
+from torch_ir.torch_api import OpOverload, custom_ops, operator_count, overload
 
 TARGETS = ("core_aten",)
 
@@ -117,7 +117,8 @@ def decomposed(
     require_allowed(ir)
     kept = frozenset(preserve)
     _require_operators(ir, kept | set(table or {}))
-    own = {**_bound_patterns(kept), **_registered(ir, kept), **(table or {})}
+    own = {**_written_in_python(ir, kept), **_bound_patterns(kept), **_registered(ir, kept)}
+    own |= table or {}
     return _decomposed(ir, target, Settings(kept, _table(own, kept), own, is_core))
 
 
@@ -170,6 +171,16 @@ def _registered(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
     if called.isdisjoint(_REGISTERED):
         return {}
     return {name: function for name, function in _REGISTERED.items() if name not in preserve}
+
+
+def _written_in_python(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
+    """The kernels of torch that are functions of Python, of the operators that a program calls."""
+    called = {node.op_type for _, _, node in ir.walk()} - preserve
+    return {
+        name: custom_ops.OPDEFS["::".join(name.split(".")[:2])]._init_fn  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+        for name in sorted(called)
+        if name.partition(".")[0] in WRITTEN_IN_PYTHON and resolve_operator(name)
+    }
 
 
 def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
