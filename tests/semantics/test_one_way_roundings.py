@@ -80,6 +80,15 @@ def test_bounds_of_terms_that_differ_are_not_wider() -> None:
         assert (allowed < 32 * unit * values.abs().sum(1).numpy()).all()
 
 
+def test_products_of_nothing_are_zero() -> None:
+    nothing = torch.zeros(0, 2)
+    assert parts_of("aten.mm.default", nothing.t(), nothing) == 0
+    assert parts_of("aten.mm.default", nothing, torch.ones(2, 3)) == 0
+    assert parts_of("aten.addmm.default", torch.ones(2, 2), nothing.t(), nothing) == 0
+    assert parts_of("aten.linalg_vector_norm.default", nothing, 2.0, [0]) == 0
+    assert parts_of("aten.cumsum.default", nothing, 0) == 0
+
+
 def test_matrices_are_scaled_by_their_own_norm() -> None:
     values = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     values[1] *= 40

@@ -218,6 +218,8 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
         values = values[(slice(None),) * (axis % values.ndim) + (slice(None, None, step),)]
     of_row = {axis % values.ndim for axis in axes}
     kept = [axis for axis in range(values.ndim) if axis not in of_row]
+    if not values.size:
+        return np.zeros([values.shape[axis] for axis in kept])
     rows = values.transpose(*kept, *of_row)
     rows = np.sort(rows.reshape(*(values.shape[axis] for axis in kept), -1), axis=-1)
     same = (rows[..., 1:] == rows[..., :-1]) & (zeros | (rows[..., 1:] != 0))
