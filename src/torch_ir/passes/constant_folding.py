@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from torch_ir.ir import (
 )
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
+from torch_ir.ir.queries import kept_values
 from torch_ir.ir.values import OperatorRef, dtype_name
 from torch_ir.ops.effects import is_foldable
 from torch_ir.passes.base import Pass, PassResult
@@ -131,37 +132,29 @@ def computed_ahead(
     tensors = constant_tensors(ir.constants, keys.values(), device=device)
     known = {name: tensors[key] for name, key in keys.items()}
     known |= {name: value for name, value in given.items() if not memory.is_written(name)}
-    constants = frozenset(known)
+    constants, returned = frozenset(known), kept_values(ir)
     for node in ir.nodes:
-        if all(meta.name in known for meta in node.inputs) and _is_known(ir, node, memory):
+        ready = all(meta.name in known for meta in node.inputs)
+        if ready and _is_known(ir, node, memory, returned):
             results = _run(node, [known[meta.name] for meta in node.inputs], max_bytes, device)
             known.update(results)
     return {name: tensor for name, tensor in known.items() if name not in constants}
 
 
-def _is_known(ir: IR, node: OpNode, memory: StorageGroups) -> bool:
+def _is_known(ir: IR, node: OpNode, memory: StorageGroups, results: Container[str]) -> bool:
     """Whether a node may be computed ahead, once its inputs are known."""
-    touched = any(memory.is_written(m.name) for m in (*node.inputs, *node.outputs))
-    constants = ir.constants.keys() | ir.weight_name_mapping.keys()
-    results = {meta.name for meta in ir.graph_outputs}
-    results |= {mutation.value.name for mutation in ir.mutations}
-    returned = any(
-        meta.name in results or (memory.is_seen(meta.name) and not _shows(node, constants))
-        for meta in node.outputs
-    )
+    kept = ir.constants, ir.weight_name_mapping
+    shows = any(meta.name in names for meta in node.inputs for names in kept)
     return (
         is_repeatable(ir, node)
         and is_foldable(node.op_type, node.attrs)
         and registered_kernel(node.op_type) is None
-        and not touched
-        and not returned
+        and not any(memory.is_written(m.name) for m in (*node.inputs, *node.outputs))
+        and not any(m.name in results for m in node.outputs)
+        and (shows or not any(memory.is_seen(m.name) for m in node.outputs))
         and all(meta.is_static for meta in node.outputs)
         and all(_is_fixed(value) for value in node.attrs.values())
     )
-
-
-def _shows(node: OpNode, constants: Iterable[str]) -> bool:
-    return any(meta.name in constants for meta in node.inputs)
 
 
 def _is_fixed(value: Attribute) -> bool:
