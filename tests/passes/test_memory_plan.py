@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -187,6 +188,18 @@ class TestOffsets:
         rows = [(5, 2, 6), (5, 1, 2), (11, 4, 8), (13, 1, 5), (13, 4, 4), (14, 1, 1), (8, 1, 1)]
         pieces = [Piece(f"p{i}", *row) for i, row in enumerate(rows)]
         assert arena_size(place(pieces, 1), {piece.name: piece.size for piece in pieces}) == 43
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_many_at_once_lie_as_do_those_that_are_looked_at_one_by_one(self, seed):
+        source = random.Random(seed)
+        rows = [
+            (source.randrange(0, 90), (b := source.randrange(200)), b + 60) for _ in range(200)
+        ]
+        pieces = [Piece(f"p{i}", *row) for i, row in enumerate(rows)]
+        vast = [replace(piece, size=piece.size << 60) for piece in pieces]  # beyond 64 bits
+        offsets = place(pieces, 8)
+        assert {name: offset << 60 for name, offset in offsets.items()} == place(vast, 8 << 60)
+        assert not list(overlapping(pieces, offsets))
 
     def test_forty_thousand_pieces(self):
         source = random.Random(0)
