@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 
@@ -21,40 +21,58 @@ from torch_ir.ir.builder import Names, with_inputs
 
 Tensors = Mapping[str, torch.Tensor]
 MAX_BYTES, MAX_NODES = 64 << 20, 400
-"""A larger program is compared in isolation alone: bounds of a whole run take memory and time."""
+"""A larger program is compared in isolation alone, as the report says: bounds of a whole run take
+memory and time."""
 
 
 def accumulated(
     feed: Feed, judged: AnySource, weights: Tensors | None, constants: Tensors | None
-) -> Iterator[Found]:
-    """Yield the first value of a whole run that is off by more than all errors before it allow."""
+) -> tuple[list[Found], str]:
+    """Return the first value of a whole run that is off by more than all errors before it allow.
+
+    Args:
+        feed: The program and what it is fed.
+        judged: What is judged.
+        weights: Tensors by ``state_dict`` key.
+        constants: Values that no state dict has, by key.
+
+    Returns:
+        One finding or none, and why the run was not compared; empty if it was.
+    """
     program = feed.program
     size = sum(meta.nbytes or 0 for node in program.nodes for meta in node.outputs)
-    if size > MAX_BYTES or len(program.nodes) > MAX_NODES or not program.nodes:
-        return
+    if not program.nodes:
+        return [], ""
+    if len(program.nodes) > MAX_NODES:
+        return [], f"a run of more than {MAX_NODES} nodes is not compared as a whole"
+    if size > MAX_BYTES:
+        return (
+            [],
+            f"a run with values of more than {MAX_BYTES >> 20} MiB is not compared as a whole",
+        )
     made = attempt(_whole_run, program, feed.values, judged, weights, constants)
     if isinstance(made, Raised):
         last = program.nodes[-1]
         told = Error(part=float("inf"), reason=error_text(made.error))
         value = last.outputs[0].name if last.outputs else ""
-        yield Found(tuple(program.nodes), PartFault(value, "error", told))
-        return
+        return [Found(tuple(program.nodes), PartFault(value, "error", told))], ""
     shown = [m for n in program.nodes for m in n.outputs if m.name in made]
     if not shown:
-        return
+        return [], "nothing shows its values"
     feed.program = chosen = _with_choices(program, made, feed.values)
     body = part_of(chosen, chosen.nodes, shown)
     try:
         given = feed.other.call(body, feed.values, feed.symbols)
-    except TorchIRError:  # what a node lacks was told in isolation
-        return
+    except TorchIRError as error:
+        return [], f"{feed.other.name} cannot run it: {error.message}"
     known = dict(zip(body.output_names, given, strict=True))
     results = [made[meta.name] for meta in shown]
     faults = region_faults(feed, chosen.nodes, shown, feed.values, known, results)
-    if not isinstance(faults, str) and faults:
-        order = {meta.name: i for i, meta in enumerate(shown)}
-        first = min(faults, key=lambda fault: order[fault.value])
-        yield Found((program.producers[first.value],), first)
+    if isinstance(faults, str) or not faults:
+        return [], faults if isinstance(faults, str) else ""
+    order = {meta.name: i for i, meta in enumerate(shown)}
+    first = min(faults, key=lambda fault: order[fault.value])
+    return [Found((program.producers[first.value],), first)], ""
 
 
 def _with_choices(program: IR, made: Tensors, values: dict[str, torch.Tensor]) -> IR:

@@ -75,7 +75,7 @@ def compare(
         against: What it is compared with; any reader but a lowered program.
         mode: ``"isolated"`` feeds each piece what ``against`` made, ``"accumulated"`` lets the
             values of each side flow on, ``"both"`` looks at what isolation hides where it finds
-            nothing.
+            nothing. Of a run that is too large for this, ``whole_run`` has the reason.
         samples: More inputs to compare on.
         constants: Values that no state dict has, by key.
         symbols: Values of symbols that no input shows.
@@ -160,6 +160,7 @@ class _Pair:
         self.states: list[Feed] = []
         self.first_part: tuple[IR, Tensors] | None = None
         self.tolerance: dict[str, float] = {}
+        self.whole_run = ""
         if isinstance(judged, BackendSource):
             written = {m.target for m in self.program.mutations}
             fixed = {n: t for n, t in self.payload.items() if n not in written}
@@ -190,8 +191,14 @@ class _Pair:
         if hidden and not self._is_fed_alone:
             feed = Feed(self.program, _feeding(self.other), {**self.payload, **given}, dict(known))
             feed.tolerance = self.tolerance
-            for item in accumulated(feed, self.judged, self.weights, self.constants):
-                self.later.append(self._divergence(item, "accumulated", number))
+            later, why = accumulated(feed, self.judged, self.weights, self.constants)
+            self.later += [self._divergence(item, "accumulated", number) for item in later]
+            self.whole_run = self.whole_run or why
+            for node in self.program.nodes if self.mode == "accumulated" else ():
+                if why:
+                    state.reasons[node.name] = why
+                else:
+                    state.covered.add(node.name)
 
     @property
     def _is_fed_alone(self) -> bool:
@@ -313,7 +320,7 @@ class _Pair:
         return Comparison(
             *(self.ir.model_name, self.judged.name, self.other.name, len(self.ir.nodes)),
             (*found, *self.later),
-            *(tuple(compared), tuple(inside), missed),
+            *(tuple(compared), tuple(inside), missed, self.whole_run),
         )
 
     def _by_own(self) -> dict[str, list[str]]:

@@ -87,6 +87,7 @@ class Comparison(Shown):
         compared: Nodes whose own value was seen.
         covered: Nodes inside of a region whose results agree.
         not_compared: Why other nodes were not compared, by name.
+        whole_run: Why a run as a whole, which was asked for, was not compared; empty if it was.
     """
 
     model_name: str
@@ -97,6 +98,7 @@ class Comparison(Shown):
     compared: tuple[str, ...] = field(repr=False)
     covered: tuple[str, ...] = field(repr=False)
     not_compared: Mapping[str, str] = field(repr=False)
+    whole_run: str = field(default="", repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -138,6 +140,8 @@ class Comparison(Shown):
             names = [node for node, why in self.not_compared.items() if why == reason][:3]
             more = ", …" if count > 3 else ""
             lines.append(f"  not compared: {', '.join(names)}{more} ({count}): {reason}")
+        if self.whole_run and self.whole_run not in self.not_compared.values():
+            lines.append(f"  each node was compared alone, and the run was not: {self.whole_run}")
         if self.divergences:
             nodes = len({found.node for found in self.divergences})
             lines.append(f"  {counted(nodes, 'node')} diverge{'s' if nodes == 1 else ''}; first:")
