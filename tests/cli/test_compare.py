@@ -54,6 +54,10 @@ def test_parts_are_cut_and_their_inputs_recorded(run, place):
     assert made.code == 0
     assert (place / "in.npz").exists()
     assert run("compare", "q.tir", "--inputs", "in.npz").code == 0
+    values = ["--inputs", "a", "--record", "a.npz", "--random"]
+    made = run("cut", "p.ir", *values, "-o", "q.tir")
+    assert made.code == 0
+    assert run("compare", "q.tir", "--inputs", "a.npz").code == 0
     assert run("cut", "p.ir").code == 2
     assert run("cut", "p.ir", "--outputs", "c").code == 1
     assert run("fingerprint", "p.ir").out.split()[1] == "p.ir"

@@ -62,18 +62,18 @@ def command(
 ) -> None:
     """Cut a part out of the IR in FILE: what some values need, or exactly some nodes.
 
-    Nodes, values and source lines keep their names. --inputs is for --record alone: the values
-    that FILE runs with, or, where it names no file, what --from names.
+    Nodes, values and source lines keep their names. --inputs names values, as --from does; with
+    --record and without --random it is the file of values that FILE runs with.
 
     \b
     torch-ir cut m.tir --inputs add_3 --outputs linear_9,softmax_2 -o part.tir
     torch-ir cut m.tir --nodes softmax_2 --around 2 -o part.tir
     torch-ir cut m.tir --stages 4 -o stages
-    torch-ir cut m.tir --from add_3 -o part.tir --record part.safetensors --random
+    torch-ir cut m.tir --inputs add_3 -o part.tir --record part.safetensors --random
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.passes.cutting import cut, nodes_around
 
-    if options["inputs"] and not record:  # the values at which to cut
+    if options["inputs"] and (not record or options["random"]):  # the values at which to cut
         cut_off = (*cut_off, *_names(click.get_current_context(), None, options["inputs"]))  # type: ignore[arg-type]  # the parameter is not read
         options["inputs"] = None
     if nodes and (cut_off or outputs):
