@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -233,21 +234,30 @@ def try_model(package: str, text: str) -> str:
 def prepare() -> None:
     """Let packages be imported whose binaries were built for another torch, or for GPUs.
 
-    Operators that the rest of torchvision insists on are declared; no model here calls them.
-    Without its binary, torchaudio is taken for not installed, as diffusers asks.
+    No model here calls what is in the binaries. torchaudio is told that it has none, and the
+    operators that the rest of torchvision insists on are declared.
     """
     try:
         importlib.import_module("torchaudio")
     except (ImportError, OSError):
-        sys.modules["torchaudio"] = None  # pyright: ignore[reportArgumentType]  # how Python says it
+        forget("torchaudio")
+        extension = ModuleType("torchaudio._extension")
+        extension.__dict__.update(_IS_TORCHAUDIO_EXT_AVAILABLE=False, _IS_ALIGN_AVAILABLE=False)
+        extension.__dict__.update(fail_if_no_align=lambda function: function)
+        sys.modules[extension.__name__] = extension
     try:
         importlib.import_module("torchvision")
     except RuntimeError:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
+        forget("torchvision")
         schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
         for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}", schema)
+
+
+def forget(package: str) -> None:
+    """Let a package whose import failed be imported anew."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
 
 
 def main(packages: list[str]) -> int:
