@@ -120,3 +120,16 @@ def test_a_node_that_gives_a_symbol_its_value_stays_where_the_symbol_is_used():
     zeros = OpNode("y", "aten.zeros.default", [], [made], {"size": made.shape})
     ir = IR([found, zeros], [x], [made], [], symbols={"u0": SymbolRange(0)})
     assert EliminateDeadCode().call(ir).ir is ir
+
+
+def test_what_a_pass_of_the_user_raises_is_an_error_that_names_the_pass():
+    class Careless(Pass):
+        name: ClassVar[str] = "careless"
+
+        def call(self, ir: IR) -> PassResult:
+            return PassResult(ir, {}["nothing"])
+
+    told = r"^the pass careless failed: KeyError: 'nothing'"
+    with pytest.raises(PassError, match=told) as caught:
+        run_passes(PROGRAM, [Careless()])
+    assert isinstance(caught.value.__cause__, KeyError)
