@@ -10,7 +10,7 @@ import torch.multiprocessing as mp
 from safetensors.torch import save_file
 from torch import nn
 
-from torch_ir import compile, extract_ir, shard, shard_weights, to_pipeline_stages
+from torch_ir import compile, extract_ir, parse, shard, shard_weights, to_pipeline_stages
 from whole_way import same
 
 
@@ -40,6 +40,22 @@ def build():
     torch.manual_seed(0)
     net = Net().eval().requires_grad_(False)
     return net, extract_ir(net, (torch.randn(2, 4),), regions="auto"), torch.randn(8, 4)
+
+
+def test_values_whose_elements_share_memory_pass_between_stages():
+    ir = parse("""ir {
+      input %x: f32[4]
+      %rows: f32[2, 4] = aten.expand.default(self=%x, size=[2, 4])
+      %pairs: f32[3, 2] = aten.as_strided.default(self=%x, size=[3, 2], stride=[1, 1])
+      %a: f32[2, 4] = aten.relu.default(self=%rows)
+      %b: f32[3, 2] = aten.relu.default(self=%pairs)
+      return %a, %b
+    }""")
+    x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+    first, second = to_pipeline_stages(ir, [2], {})
+    a, b = second(*first(x))
+    assert same(a, x.expand(2, 4).relu())
+    assert same(b, x.unfold(0, 2, 1).relu())
 
 
 def test_stages_in_one_process():

@@ -62,7 +62,9 @@ def _laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     if tensor.stride() == like.stride() or tensor.shape != like.shape:
         return tensor
     made = torch.empty_strided(like.shape, like.stride(), dtype=tensor.dtype, device=tensor.device)
-    return made.copy_(tensor)
+    once = tuple([slice(None if step else 1) for step in like.stride()])  # of what is expanded
+    made[once].copy_(tensor[once])
+    return made
 
 
 class PipelineStages(Sequence[PipelineModule]):
