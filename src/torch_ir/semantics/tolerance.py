@@ -86,15 +86,15 @@ _WITHOUT_DIFFERENCES = (
 def subtracts(op_type: str) -> bool:
     """Return whether kernels may subtract two infinities where the meaning has one.
 
-    Those that compute each element by itself do not, but for ``gelu`` and the Airy function, nor
-    do those that take the greatest of a row out of it, or only add.
+    Those that compute each element by itself do not, but for ``gelu``, the Airy function and
+    polynomials by recurrence, nor do those that take the greatest of a row out of it, or only add.
 
     Example:
         >>> [subtracts(f"aten.{name}.default") for name in ("gelu", "exp", "mm")]
         [True, False, True]
     """
     rule = RULES.get(op_type)
-    if rule is None or rule in (elementwise.gelu, special.waves):
+    if rule is None or rule in (elementwise.gelu, special.waves, special.polynomial):
         return True
     is_apart = rule.__module__ in (elementwise.__name__, special.__name__)
     return not is_apart and rule not in _WITHOUT_DIFFERENCES
