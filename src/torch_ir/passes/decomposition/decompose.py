@@ -274,7 +274,37 @@ def _offsets(size: Sequence[int], stride: Sequence[int], device: torch.device) -
     return sum(lines[1:], start=lines[0]) if lines else torch.arange(1, device=device)
 
 
+def _nearest(offset: float) -> Decomposition:
+    """Nearest elements where a scale may contradict the sizes: kernels stop at the last element.
+
+    torch's decomposition reads beyond it.
+    """
+
+    def call(
+        tensor: torch.Tensor, output_size: Sequence[int], *scales: float | None, **named: float
+    ) -> Any:
+        rank = len(output_size)
+        index: list[torch.Tensor | None] = [None, None]
+        names = ("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[-rank:]
+        given = [*scales, *[named.get(name) for name in names[len(scales) :]]]
+        for axis, (made, scale) in enumerate(zip(output_size, given, strict=True)):
+            size = tensor.shape[axis - rank]
+            step = size / made if scale is None or scale <= 0 else 1 / scale
+            places = torch.arange(made, dtype=torch.float32, device=tensor.device) + offset
+            places = (places * step).to(torch.int64)
+            places = places if scale is None else places.clamp(max=size - 1)
+            index.append(places.reshape([-1] + [1] * (rank - 1 - axis)))
+        result = torch.ops.aten._unsafe_index.Tensor(tensor, index)
+        last: Any = {2: torch.channels_last, 3: torch.channels_last_3d}.get(rank)
+        is_last = last is not None and tensor.is_contiguous(memory_format=last)
+        return result.contiguous(memory_format=last if is_last else torch.contiguous_format)
+
+    return call
+
+
 _OURS: dict[str, Decomposition] = {
+    **{f"aten.upsample_nearest{n}d.default": _nearest(0.0) for n in (1, 2, 3)},
+    **{f"aten._upsample_nearest_exact{n}d.default": _nearest(0.5) for n in (1, 2, 3)},
     "aten.as_strided.default": _by_elements,
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,

@@ -15,7 +15,7 @@ from torch_ir.infer.engine import autocast
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import Region, TensorType, contiguous, external_types, recorded
-from torch_ir.ir import IR, Constant, DType, OpNode, TensorMeta
+from torch_ir.ir import IR, Attribute, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import result_names
@@ -130,6 +130,26 @@ def lowered(ir: IR, shared: Shared, path: str, found: Diagnostics) -> IR:
     return walk.builder.finish()
 
 
+def _with_one_size(node: OpNode) -> OpNode:
+    """The overload of ``upsample_nearest2d`` that is core, whose kernel is the same.
+
+    It takes sizes or scales. torch's decomposition takes other elements where a scale such as 1.1
+    leaves a size as it is.
+    """
+    made = node.attrs.get("output_size")
+    scales = tuple([node.attrs.get(name) for name in ("scales_h", "scales_w")])
+    attrs: dict[str, Attribute] = {"output_size": made, "scale_factors": None}
+    if scales != (None, None):
+        numbers: Any = (*node.inputs[0].shape[-2:], *scales)
+        if not all(isinstance(number, int | float) for number in numbers):
+            return node
+        height, width, high, wide = numbers
+        if [int(height * high), int(width * wide)] != list(cast(Sequence[int], made)):
+            return node
+        attrs = {"output_size": None, "scale_factors": scales}
+    return node.replace(op_type="aten.upsample_nearest2d.vec", attrs=attrs, operands={"input": 0})
+
+
 class _Decomposition:
     def __init__(self, ir: IR, shared: Shared, path: str):
         self.ir = ir
@@ -146,12 +166,15 @@ class _Decomposition:
         node = self.builder.mapped(node)
         if node.op_type in _RENAMED:
             node = node.replace(op_type=_RENAMED[node.op_type])
+        if node.op_type == "aten.upsample_nearest2d.default" and not self._stays(node):
+            core = _with_one_size(node)
+            node = core if self._stays(core) else node
         try:
             if node.op_type == AUTOCAST_REGION:
                 self._region(node, scopes)
             elif node.op_type.startswith("higher_order."):
                 self._call(node, scopes)
-            elif self.shared.settings.stays(node) and (not scopes or node.binds):
+            elif self._stays(node) and (not scopes or node.binds):
                 self._keep(node)
             else:
                 self._replace(node, scopes)
@@ -161,6 +184,9 @@ class _Decomposition:
                 return
             self.found.add(about(Diagnostic("not-decomposable", error.message), node, self.path))
             self.builder.nodes.append(node)
+
+    def _stays(self, node: OpNode) -> bool:
+        return self.shared.settings.stays(node)
 
     def _types(self, node: OpNode) -> tuple[TensorType, ...]:
         return tuple([self.types.get(meta.name) or contiguous(meta) for meta in node.inputs])

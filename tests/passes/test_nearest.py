@@ -1,0 +1,52 @@
+"""Nearest elements after decomposition are those of eager, whatever scales say beside sizes."""
+
+import itertools
+
+import pytest
+import torch
+
+import torch_ir
+from torch_ir.executor import execute_ir
+
+SIZES = (1, 2, 5, 7)
+SCALES = (0.5, 1.0, 1.1, 2.0, 2.1)
+"""Of 1.1 and 2.1, kernels take other elements than by division, where a size stays or doubles."""
+
+
+class Nearest(torch.nn.Module):
+    def __init__(self, name, *given):
+        super().__init__()
+        self.operator = getattr(torch.ops.aten, name).default
+        self.given = given
+
+    def forward(self, x):
+        return self.operator(x, *self.given)
+
+
+def check(name, x, *given):
+    ir = torch_ir.decompose(torch_ir.extract_ir(Nearest(name, *given), (x,)))
+    assert ir.check() == ()
+    assert torch.equal(execute_ir(ir, (x,), {})[0], Nearest(name, *given)(x)), (name, given)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_images_by_scales_and_by_sizes(layout):
+    for size, scale in itertools.product(SIZES, SCALES):
+        x = (
+            torch.arange(2.0 * 4 * size * 5)
+            .reshape(2, 4, size, 5)
+            .contiguous(memory_format=layout)
+        )
+        made = [int(size * scale), int(5 * scale)]
+        if all(made):
+            check("upsample_nearest2d", x, made, scale, scale)
+            check("upsample_nearest2d", x, made)
+            check("_upsample_nearest_exact2d", x, made, scale, scale)
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest", "_upsample_nearest_exact"])
+def test_scales_that_lead_beyond_the_last_element(name):
+    for rank, size in itertools.product((1, 3), (3, 5)):
+        x = torch.arange(2.0 * size**rank).reshape(1, 2, *[size] * rank)
+        for made, scale in ((3, 0.5), (9, 1.1), (4, None)):
+            check(f"{name}{rank}d", x, [made] * rank, *[scale] * rank)
