@@ -69,7 +69,7 @@ def command(
     torch-ir cut m.tir --inputs add_3 --outputs linear_9,softmax_2 -o part.tir
     torch-ir cut m.tir --nodes softmax_2 --around 2 -o part.tir
     torch-ir cut m.tir --stages 4 -o stages
-    torch-ir cut m.tir --inputs add_3 -o part.tir --record part.safetensors --random
+    torch-ir cut m.tir --inputs add_3 -o p.tir --record p.safetensors --random
     """  # noqa: D301  # \b is a character that click reads
     from torch_ir.passes.cutting import cut, nodes_around
 

@@ -130,10 +130,12 @@ def operators_matching(
     """Return the overloads that one of the patterns matches, with ``*`` as in file names.
 
     Raises:
-        InvalidIRError: A pattern matches none.
+        InvalidIRError: A pattern matches none, or there is none.
     """
     if patterns is None:
         return names
+    if not patterns:
+        raise InvalidIRError("operators= is empty", remedy="Leave it out for all operators.")
     fits = {pattern: {n for n in names if fnmatchcase(n, pattern)} for pattern in patterns}
     for pattern in [pattern for pattern, found in fits.items() if not found]:
         raise InvalidIRError(
