@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -22,7 +23,16 @@ from torch_ir.infer.resolve import (
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
-from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
+from torch_ir.ir import (
+    Attribute,
+    DType,
+    FrozenDict,
+    FunctionRef,
+    Layout,
+    MemoryFormat,
+    OpNode,
+    SymExpr,
+)
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
@@ -346,6 +356,12 @@ class _NamedArguments:
         slots = self._operands.get(name)
         if slots is None:
             value = self.node.attrs.get(name)
+            if kind in _NAMED and not isinstance(value, (_NAMED[kind], str, NoneType)):
+                # torch takes a number for it, and looks it up beyond the end of its tables
+                wanted = _NAMED[kind].__name__
+                raise self._bad_value(
+                    name, f"{value!r:.60} is no {wanted}", "Give a name of torch's."
+                )
             return Literal(value) if type(value) in _AS_THEY_ARE else self._attribute(name, kind)
         if isinstance(slots, int):
             if name in self.node.attrs:
@@ -396,6 +412,13 @@ class _NamedArguments:
         where = f"argument {name!r} of {self.node.op_type}"
         return DiagnosticError("bad-argument", f"{where}: {message}", remedy=remedy or "")
 
+
+_NAMED: Mapping[str, type[Attribute]] = {
+    f"{kind}{optional}": named
+    for kind, named in (("ScalarType", DType), ("Layout", Layout), ("MemoryFormat", MemoryFormat))
+    for optional in ("", "?")
+}
+"""What arguments that are one of a few names are."""
 
 _AS_THEY_ARE = frozenset([bool, int, float, type(None)])
 

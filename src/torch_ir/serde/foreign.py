@@ -147,7 +147,9 @@ class _ForeignValues:
         producer = node.inputs[0].producer_node if node.inputs else None
         made = self.outputs.get(producer or "", [])
         index = node.attrs.get("index")
-        return next((value for value in made if value["producer_output_idx"] == index), None)
+        return next(
+            (value for value in made if value.get("producer_output_idx", 0) == index), None
+        )
 
     def use(self, meta: ForeignTensor) -> dict[str, Any]:
         """The value that a node or the graph's output takes."""

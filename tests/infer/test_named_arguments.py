@@ -1,0 +1,46 @@
+"""Arguments that are one of a few names: numbers, which torch looks up unchecked, are refused."""
+
+import pytest
+import torch
+
+import torch_ir
+from torch_ir.errors import CompileError
+from torch_ir.executor import execute_ir
+from torch_ir.ops.schema import known_operators, lookup
+
+PROGRAM = """ir {{
+  input %x: f32[2, 4]
+  %y: f32[2, 4] = aten.{}
+  return %y
+}}"""
+CALLS = {
+    "softmax.int(%x, dim=-1, dtype=-1)": "'dtype' of aten.softmax.int: -1 is no DType",
+    "to.dtype(%x, dtype=99)": "'dtype' of aten.to.dtype: 99 is no DType",
+    "clone.default(%x, memory_format=77)": (
+        "'memory_format' of aten.clone.default: 77 is no MemoryFormat"
+    ),
+    "empty_like.default(%x, layout=-5)": "'layout' of aten.empty_like.default: -5 is no Layout",
+    "empty_like.default(%x, layout=torch.float32)": (
+        "'layout' of aten.empty_like.default: DType(name='float32') is no Layout"
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_number_is_refused(call):
+    ir = torch_ir.parse(PROGRAM.format(call))
+    for run in (lambda: execute_ir(ir, (torch.ones(2, 4),), {}), lambda: torch_ir.compile(ir, {})):
+        with pytest.raises(CompileError) as caught:
+            run()
+        assert caught.value.message == f"node 'y': argument {CALLS[call]}. Give a name of torch's."
+
+
+def test_no_operator_takes_a_list_of_names():
+    found = {
+        argument.type.removesuffix("?")
+        for name in known_operators()
+        if (schema := lookup(name)) is not None
+        for argument in schema.arguments
+        if any(kind in argument.type for kind in ("ScalarType", "Layout", "MemoryFormat"))
+    }
+    assert found == {"ScalarType", "Layout", "MemoryFormat"}
