@@ -23,7 +23,14 @@ CALLS = {
     "empty_like.default(%x, layout=torch.float32)": (
         "'layout' of aten.empty_like.default: DType(name='float32') is no Layout"
     ),
+    "empty_like.default(%x, device=-1)": "'device' of aten.empty_like.default: -1 is no Device",
 }
+NAMES_AS_STRINGS = (
+    'to.dtype(%x, dtype="float32")',
+    'softmax.int(%x, dim=-1, dtype="torch.float32")',
+    'clone.default(%x, memory_format="contiguous_format")',
+    'zeros.default(size=[2, 4], dtype="float32", layout="strided", device="cpu")',
+)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -33,6 +40,13 @@ def test_a_number_is_refused(call):
         with pytest.raises(CompileError) as caught:
             run()
         assert caught.value.message == f"node 'y': argument {CALLS[call]}. Give a name of torch's."
+
+
+@pytest.mark.parametrize("call", NAMES_AS_STRINGS)
+def test_every_reader_takes_a_name_as_a_plain_string(call):
+    report = torch_ir.validate(torch_ir.parse(PROGRAM.format(call)), {}, (torch.ones(2, 4),))
+    assert report.is_valid
+    assert report.compared == {"denotation": 1, "eager": 1}
 
 
 def test_no_operator_takes_a_list_of_names():

@@ -37,13 +37,14 @@ from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
-from torch_ir.debug.reference.eager_call import Symbols, bind, call_plainly
+from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits, with_open_places
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number

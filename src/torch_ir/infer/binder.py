@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -14,6 +13,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
 from torch_ir.infer.resolve import (
+    NAMED,
     from_text,
     has_expression,
     operator_of,
@@ -25,11 +25,8 @@ from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
 from torch_ir.ir import (
     Attribute,
-    DType,
     FrozenDict,
     FunctionRef,
-    Layout,
-    MemoryFormat,
     OpNode,
     SymExpr,
 )
@@ -356,13 +353,8 @@ class _NamedArguments:
         slots = self._operands.get(name)
         if slots is None:
             value = self.node.attrs.get(name)
-            if kind in _NAMED and not isinstance(value, (_NAMED[kind], str, NoneType)):
-                # torch takes a number for it, and looks it up beyond the end of its tables
-                wanted = _NAMED[kind].__name__
-                raise self._bad_value(
-                    name, f"{value!r:.60} is no {wanted}", "Give a name of torch's."
-                )
-            return Literal(value) if type(value) in _AS_THEY_ARE else self._attribute(name, kind)
+            as_it_is = type(value) in _AS_THEY_ARE and kind not in NAMED
+            return Literal(value) if as_it_is else self._attribute(name, kind)
         if isinstance(slots, int):
             if name in self.node.attrs:
                 raise DiagnosticError(
@@ -412,13 +404,6 @@ class _NamedArguments:
         where = f"argument {name!r} of {self.node.op_type}"
         return DiagnosticError("bad-argument", f"{where}: {message}", remedy=remedy or "")
 
-
-_NAMED: Mapping[str, type[Attribute]] = {
-    f"{kind}{optional}": named
-    for kind, named in (("ScalarType", DType), ("Layout", Layout), ("MemoryFormat", MemoryFormat))
-    for optional in ("", "?")
-}
-"""What arguments that are one of a few names are."""
 
 _AS_THEY_ARE = frozenset([bool, int, float, type(None)])
 

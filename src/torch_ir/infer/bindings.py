@@ -51,6 +51,8 @@ def bind_inputs(
             elif isinstance(dim, SymExpr):
                 derived.append((dim, size))
     for dim, size in derived:
+        if symbols.keys() >= set(dim.symbols):
+            continue
         left = renamed(dim.text, lambda name: str(symbols.get(name, name)))
         solved = solve_linear(left, size) if isinstance(size, int) else None
         if solved is not None:

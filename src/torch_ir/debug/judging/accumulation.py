@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
-from torch_ir.debug.reference.eager_call import Symbols, call_plainly
+from torch_ir.debug.reference.eager_call import call_plainly
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact

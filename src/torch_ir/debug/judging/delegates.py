@@ -20,12 +20,12 @@ from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
-from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
 from torch_ir.debug.validation import Reader
 from torch_ir.errors import BackendError, OptionalDependencyError, Raised, attempt, first_line
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.queries import live_out
 from torch_ir.semantics.arguments import as_array

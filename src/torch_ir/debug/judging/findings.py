@@ -9,9 +9,9 @@ import torch
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.delegates import Finding
 from torch_ir.debug.judging.storages import MemoryFault
-from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.debug.validation import Divergence, NodeError, Reader
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
 

@@ -9,9 +9,9 @@ import torch
 
 from torch_ir.backends.delegate import CALL
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
-from torch_ir.debug.reference.eager_call import Symbols
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
 from torch_ir.errors import TorchIRError
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.tolerance import spacing

@@ -13,15 +13,14 @@ from typing import Any, cast
 import torch
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.infer.engine import flatten
 from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import evaluate, from_text, operator_of, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
-from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir.expressions import Number
 from torch_ir.ir.tree import leaves
-from torch_ir.torch_api import OpOverload, constant_tensor, parameters_of
-
-Symbols = dict[str, Number]
+from torch_ir.torch_api import OpOverload, constant_tensor, operator_schema, parameters_of
 
 
 def call_plainly(
@@ -46,7 +45,7 @@ def call_plainly(
     """
     operator = operator_of(node)
     if isinstance(operator, OpOverload):
-        kinds = {a.name: str(a.type) for a in operator._schema.arguments}  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+        kinds = {argument.name: argument.type for argument in operator_schema(operator).arguments}
     else:
         kinds = {}
 
@@ -121,17 +120,12 @@ def _function(ir: IR, functions: Mapping[str, IR], device: torch.device) -> Call
 
 
 def _symbols(ir: IR, tensors: Sequence[torch.Tensor], args: Sequence[Any]) -> Symbols:
-    symbols: Symbols = {}
+    numbers: Symbols = {}
     if ir.signature is not None:
         for leaf, value in zip(leaves(ir.signature.inputs), args, strict=False):
             if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                symbols[leaf.value.text] = value
-    for meta, tensor in zip(ir.graph_inputs, tensors, strict=True):
-        for dim, size in zip(meta.shape, tensor.shape, strict=True):
-            solved = solve_linear(dim.text, size) if isinstance(dim, SymExpr) else None
-            if solved is not None:
-                symbols.setdefault(*solved)
-    return symbols
+                numbers[leaf.value.text] = value
+    return bind_inputs(ir.graph_inputs, tensors, numbers)
 
 
 def bind(node: OpNode, made: Mapping[int, Any] | Sequence[Any], symbols: Symbols) -> None:
