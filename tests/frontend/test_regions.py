@@ -205,7 +205,7 @@ def test_layers_with_gradients_of_their_own(layers, distinct):
 
 def test_a_layer_that_changes_what_others_do_is_noticed():
     class Sets(Block):
-        def forward(self, x):
+        def forward(self, x, **_):
             global CALLS
             CALLS += 1
             return super().forward(x)
@@ -214,8 +214,9 @@ def test_a_layer_that_changes_what_others_do_is_noticed():
         def forward(self, x):
             return super().forward(x) * CALLS
 
-    ir = extracted(Reads(*[Sets() for _ in range(3)]), torch.randn(2, 4))
-    assert set(functions(ir)) == {"the model does something else where its layers are not run"}
+    for layers in ([Sets() for _ in range(3)], [Stage(Sets(), Sets()) for _ in range(3)]):
+        ir = extracted(Reads(*layers), torch.randn(2, 4))
+        assert set(functions(ir)) == {"the model does something else where its layers are not run"}
 
 
 def test_tied_weights_are_part_of_the_wiring():
@@ -554,3 +555,22 @@ def test_the_outermost_of_equal_layers_are_the_functions(model):
 
 def test_layers_that_write_what_all_share_stay_flat():
     assert not extracted(Sharing(), torch.randn(2, 4)).functions
+
+
+class AsksForParameters(Stack):
+    def forward(self, x):
+        count = sum(parameter.numel() for parameter in self.parameters())
+        return super().forward(x * next(self.parameters()).shape[0]) * count
+
+
+class ReadsAWeight(Stack):
+    def forward(self, x):
+        return super().forward(x) + self.layers[1].down.bias
+
+
+@pytest.mark.parametrize("kind", [AsksForParameters, ReadsAWeight])
+def test_a_model_that_asks_for_the_parameters_of_layers(kind):
+    ir = extracted(kind(*[Block() for _ in range(3)]), torch.randn(2, 4))
+    assert functions(ir) == ["layers"] * 3
+    weights = [meta.name for meta in ir.weights]
+    assert weights == [*kind(*[Block() for _ in range(3)]).state_dict()]

@@ -33,6 +33,7 @@ from torch_ir.frontend.regions.opaque import (
     opaque,
     tensor_names,
 )
+from torch_ir.frontend.regions.own_weights import with_own_weights, with_unseen
 from torch_ir.ir import IR, Location
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of
@@ -121,16 +122,25 @@ class Regions:
             kinds |= {site.record.path: group[0].record.path for site in group}
         if not sites:
             return None
-        again = Watch()
-        with opaque(self._model, sites, again), again.over(modules):
-            outer = self._export(self._model, args, kwargs)
-        folded = frozenset(sites)
-        if again.records[""][0].digest(folded) != watch.records[""][0].digest(folded):
+        root = watch.records[""][0]
+
+        def outer_program(sites: Mapping[str, Site]) -> ExportedProgram | None:
+            again = Watch()
+            with opaque(self._model, sites, again), again.over(modules):
+                outer = self._export(self._model, args, kwargs)
+            one, other = (r.digest(frozenset(sites)) for r in (root, again.records[""][0]))
+            return outer if one == other else None
+
+        slim = with_unseen(sites, self._model, root)
+        outer = attempt(outer_program, slim)
+        if isinstance(outer, Raised) or outer is None:  # it may ask for its first parameter
+            slim, outer = sites, outer_program(sites)
+        if outer is None:
             self._all_flat("the model does something else where its layers are not run")
             return None
         firsts = {path: sites[first] for path, first in kinds.items()}
         ir = convert_exported_program(
-            outer, name, place=lambda ir, known: self._placed(ir, known, sites, firsts)
+            outer, name, place=lambda ir, known: self._placed(ir, known, slim, firsts)
         )
         for node in ir.nodes:  # equal functions are one now
             if node.location and node.location.module in sites and node.functions:
@@ -145,8 +155,7 @@ class Regions:
 
     def _all_flat(self, reason: str) -> None:
         for path in self._paths:
-            known = self.found[path]
-            self.found[path] = known if "flat" in known else {"flat": reason}
+            self.found[path] = {"flat": reason, **self.found.get(path, {})}
 
     def _kinds(self, watch: Watch) -> Iterator[list[Site]]:
         """The members that do the same, the outermost first."""
@@ -221,6 +230,7 @@ class Regions:
         firsts: Mapping[str, Site],
     ) -> tuple[IR, dict[str, torch.Tensor]]:
         """The program with calls of functions in place of the operators of members."""
+        ir, own = with_own_weights(ir, sites.values(), self._model)
         builder, literals = Builder(ir), Literals(ir)
         needed = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
         functions: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -239,7 +249,8 @@ class Regions:
             key = first.record.path, made
             if key not in functions:
                 functions[key] = add_layer(builder, body.function)
-            given = dict(zip(site.record.taken, node.tensors("operands"), strict=True))
+            given = dict(zip(site.operands, node.tensors("operands"), strict=True))
+            given |= {label: own[name] for name, label in site.unseen_paths.items()}
             kind = node.location.module_type if node.location else ""
             literals.enter(body.literals)
             operands = [

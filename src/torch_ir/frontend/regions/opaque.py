@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet, own_tensors
+from torch_ir.frontend.regions.own_weights import set_aside
 from torch_ir.torch_api import pytree, without_torch_functions
 
 NAMESPACE = "torch_ir_region"
@@ -47,11 +48,23 @@ class Site:
         sources: Where each tensor that it takes is found: the argument, a name of its own, or the
             name of a parameter or buffer of the model; by label.
         made: The positions of the results that the member makes.
+        unseen: The labels of its parameters that the operator is not given.
     """
 
     record: MemberCall
     sources: Mapping[str, str]
     made: tuple[int, ...]
+    unseen: frozenset[str] = frozenset()
+
+    @property
+    def operands(self) -> list[str]:
+        """The labels of what the operator is given."""
+        return [label for label in self.record.taken if label not in self.unseen]
+
+    @property
+    def unseen_paths(self) -> dict[str, str]:
+        """The label of each parameter that the operator is not given, by its path in the model."""
+        return {f"{self.record.path}.{self.sources[label]}": label for label in self.unseen}
 
     @property
     def told(self) -> str:
@@ -78,8 +91,8 @@ class Site:
 
         record = self.record
         written = [find(label) for label, (_, is_written) in record.taken.items() if is_written]
-        operands = [find(label) for label in record.taken]
-        for label, tensor in zip(record.taken, operands, strict=True):
+        operands = [find(label) for label in self.operands]
+        for label, tensor in zip(self.operands, operands, strict=True):
             if label.startswith("foreign "):
                 meet(watch, tensor)
         made = torch.ops.torch_ir_region.call(operands, written, told)
@@ -142,7 +155,8 @@ def opaque(model: nn.Module, sites: Mapping[str, Site], watch: Watch) -> Generat
     try:
         for path, member in members.items():
             vars(member)["forward"] = _forward(sites[path], model, member, watch)
-        yield
+        with set_aside(model, sites.values()):
+            yield
     finally:
         for path, member in members.items():
             if before[path] is None:
