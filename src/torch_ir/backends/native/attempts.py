@@ -13,7 +13,7 @@ import torch
 from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import held_tensors, misfit
-from torch_ir.backends.native.building import Safe, built
+from torch_ir.backends.native.building import DeclinedError, Safe, built
 from torch_ir.backends.native.samples import Samples
 from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
@@ -115,25 +115,36 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
     body = attempt.body
     names = {*body.input_names, *body.output_names} - attempt.held.keys()
     kept: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for values, symbols in samples.of(names):
+    for values, symbols, is_wide in samples.of(names):
         known = {**attempt.held, **values}
         sizes = numbers_for(body, known, symbols)
         if sizes is None or any(n not in known for n in (*body.input_names, *body.output_names)):
             continue
-        results = judged_call(attempt, known, sizes, {**symbols, **dims_of(body, known)})
+        if is_wide and not any(_is_exact(known[name]) for name in body.output_names):
+            continue
+        bound = {**symbols, **dims_of(body, known)}
+        try:
+            results = judged_call(attempt, known, sizes, bound, exact_only=is_wide)
+        except DeclinedError:
+            continue
         if attempt.reason:
             return
         kept.extend((result, result.clone()) for result in results)
         if attempt.sample is None:
             given = [known[name] for name in body.input_names if name not in attempt.held]
             attempt.sample = (*given, *sizes)
-        attempt.runs += 1
+        attempt.runs += not is_wide
     if not all(is_same(result, copy) for result, copy in kept):
         attempt.part, attempt.reason = math.inf, "a later call changes the results of an earlier"
 
 
 def judged_call(
-    attempt: Attempt, known: Mapping[str, torch.Tensor], sizes: Sequence[int], symbols: Symbols
+    attempt: Attempt,
+    known: Mapping[str, torch.Tensor],
+    sizes: Sequence[int],
+    symbols: Symbols,
+    *,
+    exact_only: bool = False,
 ) -> Sequence[torch.Tensor]:
     """Call a delegate and judge what it gives; the attempt has the verdict afterwards.
 
@@ -142,6 +153,7 @@ def judged_call(
         known: Its inputs and torch's results, by name.
         sizes: The sizes that it takes beside tensors.
         symbols: The value of each symbol.
+        exact_only: Whether to judge only results of integers and truth values.
     """
     body = attempt.body
     given = [known[name].contiguous() for name in body.input_names if name not in attempt.held]
@@ -158,11 +170,19 @@ def judged_call(
     if isinstance(attempt.call, Safe):
         results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
     assert attempt.judge is not None  # noqa: S101  # nothing is called here unverified
-    error = attempt.judge(known, results, known, symbols)
+    judged: Sequence[torch.Tensor] = results
+    if exact_only:
+        expected = [known[name] for name in body.output_names]
+        judged = [r if _is_exact(e) else e for r, e in zip(results, expected, strict=True)]
+    error = attempt.judge(known, judged, known, symbols)
     part = error.part if not error.reason else max(error.part, math.nextafter(1, 2))
     attempt.part = part if math.isnan(attempt.part) else max(attempt.part, part)
     attempt.reason = error.reason
     return results
+
+
+def _is_exact(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _owned(

@@ -13,7 +13,7 @@ from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
-from torch_ir.errors import Raised, attempt
+from torch_ir.errors import BackendError, Raised, attempt
 from torch_ir.ir import IR
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ def built(
     if packed is not None:
         blobs.write(key, packed)
     return safe(made)
+
+
+class DeclinedError(BackendError):
+    """A delegate leaves one call to torch, and takes others."""
 
 
 class Safe:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call, said
+from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.samples import SETS
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
@@ -45,6 +46,8 @@ class Guarded:
             return self._with_torch(given)
         try:
             return self._call(*given)
+        except DeclinedError:
+            return self._with_torch(given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
             return self.replaced(said(error), given)
 
@@ -79,6 +82,8 @@ class Guarded:
         numbers = given[len(self._names) :]
         judged = attempt(judged_call, self.attempt, known, numbers, symbols)
         if isinstance(judged, Raised):
+            if isinstance(judged.error, DeclinedError):
+                return
             self.attempt.reason = said(judged.error)
         if self.attempt.reason:
             self._refuse(self.attempt.reason)

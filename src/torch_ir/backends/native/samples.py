@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,6 +26,20 @@ _PLACES = (99, 31, 8, 4, 2)
 """The last place of a table that may be that large: some place is special, such as padding."""
 
 Call = tuple[tuple[torch.Tensor, ...], Symbols]
+
+
+class Sample(NamedTuple):
+    """Values of a program in a call on torch.
+
+    Attributes:
+        values: The tensors, by name.
+        symbols: The value of each symbol.
+        is_wide: Whether integers may be of any size, so that functions of them say little.
+    """
+
+    values: dict[str, torch.Tensor]
+    symbols: Symbols
+    is_wide: bool
 
 
 class Samples:
@@ -51,29 +65,32 @@ class Samples:
         self._calls = [*calls, *drawn(ir, SETS if not calls else 1)]
         self._is_far_drawn = any(node.binds or node.functions for node in ir.nodes)
         self._names: frozenset[str] = frozenset()
-        self._runs: list[tuple[dict[str, torch.Tensor], Symbols]] | None = None
+        self._wide: list[Call] = []
+        self._runs: list[Sample] | None = None
 
-    def of(self, names: Iterable[str]) -> list[tuple[dict[str, torch.Tensor], Symbols]]:
+    def of(self, names: Iterable[str]) -> list[Sample]:
         """Return these values and the symbols of each call that torch runs through."""
         wanted = frozenset(names)
         if not self._is_far_drawn:
             self._is_far_drawn = True
-            self._calls.extend(self._far())
+            last = self._calls[-1:]
+            self._calls.extend(self._redrawn(last, _far_integers))
+            self._wide.extend(self._redrawn(last, _wide_integers))
         if self._runs is None or not wanted <= self._names:
             self._names |= wanted
             self._runs = list(self._run())
         return self._runs
 
-    def _far(self) -> Iterable[Call]:
-        """The last arguments with far integers in each place where torch takes them.
+    def _redrawn(self, calls: Iterable[Call], draw: _Draw) -> Iterable[Call]:
+        """Arguments with other integers in each place where torch takes them.
 
         Not where they may be counts of a loop or the length of a result.
         """
         generator = torch.Generator().manual_seed(SETS + 1)
-        for tensors, symbols in self._calls[-1:]:
+        for tensors, symbols in calls:
             made = list(tensors)
             for index, tensor in enumerate(tensors):
-                for made[index] in _far_integers(tensor, generator):
+                for made[index] in draw(tensor, generator):
                     if self._is_taken(made, symbols):
                         break
                 else:
@@ -86,13 +103,13 @@ class Samples:
         self._executor.graph.reset()
         return not isinstance(made, Raised)  # torch refuses made-up arguments as it likes
 
-    def _run(self) -> Iterable[tuple[dict[str, torch.Tensor], Symbols]]:
+    def _run(self) -> Iterable[Sample]:
         graph = self._executor.graph
         graph.reset()
         made = self._names & self._ir.producers.keys()
         external = self._ir.external_values()
         inputs = [meta.name for meta in self._ir.graph_inputs]
-        for tensors, given in self._calls:
+        for place, (tensors, given) in enumerate([*self._calls, *self._wide]):
             state = graph.buffers
             values = {n: t for n, t in zip(inputs, tensors, strict=True) if n in self._names}
             values |= {
@@ -106,7 +123,8 @@ class Samples:
             if isinstance(ran, Raised):  # torch refuses made-up arguments as it likes
                 graph.reset()
                 continue
-            yield {**values, **table.values}, {**given, **ran[1]}
+            is_wide = place >= len(self._calls)
+            yield Sample({**values, **table.values}, {**given, **ran[1]}, is_wide)
 
 
 def drawn(ir: IR, count: int) -> Iterable[Call]:
@@ -154,3 +172,17 @@ def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[
     for low, high in [*spans, *[(0, last) for last in _PLACES]]:
         drawn = torch.randint(low, high + 1, tuple(tensor.shape), generator=generator)
         yield drawn.to(tensor.dtype)
+
+
+def _wide_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:
+    """Numbers of both signs and of every size that a wide type has, every other a largest one."""
+    if tensor.dtype not in (torch.int32, torch.int64):
+        return
+    bits, shape = torch.iinfo(tensor.dtype).bits, tuple(tensor.shape)
+    drawn = torch.randint(-(1 << 63), (1 << 63) - 1, shape, generator=generator)
+    less = torch.randint(0, bits - 1, shape, generator=generator)
+    less.view(-1)[::2] %= 4
+    yield (drawn >> (64 - bits + less)).to(tensor.dtype)
+
+
+_Draw = Callable[[torch.Tensor, torch.Generator], Iterable[torch.Tensor]]

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
-from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
 
@@ -138,7 +138,7 @@ class _Request:
         for index, item in enumerate(given):
             array = array_of(item)
             if array.dtype in _WIDE and not is_within(array, self._room):
-                raise BackendError("the CPU plugin compares integers as 32-bit floats")
+                raise DeclinedError("the CPU plugin compares integers as 32-bit floats")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
         self._infer({}, share_outputs=True, decode_strings=False)
