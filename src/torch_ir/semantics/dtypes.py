@@ -70,6 +70,11 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype("float64") if is_float(dtype) else dtype
 
 
+def widened(values: Array) -> Array:
+    """Return values in the :func:`working` precision of their type."""
+    return values.astype(working(values.dtype))
+
+
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
     """Round values to a new array of a type: to nearest, ties to even; integers wrap.
 
@@ -162,7 +167,12 @@ def _is_float8(dtype: np.dtype[Any]) -> bool:
     return is_float(dtype) and dtype.itemsize == 1
 
 
-def _complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex type whose parts have this type, or float32 for bfloat16.
+
+    Raises:
+        InvalidIRError: NumPy has none.
+    """
     if dtype == np.float16:
         raise InvalidIRError("NumPy has no element type for complex32")
     return np.dtype("complex128" if dtype.itemsize == 8 else "complex64")
@@ -212,7 +222,7 @@ def _number_dtype(number: complex) -> np.dtype[Any]:
         return np.dtype("bool")
     if isinstance(number, int):
         return np.dtype("int64")
-    return DEFAULT_FLOAT if isinstance(number, float) else _complex_of(DEFAULT_FLOAT)
+    return DEFAULT_FLOAT if isinstance(number, float) else complex_of(DEFAULT_FLOAT)
 
 
 def _combined(high: np.dtype[Any] | None, low: np.dtype[Any] | None) -> np.dtype[Any] | None:
@@ -220,5 +230,5 @@ def _combined(high: np.dtype[Any] | None, low: np.dtype[Any] | None) -> np.dtype
     if high is None or low is None:
         return low if high is None else high
     if is_float(high) and is_complex(low):
-        return _complex_of(high)
+        return complex_of(high)
     return high if _rank(high) >= _rank(low) and _rank(high) > 0 else promote(high, low)

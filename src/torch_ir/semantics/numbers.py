@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, rounded
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, real_of, rounded
 
 
 def element(value: complex, dtype: np.dtype[Any]) -> Array:
@@ -30,7 +30,7 @@ def element(value: complex, dtype: np.dtype[Any]) -> Array:
         return np.asarray(bool(value))
     if is_complex(dtype):
         for part in (value.real, value.imag):
-            _require_range(part, part_dtype(dtype), value)
+            _require_range(part, real_of(dtype), value)
         return rounded(value, dtype)
     if isinstance(value, complex):
         if value.imag:
@@ -61,16 +61,6 @@ def of_no_elements(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         return value.real.astype("float64") if is_of_it else value
 
     return {name: typed(value) for name, value in arguments.items()}
-
-
-def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of a complex type's parts; another type is returned unchanged.
-
-    Example:
-        >>> part_dtype(np.dtype("complex64"))
-        dtype('float32')
-    """
-    return np.dtype(f"float{4 * dtype.itemsize}") if is_complex(dtype) else dtype
 
 
 def _require_range(value: float, dtype: np.dtype[Any], given: complex) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, did_you_mean
 from torch_ir.ir.graph import IR
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, rounded, widened
 
 Groups: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 """For each name, the ranks of each group of that name: every rank in at most one."""
@@ -201,7 +201,7 @@ def _reduced(parts: Sequence[Array], reduce_op: str) -> Array:
         raise InvalidIRError(
             f"{reduce_op!r} is no reduction", remedy=did_you_mean(reduce_op, _REDUCTIONS) or None
         )
-    wide = [part.astype(working(part.dtype)) for part in parts]
+    wide = [widened(part) for part in parts]
     with np.errstate(all="ignore"):
         found = reduce(_REDUCTIONS[reduce_op], wide)
         found = found / len(parts) if reduce_op == "avg" else found

@@ -17,17 +17,21 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.semantics.dtypes import Array
 
 
-def per_axis(values: int | Sequence[int], rank: int, name: str) -> tuple[int, ...]:
+def per_axis(
+    values: int | Sequence[int], rank: int, name: str, low: int | None = None
+) -> tuple[int, ...]:
     """Return one number for each of ``rank`` axes; a single one stands for all.
 
     Raises:
-        InvalidIRError: There are neither one nor ``rank`` of them.
+        InvalidIRError: There are neither one nor ``rank`` of them, or one is less than ``low``.
     """
     numbers = (values,) if isinstance(values, int) else tuple(values)
     if len(numbers) == 1:
-        return numbers * rank
+        numbers *= rank
     if len(numbers) != rank:
         raise InvalidIRError(f"{name} {list(numbers)} is not for {counted(rank, 'axis')}")
+    if low is not None:
+        at_least(numbers, low, name)
     return numbers
 
 

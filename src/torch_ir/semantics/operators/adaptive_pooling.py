@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, is_inexact, rounded, working
+from torch_ir.semantics.dtypes import Array, is_float, is_inexact, rounded, widened, working
 from torch_ir.semantics.registry import denotes
-from torch_ir.semantics.windows import at_least, per_axis
+from torch_ir.semantics.windows import per_axis
 
 
 def _windows(size: int, count: int) -> list[slice]:
@@ -22,8 +22,7 @@ def _windows(size: int, count: int) -> list[slice]:
 
 
 def _counts(values: Array, output_size: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    counts = per_axis(output_size, rank, "output_size")
-    at_least(counts, 0, "output_size")
+    counts = per_axis(output_size, rank, "output_size", 0)
     if values.ndim not in (rank + 1, rank + 2) or 0 in values.shape[-rank:]:
         shape = list(values.shape)
         raise InvalidIRError(f"pooling of {rank} axes takes no tensor of shape {shape}")
@@ -35,7 +34,7 @@ def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     counts = _counts(values, output_size, rank)
     if not is_inexact(values.dtype):
         raise InvalidIRError(f"pooling to a size is of floating-point numbers, not {values.dtype}")
-    total, divisors = values.astype(working(values.dtype)), np.ones((), "int64")
+    total, divisors = widened(values), np.ones((), "int64")
     for axis, count in zip(range(-rank, 0), counts, strict=True):
         windows = _windows(values.shape[axis], count)
         parts = np.moveaxis(total, axis, 0)

@@ -11,15 +11,14 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.control_flow import truth
 from torch_ir.semantics.registry import denotes
 
 
 @denotes("aten._assert_async.default", "aten._assert_async.msg")
 def assert_async(self: Array, assert_msg: str = "") -> tuple[()]:
     """The one element is true, that is not 0."""
-    if self.size != 1:
-        raise InvalidIRError(f"a tensor of shape {list(self.shape)} is not one truth value")
-    return assert_scalar(bool(self.reshape(()) != 0), assert_msg)
+    return assert_scalar(truth(self), assert_msg)
 
 
 @denotes("aten._assert_scalar.default")

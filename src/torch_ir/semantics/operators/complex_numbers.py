@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_complex, real_of, rounded
+from torch_ir.semantics.dtypes import Array, complex_of, is_complex, real_of, rounded
 from torch_ir.semantics.pointwise import (
     floating,
     is_real_number,
@@ -91,11 +91,11 @@ def angle(self: Array) -> Array:
 @denotes("aten.complex.default")
 def complex(real: Array, imag: Array) -> Array:
     """``real + i · imag``; both of one real type, float32 or float64."""
-    if real.dtype != imag.dtype or real.dtype not in (np.float32, np.float64):
+    if real.dtype != imag.dtype or real.dtype.name not in ("float32", "float64"):
         raise InvalidIRError(
             f"complex takes two float32 or two float64 tensors, not {real.dtype} and {imag.dtype}"
         )
-    result = np.dtype("complex64" if real.dtype == np.float32 else "complex128")
+    result = complex_of(real.dtype)
     return pointwise(_joined, real, imag, result=result)
 
 
@@ -103,7 +103,7 @@ def complex(real: Array, imag: Array) -> Array:
 def polar(abs: Array, angle: Array) -> Array:
     """``abs · (cos angle + i · sin angle)``; both of one real type."""
     require_type("polar", is_real_number, abs, angle)
-    result = np.dtype("complex64" if abs.dtype == np.float32 else "complex128")
+    result = complex_of(abs.dtype)
     return pointwise(lambda r, t: _joined(r * np.cos(t), r * np.sin(t)), abs, angle, result=result)
 
 
@@ -127,5 +127,5 @@ def view_as_complex(self: Array) -> Array:
         raise InvalidIRError(
             f"view_as_complex takes a last dimension of size 2, not shape {list(self.shape)}"
         )
-    result = np.dtype("complex64" if self.dtype == np.float32 else "complex128")
+    result = complex_of(self.dtype)
     return rounded(_joined(self[..., 0], self[..., 1]), result)

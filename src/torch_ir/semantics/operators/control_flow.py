@@ -26,7 +26,12 @@ class Body(Protocol):
         ...
 
 
-def _truth(value: Any) -> bool:
+def truth(value: Any) -> bool:
+    """Return whether a number, or the one element of a tensor, is not 0.
+
+    Raises:
+        InvalidIRError: The tensor has not one element.
+    """
     if isinstance(value, np.ndarray) and value.size != 1:
         raise InvalidIRError(f"a tensor of shape {list(value.shape)} is not one truth value")
     return bool(np.asarray(value).reshape(()))
@@ -35,7 +40,7 @@ def _truth(value: Any) -> bool:
 @denotes("higher_order.cond")
 def cond(pred: Any, true_fn: Body, false_fn: Body, operands: Sequence[Any] = ()) -> list[Any]:
     """The results of one of two functions of the operands: the first where ``pred`` holds."""
-    return true_fn(operands, "true") if _truth(pred) else false_fn(operands, "false")
+    return true_fn(operands, "true") if truth(pred) else false_fn(operands, "false")
 
 
 @denotes("higher_order.while_loop")
@@ -51,7 +56,7 @@ def while_loop(
     ``carried ← body(carried, additional)`` for as long as ``cond(carried, additional)``.
     """
     carried, count = list(carried_inputs), 0
-    while _truth(cond_fn([*carried, *additional_inputs], f"{count}")[0]):
+    while truth(cond_fn([*carried, *additional_inputs], f"{count}")[0]):
         carried = body_fn([*carried, *additional_inputs], f"{count}")
         count += 1
     return carried

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -110,16 +111,12 @@ def _geometry(
     if input.shape[1] != channels or weight.shape[0] % groups:
         shapes = f"weight {list(weight.shape)} in {groups} groups"
         raise InvalidIRError(f"{shapes} does not take the channels of {list(input.shape)}")
-    axes = Geometry(
-        per_axis(stride, rank, "stride"),
-        per_axis(padding, rank, "padding"),
-        per_axis(dilation, rank, "dilation"),
+    return Geometry(
+        per_axis(stride, rank, "stride", 1),
+        per_axis(padding, rank, "padding", 0),
+        per_axis(dilation, rank, "dilation", 1),
         groups,
     )
-    at_least(axes.stride, 1, "stride")
-    at_least(axes.padding, 0, "padding")
-    at_least(axes.dilation, 1, "dilation")
-    return axes
 
 
 def _transposed_sizes(
@@ -252,8 +249,11 @@ def convolution_backward(
     return first, second, third
 
 
-def _batched(input: Array, weight: Array) -> Array:
-    return input[None] if input.ndim == weight.ndim - 1 else input
+def _unbatched(input: Array, weight: Array, bias: Array | None, *arguments: Any) -> Array:
+    """:func:`convolution` of one sample, if there is no batch axis."""
+    if input.ndim != weight.ndim - 1:
+        return convolution(input, weight, bias, *arguments)
+    return convolution(input[None], weight, bias, *arguments)[0]
 
 
 @denotes("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
@@ -267,13 +267,7 @@ def conv(
     groups: int = 1,
 ) -> Array:
     """:func:`convolution`, not transposed; without a batch axis the result has none either."""
-    sides = per_axis(padding, weight.ndim - 2, "padding")
-    values = _batched(input, weight)
-    steps = per_axis(stride, weight.ndim - 2, "stride")
-    spread = per_axis(dilation, weight.ndim - 2, "dilation")
-    none = [0] * (weight.ndim - 2)
-    result = convolution(values, weight, bias, steps, sides, spread, False, none, groups)
-    return result if values is input else result[0]
+    return _unbatched(input, weight, bias, stride, padding, dilation, False, (0,), groups)
 
 
 @denotes("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
@@ -315,10 +309,5 @@ def conv_transpose(
     dilation: int | Sequence[int] = 1,
 ) -> Array:
     """:func:`convolution`, transposed; without a batch axis the result has none either."""
-    rank = weight.ndim - 2
-    values = _batched(input, weight)
-    steps, sides = per_axis(stride, rank, "stride"), per_axis(padding, rank, "padding")
-    spread = per_axis(dilation, rank, "dilation")
-    extra = per_axis(output_padding, rank, "output_padding")
-    result = convolution(values, weight, bias, steps, sides, spread, True, extra, groups)
-    return result if values is input else result[0]
+    kind = (stride, padding, dilation, True, output_padding, groups)
+    return _unbatched(input, weight, bias, *kind)

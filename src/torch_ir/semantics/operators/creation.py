@@ -133,8 +133,8 @@ def new_empty_strided(
 # -- counted --------------------------------------------------------------------------------------
 
 
-@denotes("aten.arange.start_step")
-def arange_step(start: float, end: float, step: float = 1, dtype: DType | None = None) -> Array:
+@denotes("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
+def arange(end: float, start: float = 0, step: float = 1, dtype: DType | None = None) -> Array:
     """``start + i · step`` for ``i = 0 … ⌈(end − start) / step⌉ − 1``; ``end`` is not reached.
 
     int64 if all three are integers and no type is given. For a type of integers the three are cut
@@ -163,18 +163,6 @@ def arange_step(start: float, end: float, step: float = 1, dtype: DType | None =
     return rounded(first + places * by, dtype)
 
 
-@denotes("aten.arange.start")
-def arange_start(start: float, end: float, dtype: DType | None = None) -> Array:
-    """``start, start + 1, …`` below ``end``; as :func:`arange_step`."""
-    return arange_step(start, end, 1, dtype)
-
-
-@denotes("aten.arange.default")
-def arange(end: float, dtype: DType | None = None) -> Array:
-    """``0, 1, …`` below ``end``; as :func:`arange_step`."""
-    return arange_step(0, end, 1, dtype)
-
-
 @denotes("aten.linspace.default")
 def linspace(start: complex, end: complex, steps: int, dtype: DType | None = None) -> Array:
     """``start + i · (end − start) / (steps − 1)`` for ``i = 0 … steps − 1``, from the nearer end.
@@ -196,18 +184,13 @@ def linspace(start: complex, end: complex, steps: int, dtype: DType | None = Non
     return rounded(np.trunc(values) if is_integer(dtype) else values, dtype)
 
 
-@denotes("aten.eye.default")
-def eye(n: int, dtype: DType | None = None) -> Array:
-    """Shape ``[n, n]``: 1 where row and column are the same, else 0."""
-    return eye_m(n, n, dtype)
-
-
-@denotes("aten.eye.m")
-def eye_m(n: int, m: int, dtype: DType | None = None) -> Array:
-    """Shape ``[n, m]``: 1 where row and column are the same, else 0."""
-    if n < 0 or m < 0:
-        raise InvalidIRError(f"no tensor has the shape {[n, m]}")
-    return np.eye(n, m, dtype=dtype or DEFAULT_FLOAT)
+@denotes("aten.eye.default", "aten.eye.m")
+def eye(n: int, m: int | None = None, dtype: DType | None = None) -> Array:
+    """Shape ``[n, m]``, or ``[n, n]``: 1 where row and column are the same, else 0."""
+    columns = n if m is None else m
+    if n < 0 or columns < 0:
+        raise InvalidIRError(f"no tensor has the shape {[n, columns]}")
+    return np.eye(n, columns, dtype=dtype or DEFAULT_FLOAT)
 
 
 @denotes("aten.tril_indices.default")

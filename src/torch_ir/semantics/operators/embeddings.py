@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, rounded, widened, working
 from torch_ir.semantics.operators.indexing import in_range
 from torch_ir.semantics.registry import denotes
 
@@ -118,7 +118,7 @@ def embedding_bag(
     """
     rows = in_range(indices.reshape(-1), _rows(weight))
     starts, ends = _bounds(rows.size, indices, offsets, include_last_offset)
-    wide = weight.astype(working(weight.dtype))
+    wide = widened(weight)
     if per_sample_weights is not None and mode != SUM:
         raise InvalidIRError("weights for each index are for sums only")
     shape = (len(starts), weight.shape[1])

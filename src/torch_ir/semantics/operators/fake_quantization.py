@@ -15,6 +15,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, is_inexact, rounded
+from torch_ir.semantics.operators.quantization import along, number
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -50,10 +51,8 @@ def _codes(values: Array, scale: Any, zero_point: Any, kind: str = "float32") ->
 
 
 def _along(parameter: Array, axis: int, rank: int) -> Array:
-    if not 0 <= axis < rank:
-        raise InvalidIRError(f"axis {axis} is none of {rank} dimensions")
     kind = "float32" if is_float(parameter.dtype) else "int64"
-    return parameter.astype(kind).reshape([-1 if d == axis else 1 for d in range(rank)])
+    return along(parameter.astype(kind), axis, rank)
 
 
 @denotes("aten.fake_quantize_per_tensor_affine_cachemask.default")
@@ -64,20 +63,16 @@ def fake_quantize_cachemask(
     return _faked(self, Single(scale), zero_point, quant_min, quant_max)
 
 
-@denotes("aten.fake_quantize_per_tensor_affine.default")
+@denotes(
+    "aten.fake_quantize_per_tensor_affine.default",
+    "aten.fake_quantize_per_tensor_affine.tensor_qparams",
+)
 def fake_quantize(
-    self: Array, scale: float, zero_point: int, quant_min: int, quant_max: int
+    self: Array, scale: float | Array, zero_point: int | Array, quant_min: int, quant_max: int
 ) -> Array:
     """The numbers that codes of one scale and zero point stand for; the operand's type."""
-    return _faked(self, Single(scale), zero_point, quant_min, quant_max)[0]
-
-
-@denotes("aten.fake_quantize_per_tensor_affine.tensor_qparams")
-def fake_quantize_tensors(
-    self: Array, scale: Array, zero_point: Array, quant_min: int, quant_max: int
-) -> Array:
-    """As :func:`fake_quantize`; the parameters are tensors of one element."""
-    return _faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)[0]
+    one, zero = Single(number(scale)), int(number(zero_point))
+    return _faked(self, one, zero, quant_min, quant_max)[0]
 
 
 @denotes("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")

@@ -11,9 +11,9 @@ from math import prod
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, rounded, widened
 from torch_ir.semantics.registry import denotes
-from torch_ir.semantics.windows import at_least, extent, padded, per_axis, taps, window_counts
+from torch_ir.semantics.windows import extent, padded, per_axis, taps, window_counts
 
 _Windows = tuple[tuple[int, ...], ...]
 
@@ -26,12 +26,9 @@ def _windows(
     stride: Sequence[int],
 ) -> _Windows:
     """Kernel, number of windows, stride, dilation and padding, two of each."""
-    kernel, spread = per_axis(kernel_size, 2, "kernel_size"), per_axis(dilation, 2, "dilation")
-    sides, steps = per_axis(padding, 2, "padding"), per_axis(stride, 2, "stride")
-    at_least(kernel, 1, "kernel_size")
-    at_least(spread, 1, "dilation")
-    at_least(sides, 0, "padding")
-    at_least(steps, 1, "stride")
+    kernel = per_axis(kernel_size, 2, "kernel_size", 1)
+    spread = per_axis(dilation, 2, "dilation", 1)
+    sides, steps = per_axis(padding, 2, "padding", 0), per_axis(stride, 2, "stride", 1)
     wide = [size + 2 * pad for size, pad in zip(sizes, sides, strict=True)]
     return kernel, window_counts(wide, extent(kernel, spread), steps), steps, spread, sides
 
@@ -81,8 +78,7 @@ def col2im(
     Raises:
         InvalidIRError: The columns are not those of planes of ``output_size``.
     """
-    sizes = per_axis(output_size, 2, "output_size")
-    at_least(sizes, 1, "output_size")
+    sizes = per_axis(output_size, 2, "output_size", 1)
     kernel, counts, steps, spread, sides = _windows(sizes, kernel_size, dilation, padding, stride)
     rows, places = self.shape[-2:] if self.ndim in (2, 3) else (0, 0)
     if not rows or rows % prod(kernel) or places != prod(counts):
@@ -91,7 +87,7 @@ def col2im(
             f"channels of {prod(kernel)} elements"
         )
     kept = (*self.shape[:-2], rows // prod(kernel))
-    columns = self.astype(working(self.dtype)).reshape(*kept, *kernel, *counts)
+    columns = widened(self).reshape(*kept, *kernel, *counts)
     wide = [size + 2 * pad for size, pad in zip(sizes, sides, strict=True)]
     total = np.zeros((*kept, *wide), columns.dtype)
     for (i, j), window in taps(kernel, counts, steps, spread):

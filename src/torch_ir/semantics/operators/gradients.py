@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, rounded, widened, working
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.grid_sampling import slopes_of
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
@@ -128,7 +128,7 @@ def rrelu_backward(
     self_is_result: bool,
 ) -> Array:
     """The gradient times the noise; without training, the mean slope where x is negative."""
-    wide = grad_output.astype(working(grad_output.dtype))
+    wide = widened(grad_output)
     if training:
         return rounded(wide * noise.astype(wide.dtype), grad_output.dtype)
     slope = (lower + upper) / 2

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_inexact, rounded, working
+from torch_ir.semantics.dtypes import Array, is_inexact, rounded, widened, working
 from torch_ir.semantics.operators.creation import linspace
 from torch_ir.semantics.operators.resampling import cubic_kernel, cubic_slope
 from torch_ir.semantics.registry import denotes
@@ -198,7 +198,7 @@ def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool
 
 
 def _wide(values: Array) -> Array:
-    return values.astype(working(values.dtype)) if is_inexact(values.dtype) else values
+    return widened(values) if is_inexact(values.dtype) else values
 
 
 def _grid_axis(count: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:

@@ -277,9 +277,10 @@ def take_along_dim(self: Array, indices: Array, dim: int | None = None) -> Array
 # -- masks ----------------------------------------------------------------------------------------
 
 
-def _require_mask(mask: Array) -> None:
+def _with_mask(self: Array, mask: Array) -> tuple[Array, ...]:
     if mask.dtype != np.bool_:
         raise InvalidIRError(f"a mask is bool, not {mask.dtype}")
+    return broadcast_all(self, mask)
 
 
 @denotes("aten.masked_fill.Scalar")
@@ -291,18 +292,16 @@ def masked_fill(self: Array, mask: Array, value: complex) -> Array:
     Raises:
         InvalidIRError: The mask is not bool, shapes do not broadcast, or the value does not fit.
     """
-    _require_mask(mask)
-    values, chosen = broadcast_all(self, mask)
+    values, chosen = _with_mask(self, mask)
     return np.where(chosen, element(value, self.dtype), values)
 
 
 @denotes("aten.masked_fill.Tensor")
 def masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     """``masked_fill`` with a value that is a tensor without dimensions."""
-    _require_mask(mask)
+    values, chosen = _with_mask(self, mask)
     if value.ndim:
         raise InvalidIRError(f"the value has dimensions: {list(value.shape)}")
-    values, chosen = broadcast_all(self, mask)
     return np.where(chosen, rounded(value, self.dtype), values)
 
 
@@ -316,8 +315,7 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
         InvalidIRError: The source has fewer elements than the mask true ones, another dtype than
             the operand, or the mask is not bool.
     """
-    _require_mask(mask)
-    values, chosen = broadcast_all(self, mask)
+    values, chosen = _with_mask(self, mask)
     count = int(chosen.sum())
     if source.dtype != self.dtype or source.size < count:
         raise InvalidIRError(
@@ -331,8 +329,7 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
 @denotes("aten.masked_select.default")
 def masked_select(self: Array, mask: Array) -> Array:
     """The elements where the mask is true, row by row; operand and mask broadcast. Shape [n]."""
-    _require_mask(mask)
-    values, chosen = broadcast_all(self, mask)
+    values, chosen = _with_mask(self, mask)
     return values[chosen]
 
 

@@ -16,6 +16,7 @@ from torch_ir.semantics.broadcast import broadcast_shape, broadcast_to
 from torch_ir.semantics.dtypes import Array, rounded
 from torch_ir.semantics.dtypes import result_dtype as common_dtype
 from torch_ir.semantics.numbers import element
+from torch_ir.semantics.operators.slicing import exchanged
 from torch_ir.semantics.registry import denotes
 
 # -- together -------------------------------------------------------------------------------------
@@ -324,11 +325,7 @@ def diagonal_scatter(
 ) -> Array:
     """The tensor with ``src`` in its diagonal's place; see ``diagonal``."""
     places = diagonal(np.arange(self.size).reshape(self.shape), offset, dim1, dim2)
-    result = self.reshape(-1).copy()
-    if src.shape != places.shape:
-        raise InvalidIRError(f"{list(src.shape)} is not the diagonal's {list(places.shape)}")
-    result[places] = rounded(src, self.dtype)
-    return result.reshape(self.shape)
+    return exchanged(self.reshape(-1), places, src).reshape(self.shape)
 
 
 @denotes("aten.diag_embed.default")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded, working
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded, widened
 from torch_ir.semantics.registry import denotes
 
 
@@ -103,7 +103,7 @@ def wide(matrix: Array, name: str = "A") -> Array:
         return np.zeros(matrix.shape)
     if matrix.ndim < 2 or not is_inexact(matrix.dtype) or matrix.dtype.itemsize < 4:
         raise InvalidIRError(f"{name} of {matrix.dtype}{list(matrix.shape)} is no matrix of these")
-    return matrix.astype(working(matrix.dtype))
+    return widened(matrix)
 
 
 def by_matrix(
@@ -358,7 +358,7 @@ def matrix_exponential(self: Array) -> Array:
     Of half types, whose products torch leaves as memory was, matrices have one element.
     """
     if self.shape[-2:] == (1, 1) and is_inexact(self.dtype):
-        return rounded(np.exp(self.astype(working(self.dtype))), self.dtype)
+        return rounded(np.exp(widened(self)), self.dtype)
     matrix = _square(wide(self, "self"))
     norms = np.max(np.sum(np.abs(matrix), -2), -1, initial=0)[..., None, None]
     times = np.ceil(np.log2(np.clip(np.where(np.isfinite(norms), norms, 1), 1, None)))

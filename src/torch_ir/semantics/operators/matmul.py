@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_bool, is_integer, result_dtype, rounded, working
+from torch_ir.semantics.dtypes import (
+    Array,
+    is_bool,
+    is_integer,
+    result_dtype,
+    rounded,
+    widened,
+    working,
+)
 from torch_ir.semantics.registry import denotes
 
 
@@ -59,7 +67,7 @@ def _scaled_sum(self: Array, beta: complex, term: Array, alpha: complex, dtype: 
     if shape != term.shape:
         raise InvalidIRError(f"{list(self.shape)} does not broadcast to {list(term.shape)}")
     if beta != 0:
-        scaled = scaled + beta * self.astype(working(self.dtype))
+        scaled = scaled + beta * widened(self)
     return rounded(scaled, dtype)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened
 from torch_ir.semantics.operators.reductions import wide_mean
 from torch_ir.semantics.operators.statistics import wide_variance
 from torch_ir.semantics.registry import denotes
@@ -47,10 +47,6 @@ def _statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
     return np.dtype("float32") if mixed else input.dtype
 
 
-def _wide(values: Array) -> Array:
-    return values.astype(working(values.dtype))
-
-
 def _moments(wide: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array]:
     """Mean and 1 / √(variance + eps) over axes, which stay with size 1."""
     with np.errstate(all="ignore"):
@@ -61,8 +57,8 @@ def _scaled(wide: Array, weight: Array | None, bias: Array | None, shape: Sequen
     """``wide · weight + bias``, either left out where absent."""
     with np.errstate(all="ignore"):
         if weight is not None:
-            wide = wide * _wide(weight).reshape(shape)
-        return wide if bias is None else wide + _wide(bias).reshape(shape)
+            wide = wide * widened(weight).reshape(shape)
+        return wide if bias is None else wide + widened(bias).reshape(shape)
 
 
 def trailing(input: Array, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -101,7 +97,7 @@ def native_layer_norm(
         if given is not None and given.shape != tuple(normalized_shape):
             raise InvalidIRError(f"a parameter has {list(given.shape)}, not {normalized_shape}")
     dtype = _statistics_dtype(input, weight, bias)
-    wide = _wide(input)
+    wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
     with np.errstate(all="ignore"):
         normal = (wide - mean) * rstd
@@ -129,6 +125,15 @@ def _channels(values: Array | None, count: int) -> None:
         raise InvalidIRError(f"a parameter has {list(values.shape)}, not [{count}]")
 
 
+def require_groups(input: Array, samples: int, channels: int, size: int, groups: int) -> None:
+    """Refuse a shape that is not [samples, channels, size], or channels that are no groups."""
+    if groups < 1 or channels % groups or samples * channels * size != input.size:
+        raise InvalidIRError(
+            f"shape {list(input.shape)} has no {groups} groups of {channels} channels "
+            f"in {samples} samples"
+        )
+
+
 @denotes("aten.native_group_norm.default")
 def native_group_norm(
     input: Array,
@@ -152,14 +157,11 @@ def native_group_norm(
             weight or bias is not one number a channel, or the operand is not floating.
     """
     _require_floating(input)
-    if group < 1 or C % group or N * C * HxW != input.size:
-        raise InvalidIRError(
-            f"shape {list(input.shape)} has no {group} groups of {C} channels in {N} samples"
-        )
+    require_groups(input, N, C, HxW, group)
     _channels(weight, C)
     _channels(bias, C)
     dtype = _statistics_dtype(input, weight, bias)
-    parts = _wide(input).reshape(N, group, C // group * HxW)
+    parts = widened(input).reshape(N, group, C // group * HxW)
     mean, rstd = _moments(parts, (2,), eps)
     with np.errstate(all="ignore"):
         normal = ((parts - mean) * rstd).reshape(N, C, HxW)
@@ -211,8 +213,8 @@ def _with_running(
         _channels(given, input.shape[1])
     dtype = _statistics_dtype(input, weight, bias, running_mean, running_var)
     with np.errstate(all="ignore"):
-        rstd = 1 / np.sqrt(_wide(running_var) + eps)
-        normal = (_wide(input) - _wide(running_mean).reshape(shape)) * rstd.reshape(shape)
+        rstd = 1 / np.sqrt(widened(running_var) + eps)
+        normal = (widened(input) - widened(running_mean).reshape(shape)) * rstd.reshape(shape)
     result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
     return result, np.empty(0, dtype), np.empty(0, dtype)
 
@@ -227,7 +229,7 @@ def _with_batch(
     for given in (weight, bias, *running):
         _channels(given, input.shape[1])
     dtype = _statistics_dtype(input, weight, bias, *running)
-    wide = _wide(input)
+    wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
     with np.errstate(all="ignore"):
         normal = (wide - mean) * rstd
@@ -326,7 +328,7 @@ def batch_norm_functional(
     if not training:
         return *results, running_mean, running_var
     axes, _ = _over_batch(input)
-    wide = _wide(input)
+    wide = widened(input)
     mean, variance = wide_mean(wide, axes, False), wide_variance(wide, axes, 1, False)
     return (
         *results,
@@ -338,7 +340,7 @@ def batch_norm_functional(
 def _moved(running: Array, batch: Array, momentum: float) -> Array:
     """The running statistics after a batch."""
     with np.errstate(all="ignore"):
-        return rounded((1 - momentum) * _wide(running) + momentum * batch, running.dtype)
+        return rounded((1 - momentum) * widened(running) + momentum * batch, running.dtype)
 
 
 @denotes("aten.batch_norm.default")
@@ -400,7 +402,7 @@ def fused_rms_norm(
         _require_floating(input)
     axes = trailing(input, normalized_shape)
     dtype = input.dtype if input.dtype.itemsize > 2 else np.dtype("float32")
-    wide = _wide(input)
+    wide = widened(input)
     added = float(np.finfo(dtype).eps) if eps is None else eps
     with np.errstate(all="ignore"):
         rrms = 1 / np.sqrt(wide_mean(wide**2, axes) + added)

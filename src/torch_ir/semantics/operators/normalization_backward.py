@@ -17,17 +17,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, working
-from torch_ir.semantics.operators.normalization import trailing
+from torch_ir.semantics.dtypes import Array, rounded, widened
+from torch_ir.semantics.operators.normalization import require_groups, trailing
 from torch_ir.semantics.operators.reductions import wide_mean
 from torch_ir.semantics.registry import denotes
 
 Gradients = tuple[Array | None, Array | None, Array | None]
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(working(values.dtype))
 
 
 def _through(scaled: Array, normal: Array, rstd: Array, axes: tuple[int, ...]) -> Array:
@@ -55,10 +50,10 @@ def native_layer_norm_backward(
     """
     axes = trailing(input, normalized_shape)
     others = tuple(range(axes[0]))
-    gradient, spread = _wide(grad_out), _wide(rstd)
+    gradient, spread = widened(grad_out), widened(rstd)
     with np.errstate(all="ignore"):
-        normal = (_wide(input) - _wide(mean)) * spread
-        scaled = gradient if weight is None else gradient * _wide(weight)
+        normal = (widened(input) - widened(mean)) * spread
+        scaled = gradient if weight is None else gradient * widened(weight)
         of_weight = np.sum(gradient * normal, axis=others)
     results: Gradients = (
         rounded(_through(scaled, normal, spread, axes), input.dtype),
@@ -85,17 +80,14 @@ def native_group_norm_backward(
 
     Shapes: the operand's, [C], [C]. Dtypes: the operand's, and the weight's for both parameters.
     """
-    if group < 1 or C % group or N * C * HxW != input.size:
-        raise InvalidIRError(
-            f"shape {list(input.shape)} has no {group} groups of {C} channels in {N} samples"
-        )
+    require_groups(input, N, C, HxW, group)
     shape = (N, group, C // group, HxW)
-    gradient, spread = _wide(grad_out).reshape(shape), _wide(rstd).reshape(N, group, 1, 1)
+    gradient, spread = widened(grad_out).reshape(shape), widened(rstd).reshape(N, group, 1, 1)
     with np.errstate(all="ignore"):
-        normal = (_wide(input).reshape(shape) - _wide(mean).reshape(N, group, 1, 1)) * spread
+        normal = (widened(input).reshape(shape) - widened(mean).reshape(N, group, 1, 1)) * spread
         scaled = gradient
         if weight is not None:
-            scaled = gradient * _wide(weight).reshape(group, C // group, 1)
+            scaled = gradient * widened(weight).reshape(group, C // group, 1)
         of_weight = np.sum(gradient * normal, axis=(0, 3)).reshape(C)
     of_input = _through(scaled, normal, spread, (2, 3)).reshape(input.shape)
     results: Gradients = (rounded(of_input, input.dtype), None, None)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_integer, rounded, working
+from torch_ir.semantics.dtypes import Array, is_integer, rounded, widened, working
 from torch_ir.semantics.registry import denotes
-from torch_ir.semantics.windows import at_least, extent, flat_positions, padded, per_axis, taps
+from torch_ir.semantics.windows import extent, flat_positions, padded, per_axis, taps
 
 Sizes = int | Sequence[int]
 
@@ -63,13 +63,10 @@ def _pool(
     if values.ndim not in (rank + 1, rank + 2) or 0 in values.shape[-rank - 1 :]:
         shape = list(values.shape)
         raise InvalidIRError(f"pooling of {rank} axes takes no tensor of shape {shape}")
-    kernel = per_axis(kernel_size, rank, "kernel_size")
-    steps = per_axis(stride, rank, "stride") if stride != [] and stride != () else kernel
-    sides, spread = per_axis(padding, rank, "padding"), per_axis(dilation, rank, "dilation")
-    at_least(kernel, 1, "kernel_size")
-    at_least(steps, 1, "stride")
-    at_least(sides, 0, "padding")
-    at_least(spread, 1, "dilation")
+    kernel = per_axis(kernel_size, rank, "kernel_size", 1)
+    steps = per_axis(stride, rank, "stride", 1) if stride != [] and stride != () else kernel
+    sides = per_axis(padding, rank, "padding", 0)
+    spread = per_axis(dilation, rank, "dilation", 1)
     sizes, spans = values.shape[-rank:], extent(kernel, spread)
     if any(pad > size // 2 for pad, size in zip(sides, kernel, strict=True)):
         raise InvalidIRError(f"padding {list(sides)} is more than half of kernels {list(kernel)}")
@@ -117,7 +114,7 @@ def _divisors(pool: Pool, count_include_pad: bool, divisor_override: int | None)
 def _average(
     self: Array, pool: Pool, count_include_pad: bool, divisor_override: int | None = None
 ) -> Array:
-    sides = pool.sides(self.astype(working(self.dtype)), 0)
+    sides = pool.sides(widened(self), 0)
     total = np.zeros((*self.shape[: -len(pool.sizes)], *pool.counts), sides.dtype)
     for _, window in taps(pool.kernel, pool.counts, pool.stride, pool.dilation):
         total += sides[(..., *window)]

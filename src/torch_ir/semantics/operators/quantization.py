@@ -49,9 +49,9 @@ def quantize_per_tensor(
         InvalidIRError: The numbers are float64 or integers.
     """
     numbers = _as_float32(input)
-    factor = np.float32(1.0 / float(_number(scale)))
-    codes = np.rint(numbers * factor) + np.float32(_number(zero_point))
-    return _codes(codes, _number(quant_min), _number(quant_max), dtype)
+    factor = np.float32(1.0 / float(number(scale)))
+    codes = np.rint(numbers * factor) + np.float32(number(zero_point))
+    return _codes(codes, number(quant_min), number(quant_max), dtype)
 
 
 @denotes(
@@ -77,8 +77,8 @@ def dequantize_per_tensor(
     result = out_dtype or _FLOAT
     steps = np.dtype("float64") if result == np.float64 else _FLOAT
     numbers = rounded(input, result).astype(steps)
-    moved = rounded(numbers - steps.type(_number(zero_point)), result).astype(steps)
-    return rounded(moved * steps.type(_number(scale)), result)
+    moved = rounded(numbers - steps.type(number(zero_point)), result).astype(steps)
+    return rounded(moved * steps.type(number(scale)), result)
 
 
 @denotes("quantized_decomposed.quantize_per_channel.default")
@@ -96,9 +96,9 @@ def quantize_per_channel(
     ``1 / scale`` is rounded in the scales' own type.
     """
     numbers = _as_float32(input)
-    factors = _along(np.ones((), scales.dtype) / scales, axis, input.ndim)
+    factors = along(np.ones((), scales.dtype) / scales, axis, input.ndim)
     codes = np.rint(numbers * factors)
-    codes = codes + _along(zero_points, axis, input.ndim).astype(codes.dtype)
+    codes = codes + along(zero_points, axis, input.ndim).astype(codes.dtype)
     return _codes(codes, quant_min, quant_max, dtype)
 
 
@@ -121,8 +121,8 @@ def dequantize_per_channel(
         InvalidIRError: The codes are not of ``dtype``.
     """
     _require_type(input, dtype)
-    offsets = None if zero_points is None else _along(zero_points, axis, input.ndim)
-    return rounded(_scaled(input, offsets, _along(scales, axis, input.ndim)), out_dtype or _FLOAT)
+    offsets = None if zero_points is None else along(zero_points, axis, input.ndim)
+    return rounded(_scaled(input, offsets, along(scales, axis, input.ndim)), out_dtype or _FLOAT)
 
 
 @denotes("quantized_decomposed.dequantize_per_channel_group.default")
@@ -216,14 +216,15 @@ def _scaled(codes: Array, offsets: Array | None, scales: Array) -> Array:
     return codes.astype(kind) * scales.astype(kind)
 
 
-def _along(values: Array, axis: int, rank: int) -> Array:
-    """One value for each place of an axis, to be spread over an array of that rank."""
+def along(values: Array, axis: int, rank: int) -> Array:
+    """Return one value for each place of an axis, to be spread over an array of that rank."""
     if not 0 <= axis < rank:
         raise InvalidIRError(f"axis {axis} is none of {rank} dimensions")
     return values.reshape([-1 if dim == axis else 1 for dim in range(rank)])
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
+    """Return a number, also of a tensor with one element."""
     return value.item() if isinstance(value, np.ndarray) else value
 
 

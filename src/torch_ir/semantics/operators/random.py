@@ -92,29 +92,21 @@ def uniform(self: Array, draws: Draws, **bounds: float) -> Array:
     return rounded(low + (high - low) * drawn, self.dtype)
 
 
-@denotes("aten.randint.low", "aten.randint.low_generator", draws=True)
-def randint_low(
-    low: int, high: int, size: Sequence[int], draws: Draws, dtype: DType | None = None
+@denotes(
+    *("aten.randint.default", "aten.randint.generator"),
+    *("aten.randint.low", "aten.randint.low_generator"),
+    draws=True,
+)
+def randint(
+    high: int, size: Sequence[int], draws: Draws, low: int = 0, dtype: DType | None = None
 ) -> Array:
     """Integers from ``low`` below ``high``, each as likely, in the type (int64) that is given."""
     return _integers(low, high, _shape(size), dtype or np.dtype("int64"), draws)
 
 
-@denotes("aten.randint.default", "aten.randint.generator", draws=True)
-def randint(high: int, size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Array:
-    """Integers from 0 below ``high``; as :func:`randint_low`."""
-    return _integers(0, high, _shape(size), dtype or np.dtype("int64"), draws)
-
-
-@denotes("aten.randint_like.default", draws=True)
-def randint_like(self: Array, high: int, draws: Draws, dtype: DType | None = None) -> Array:
-    """Integers from 0 below ``high``, in the shape and type of ``self``."""
-    return _integers(0, high, self.shape, dtype or self.dtype, draws)
-
-
-@denotes("aten.randint_like.low_dtype", draws=True)
-def randint_like_low(
-    self: Array, low: int, high: int, draws: Draws, dtype: DType | None = None
+@denotes("aten.randint_like.default", "aten.randint_like.low_dtype", draws=True)
+def randint_like(
+    self: Array, high: int, draws: Draws, low: int = 0, dtype: DType | None = None
 ) -> Array:
     """Integers from ``low`` below ``high``, in the shape and type of ``self``."""
     return _integers(low, high, self.shape, dtype or self.dtype, draws)
@@ -143,16 +135,10 @@ def bernoulli(self: Array, draws: Draws) -> Array:
     return _trials(self, self, draws)
 
 
-@denotes("aten.bernoulli.p", draws=True)
-def bernoulli_p(self: Array, p: float, draws: Draws) -> Array:
-    """1 with probability ``p``, else 0, in the shape and type of ``self``."""
-    return _trials(np.full(self.shape, p), self, draws)
-
-
-@denotes("aten.bernoulli.Tensor", draws=True)
-def bernoulli_tensor(self: Array, p: Array, draws: Draws) -> Array:
-    """1 with the probability in ``p``, broadcast, else 0, in the type of ``self``."""
-    return _trials(broadcast_to(p, self.shape), self, draws)
+@denotes("aten.bernoulli.p", "aten.bernoulli.Tensor", draws=True)
+def bernoulli_p(self: Array, p: float | Array, draws: Draws) -> Array:
+    """1 with probability ``p``, broadcast, else 0, in the shape and type of ``self``."""
+    return _trials(broadcast_to(np.asarray(p), self.shape), self, draws)
 
 
 def _trials(probability: Array, like: Array, draws: Draws) -> Array:
@@ -224,24 +210,15 @@ def multinomial(self: Array, num_samples: int, draws: Draws, replacement: bool =
     return order[..., :num_samples].astype("int64")
 
 
-@denotes("aten.normal.Tensor_float", draws=True)
-def normal_around(mean: Array, draws: Draws, std: float = 1.0) -> Array:
-    """Normal around each mean with that standard deviation; the type of the means."""
-    return rounded(mean + std * draws.normal(mean.shape, np.dtype("float64")), mean.dtype)
-
-
-@denotes("aten.normal.float_Tensor", draws=True)
-def normal_by(mean: float, std: Array, draws: Draws) -> Array:
-    """Normal around one mean with each standard deviation; the type of the deviations."""
-    return rounded(mean + std * draws.normal(std.shape, np.dtype("float64")), std.dtype)
-
-
-@denotes("aten.normal.Tensor_Tensor", draws=True)
-def normal_each(mean: Array, std: Array, draws: Draws) -> Array:
-    """Normal around each mean with each standard deviation, broadcast; the type of the means."""
-    shape = np.broadcast_shapes(mean.shape, std.shape)
-    drawn = draws.normal(shape, np.dtype("float64"))
-    return rounded(mean + std * drawn, mean.dtype)
+@denotes(
+    *("aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor"),
+    draws=True,
+)
+def normal_each(mean: float | Array, draws: Draws, std: float | Array = 1.0) -> Array:
+    """Normal around each mean with each standard deviation, broadcast; the type of the first."""
+    dtype = (mean if isinstance(mean, np.ndarray) else np.asarray(std)).dtype
+    drawn = draws.normal(np.broadcast_shapes(np.shape(mean), np.shape(std)), np.dtype("float64"))
+    return rounded(mean + std * drawn, dtype)
 
 
 @denotes("aten.normal.float_float", draws=True)

@@ -25,10 +25,10 @@ from torch_ir.semantics.dtypes import (
     is_complex,
     is_inexact,
     is_integer,
+    real_of,
     rounded,
-    working,
+    widened,
 )
-from torch_ir.semantics.numbers import part_dtype
 from torch_ir.semantics.registry import denotes
 
 Dims: TypeAlias = int | Sequence[int] | None
@@ -38,10 +38,10 @@ def _wide(values: Array, dtype: np.dtype[Any] | None = None) -> Array:
     """The elements in working precision, first as the given type where there is one."""
     if dtype is not None:
         values = rounded(values, dtype)
-    return values.astype(working(values.dtype))
+    return widened(values)
 
 
-def _accumulated(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+def accumulated(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
     """The type of a sum: the one asked for; int64 of integers and booleans; else its own."""
     if dtype is not None:
         return dtype
@@ -60,7 +60,7 @@ def total(
     Dtype: the one asked for, or int64 for integers and booleans, or the operand's. Integers wrap;
     among booleans (when asked for) + is "or". inf − inf is NaN, and NaN stays.
     """
-    dtype = _accumulated(self, dtype)
+    dtype = accumulated(self, dtype)
     axes = reduced_axes(dim, self.ndim)
     with np.errstate(all="ignore"):
         return rounded(np.sum(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
@@ -130,7 +130,7 @@ def product(
 
     Dtype as for ``sum``. Integers wrap; 0 · inf is NaN.
     """
-    dtype = _accumulated(self, dtype)
+    dtype = accumulated(self, dtype)
     axes = reduced_axes(dim, self.ndim)
     with np.errstate(all="ignore"):
         return rounded(np.prod(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
@@ -184,7 +184,7 @@ def _ordered(self: Array) -> Array:
     """Elements that NumPy can compare, in an order that is theirs."""
     if is_complex(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no order")
-    return self.astype(working(self.dtype))
+    return widened(self)
 
 
 def _require_elements(self: Array, axes: Sequence[int]) -> None:
@@ -371,7 +371,7 @@ def vector_norm(
     with np.errstate(all="ignore"):
         magnitude = np.abs(_wide(self, taken))
     result = wide_norm(magnitude, float(ord), axes, keepdim)
-    return rounded(result, part_dtype(taken))
+    return rounded(result, real_of(taken))
 
 
 @denotes("aten.norm.Scalar", "aten.norm.ScalarOpt_dim")
@@ -399,7 +399,7 @@ def dist(self: Array, other: Array, p: float = 2) -> Array:
     with np.errstate(all="ignore"):
         difference = _wide(self) - _wide(other)
     if not difference.size:
-        return rounded(0.0, part_dtype(self.dtype))
+        return rounded(0.0, real_of(self.dtype))
     magnitude = np.abs(difference)
     axes = reduced_axes(None, magnitude.ndim)
-    return rounded(wide_norm(magnitude, float(p), axes, False), part_dtype(self.dtype))
+    return rounded(wide_norm(magnitude, float(p), axes, False), real_of(self.dtype))

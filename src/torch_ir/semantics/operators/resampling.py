@@ -10,12 +10,12 @@ Source: torch.nn.Upsample; torch.nn.functional.interpolate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
 from torch_ir.semantics.registry import declare, denotes
 from torch_ir.semantics.windows import at_least, per_axis
 
@@ -54,13 +54,16 @@ def _goal(
 def _nearest(
     values: Array, goal: Sequence[int], factors: Sequence[float | None], *, exact: bool
 ) -> Array:
-    elements = _middle_elements if exact else _first_elements
-    for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
-        size = values.shape[axis]
-        scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
-        chosen = elements(size, count, scale, plane=len(goal) == 2)
-        values = values.take(np.minimum(chosen, size - 1), axis)
+    for axis, sizes in enumerate(zip(values.shape[2:], goal, factors, strict=True), 2):
+        values = values.take(_elements(*sizes, exact=exact, plane=len(goal) == 2), axis)
     return values
+
+
+def _elements(size: int, count: int, factor: float | None, *, exact: bool, plane: bool) -> Array:
+    """Which element of an axis stands at each place."""
+    elements = _middle_elements if exact else _first_elements
+    scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
+    return np.minimum(elements(size, count, scale, plane=plane), size - 1)
 
 
 def _first_elements(size: int, count: int, scale: np.float32, *, plane: bool) -> Array:
@@ -85,15 +88,10 @@ def axis_weights(base: str, size: int, count: int, factor: float | None, align: 
     """Return the weights [elements, places] of one axis, for the operator of that base name."""
     weights = np.zeros((size, count))
     if "nearest" in base:
-        elements = _middle_elements if "exact" in base else _first_elements
-        scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
-        chosen = elements(size, count, scale, plane="2d" in base)
-        parts = [(np.minimum(chosen, size - 1), np.ones(count))]
+        chosen = _elements(size, count, factor, exact="exact" in base, plane="2d" in base)
+        parts = [(chosen, np.ones(count))]
     else:
-        rule = _cubic_taps if "cubic" in base else _linear_taps
-        if size == count and rule is _linear_taps:
-            factor = None
-        parts = rule(size, _positions(size, count, factor, align))
+        parts = _taps("cubic" in base, size, count, factor, align)
     for places, part in parts:
         np.add.at(weights, (places, np.arange(count)), part)
     return weights
@@ -120,7 +118,8 @@ def in_bytes(values: Array, weights: Sequence[Array]) -> Array:
     return total.astype("uint8")
 
 
-def _vector(factors: Sequence[float] | None, rank: int) -> list[float | None]:
+def each_or_none(factors: Sequence[float] | None, rank: int) -> list[float | None]:
+    """Return the factor of each axis; None for each where there are none."""
     return [None] * rank if factors is None else [*factors]
 
 
@@ -130,7 +129,7 @@ def _declare_nearest(base: str, exact: bool, meaning: str) -> None:
     ) -> Array:
         rank = input.ndim - 2
         goal = _goal(input, rank, output_size, scale_factors)
-        return _nearest(input, goal, _vector(scale_factors, rank), exact=exact)
+        return _nearest(input, goal, each_or_none(scale_factors, rank), exact=exact)
 
     declare(nearest, meaning, *[f"aten.{base}{rank}d.vec" for rank in (1, 2, 3)])
 
@@ -156,8 +155,8 @@ _declare_nearest(
 )
 
 
-def _scales(rank: int, given: Mapping[str, float | None]) -> list[float | None]:
-    """The factor of each axis, by the names that torch has for them."""
+def scales_of(rank: int, given: Mapping[str, float | None]) -> list[float | None]:
+    """Return the factor of each axis, by the names that torch has for them."""
     names = ("scales_d", "scales_h", "scales_w")[3 - rank :] if rank > 1 else ("scales",)
     return [given.get(name) for name in names]
 
@@ -165,7 +164,7 @@ def _scales(rank: int, given: Mapping[str, float | None]) -> list[float | None]:
 def _declare_sized_nearest(rank: int) -> None:
     def nearest(self: Array, output_size: Sequence[int], **factors: float | None) -> Array:
         goal = _goal(self, rank, output_size, None)
-        return _nearest(self, goal, _scales(rank, factors), exact=False)
+        return _nearest(self, goal, scales_of(rank, factors), exact=False)
 
     meaning = "``upsample_nearest`` to these sizes with these factors."
     declare(nearest, meaning, f"aten.upsample_nearest{rank}d.default")
@@ -185,6 +184,14 @@ def _positions(size: int, count: int, factor: float | None, align_corners: bool)
     return (places + 0.5) * (1 / factor if factor else size / count) - 0.5
 
 
+def _taps(is_cubic: bool, size: int, count: int, factor: float | None, align: bool) -> Taps:
+    if is_cubic:
+        return _cubic_taps(size, _positions(size, count, factor, align))
+    if size == count:
+        factor = None  # the elements themselves, whatever the factor
+    return _linear_taps(size, _positions(size, count, factor, align))
+
+
 def _linear_taps(size: int, positions: Array) -> Taps:
     positions = np.maximum(positions, 0)
     low = np.minimum(np.floor(positions).astype("int64"), size - 1)
@@ -198,13 +205,13 @@ def _cubic_taps(size: int, positions: Array) -> Taps:
     return [(np.clip(place, 0, size - 1), cubic_kernel(far)) for place, far in places]
 
 
-def cubic_kernel(far: Array) -> Array:
-    """The weight of an element that lies so far (0 to 2) away: Keys' kernel with a = -¾.
+def cubic_kernel(far: Array, a: float = CUBIC) -> Array:
+    """The weight of an element that lies so far (0 to 2) away: Keys' kernel.
 
     ``(a + 2)·x³ - (a + 3)·x² + 1`` up to 1, ``a·x³ - 5a·x² + 8a·x - 4a`` up to 2.
     """
-    near = ((CUBIC + 2) * far - (CUBIC + 3)) * far * far + 1
-    beyond = ((CUBIC * far - 5 * CUBIC) * far + 8 * CUBIC) * far - 4 * CUBIC
+    near = ((a + 2) * far - (a + 3)) * far * far + 1
+    beyond = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
     return np.where(far <= 1, near, beyond)
 
 
@@ -221,22 +228,19 @@ def _interpolated(
     goal: Sequence[int],
     factors: Sequence[float | None],
     align_corners: bool,
-    rule: Callable[[int, Array], Taps],
+    is_cubic: bool,
 ) -> Array:
+    axes = [*zip(values.shape[2:], goal, factors, strict=True)]
     if values.dtype == np.uint8 and values.ndim == 4:
-        base = "cubic" if rule is _cubic_taps else "linear"
-        axes = zip(values.shape[2:], goal, factors, strict=True)
+        base = "cubic" if is_cubic else "linear"
         return in_bytes(values, [axis_weights(base, *axis, align_corners) for axis in axes])
     if not is_float(values.dtype):
         raise InvalidIRError(f"interpolation of {values.dtype} has no denotation")
-    total = values.astype(working(values.dtype))
-    for axis, (count, factor) in enumerate(zip(goal, factors, strict=True), 2):
-        size = values.shape[axis]
+    total = widened(values)
+    for axis, sizes in enumerate(axes, 2):
         shape = [1] * values.ndim
-        shape[axis] = count
-        if size == count and rule is _linear_taps:
-            factor = None  # the elements themselves, whatever the factor
-        parts = rule(size, _positions(size, count, factor, align_corners))
+        shape[axis] = sizes[1]
+        parts = _taps(is_cubic, *sizes, align_corners)
         total = sum(
             (total.take(places, axis) * weights.reshape(shape) for places, weights in parts),
             start=np.zeros((), total.dtype),
@@ -265,8 +269,8 @@ def upsample_linear_vec(
     """
     rank = input.ndim - 2
     goal = _goal(input, rank, output_size, scale_factors)
-    factors = _vector(scale_factors, rank)
-    return _interpolated(input, goal, factors, align_corners, _linear_taps)
+    factors = each_or_none(scale_factors, rank)
+    return _interpolated(input, goal, factors, align_corners, is_cubic=False)
 
 
 @denotes("aten.upsample_bicubic2d.vec")
@@ -281,22 +285,22 @@ def upsample_bicubic2d_vec(
     Past the ends there is the last element. Shapes and dtype as :func:`upsample_linear_vec`.
     """
     goal = _goal(input, 2, output_size, scale_factors)
-    factors = _vector(scale_factors, 2)
-    return _interpolated(input, goal, factors, align_corners, _cubic_taps)
+    factors = each_or_none(scale_factors, 2)
+    return _interpolated(input, goal, factors, align_corners, is_cubic=True)
 
 
-def _declare_sized(name: str, rank: int, rule: Callable[[int, Array], Taps]) -> None:
+def _declare_sized(name: str, rank: int) -> None:
     def interpolated(
         self: Array, output_size: Sequence[int], align_corners: bool, **factors: float | None
     ) -> Array:
         goal = _goal(self, rank, output_size, None)
-        return _interpolated(self, goal, _scales(rank, factors), align_corners, rule)
+        return _interpolated(self, goal, scales_of(rank, factors), align_corners, "cubic" in name)
 
     meaning = f"``{name}.vec`` to these sizes with these factors."
     declare(interpolated, meaning, f"aten.{name}.default")
 
 
-_declare_sized("upsample_linear1d", 1, _linear_taps)
-_declare_sized("upsample_bilinear2d", 2, _linear_taps)
-_declare_sized("upsample_trilinear3d", 3, _linear_taps)
-_declare_sized("upsample_bicubic2d", 2, _cubic_taps)
+_declare_sized("upsample_linear1d", 1)
+_declare_sized("upsample_bilinear2d", 2)
+_declare_sized("upsample_trilinear3d", 3)
+_declare_sized("upsample_bicubic2d", 2)

@@ -13,14 +13,13 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, rounded, working
 from torch_ir.semantics.operators.complex_numbers import complex_log_sum
+from torch_ir.semantics.operators.reductions import accumulated
 from torch_ir.semantics.registry import denotes
 
 
 def _scanned(scan: Any, self: Array, dim: int, dtype: np.dtype[Any] | None) -> Array:
     """A running sum or product in working precision, each of its values rounded once."""
-    taken = dtype
-    if taken is None:
-        taken = np.dtype("int64") if self.dtype.kind in "biu" else self.dtype
+    taken = accumulated(self, dtype)
     if is_bool(taken):
         raise InvalidIRError("booleans have no running sum or product")
     place = axis(dim, self.ndim)

@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
-from torch_ir.semantics.operators.resampling import axis_weights, in_bytes
+from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
+from torch_ir.semantics.operators.resampling import (
+    axis_weights,
+    cubic_kernel,
+    each_or_none,
+    in_bytes,
+    scales_of,
+)
 from torch_ir.semantics.registry import denotes
 
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
-
-
-def _names(rank: int) -> tuple[str, ...]:
-    return ("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[3 - rank :]
 
 
 def matrices(op_type: str, arguments: Mapping[str, Any]) -> list[Array]:
@@ -38,10 +40,10 @@ def matrices(op_type: str, arguments: Mapping[str, Any]) -> list[Array]:
     given: Any = arguments.get("self", arguments.get("input"))
     sizes = arguments["input_size"][2:] if given is None else given.shape[2:]
     goal = arguments["output_size"]
-    factors = [arguments.get(name) for name in _names(rank)]
+    factors = scales_of(rank, arguments)
     if op_type.endswith(".vec"):
         scales = arguments["scale_factors"]
-        factors = [None] * rank if scales is None else [*scales]
+        factors = each_or_none(scales, rank)
         if goal is None:
             goal = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
     align = bool(arguments.get("align_corners", False))
@@ -74,8 +76,7 @@ def _triangle(far: Array) -> Array:
 
 
 def _sharp_cubic(far: Array) -> Array:
-    near = (1.5 * far - 2.5) * far * far + 1
-    return np.where(far < 1, near, np.where(far < 2, ((-0.5 * far + 2.5) * far - 4) * far + 2, 0))
+    return np.where(far < 2, cubic_kernel(far, -0.5), 0)
 
 
 def through(values: Array, weights: Sequence[Array], *, back: bool) -> Array:
@@ -85,12 +86,7 @@ def through(values: Array, weights: Sequence[Array], *, back: bool) -> Array:
     return values
 
 
-def _declare(*op_types: str) -> None:
-    for op_type in op_types:
-        _declare_one(op_type)
-
-
-def _declare_one(op_type: str) -> None:
+def _declare(op_type: str) -> None:
     back = op_type.endswith("_backward.default")
     operand = "grad_output" if back else "input" if op_type.endswith(".vec") else "self"
 
@@ -109,7 +105,7 @@ def _declare_one(op_type: str) -> None:
             raise InvalidIRError(f"{op_type} takes no {said} for sizes {sizes}")
         if values.dtype == np.uint8:
             return in_bytes(values, weights)
-        wide = values.astype(working(values.dtype))
+        wide = widened(values)
         return rounded(through(wide, weights, back=back), values.dtype)
 
     denotes(op_type)(resampled)
@@ -129,4 +125,5 @@ ANTIALIASED = tuple(
     for kind in ("bilinear", "bicubic")
     for overload in ("default", "vec")
 )
-_declare(*BACKWARD, *ANTIALIASED)
+for _op_type in (*BACKWARD, *ANTIALIASED):
+    _declare(_op_type)

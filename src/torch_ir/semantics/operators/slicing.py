@@ -9,6 +9,7 @@ slices are those of Python.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +42,8 @@ def _at(self: Array, dim: int, index: int) -> tuple[slice | int, ...]:
     return (*[slice(None)] * place, index)
 
 
-def _exchanged(self: Array, part: tuple[slice | int, ...], src: Array) -> Array:
-    """The tensor with ``src`` in the place of a part, which has its shape."""
+def exchanged(self: Array, part: Any, src: Array) -> Array:
+    """Return the tensor with ``src`` in the place of a part, which has its shape."""
     if self[part].shape != src.shape:
         raise InvalidIRError(f"{list(src.shape)} is not the part's {list(self[part].shape)}")
     result = self.copy()
@@ -79,7 +80,7 @@ def slice_scatter(
     Raises:
         InvalidIRError: ``src`` has not that part's shape.
     """
-    return _exchanged(self, _part(self, dim, start, end, step), src)
+    return exchanged(self, _part(self, dim, start, end, step), src)
 
 
 @denotes("aten.select.int", "aten.select_copy.int")
@@ -95,7 +96,7 @@ def select(self: Array, dim: int, index: int) -> Array:
 @denotes("aten.select_scatter.default")
 def select_scatter(self: Array, src: Array, dim: int, index: int) -> Array:
     """The tensor with ``src`` in the place of ``self[…, index, …]``."""
-    return _exchanged(self, _at(self, dim, index), src)
+    return exchanged(self, _at(self, dim, index), src)
 
 
 @denotes("aten.narrow.default", "aten.narrow_copy.default")
@@ -122,8 +123,4 @@ def as_strided_scatter(
 ) -> Array:
     """The tensor with ``src`` in the place of the elements that ``as_strided`` would take."""
     places = strided_places(self.size, size, stride, storage_offset or 0)
-    if src.shape != places.shape:
-        raise InvalidIRError(f"{list(src.shape)} is not the part's {list(places.shape)}")
-    result = self.reshape(-1).copy()
-    result[places] = rounded(src, self.dtype)
-    return result.reshape(self.shape)
+    return exchanged(self.reshape(-1), places, src).reshape(self.shape)

@@ -16,7 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_complex, rounded, working
+from torch_ir.semantics.dtypes import Array, is_complex, rounded, widened, working
 from torch_ir.semantics.registry import denotes
 
 Pair = tuple[Array, Array]
@@ -26,7 +26,7 @@ def _order(values: Array, place: int, descending: bool) -> Array:
     """The indices along an axis in the elements' order, equal ones as they stand."""
     if is_complex(values.dtype):
         raise InvalidIRError(f"{values.dtype} has no order")
-    wide = values.astype(working(values.dtype))
+    wide = widened(values)
     if not descending:
         return np.argsort(wide, axis=place, kind="stable")
     backwards = np.argsort(np.flip(wide, place), axis=place, kind="stable")
@@ -45,8 +45,10 @@ def _first(self: Array, count: int | None, dim: int, descending: bool) -> Pair:
     return found, order
 
 
-@denotes("aten.sort.default")
-def sort(self: Array, dim: int = -1, descending: bool = False) -> Pair:
+@denotes("aten.sort.default", "aten.sort.stable")
+def sort(
+    self: Array, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> Pair:
     """The elements in order along ``dim``, and the indices (int64) where they stood.
 
     Ascending with NaN last, or descending with NaN first; equal ones as they stood.
@@ -54,22 +56,10 @@ def sort(self: Array, dim: int = -1, descending: bool = False) -> Pair:
     return _first(self, None, dim, descending)
 
 
-@denotes("aten.sort.stable")
-def sort_stable(
-    self: Array, *, stable: bool | None, dim: int = -1, descending: bool = False
-) -> Pair:
-    """``sort``; here both are stable."""
-    return sort(self, dim, descending)
-
-
-@denotes("aten.argsort.default")
-def argsort(self: Array, dim: int = -1, descending: bool = False) -> Array:
-    """The indices of ``sort`` alone."""
-    return sort(self, dim, descending)[1]
-
-
-@denotes("aten.argsort.stable")
-def argsort_stable(self: Array, *, stable: bool, dim: int = -1, descending: bool = False) -> Array:
+@denotes("aten.argsort.default", "aten.argsort.stable")
+def argsort(
+    self: Array, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> Array:
     """The indices of ``sort`` alone."""
     return sort(self, dim, descending)[1]
 
@@ -218,7 +208,7 @@ def searchsorted(
     if not lines.ndim or (lines.ndim > 1 and lines.shape[:-1] != values.shape[:-1]):
         raise InvalidIRError(f"{list(lines.shape)} has no line for each of {list(values.shape)}")
     where = "right" if right or side == "right" else "left"
-    lines, wanted = (array.astype(working(array.dtype)) for array in (lines, values))
+    lines, wanted = (widened(array) for array in (lines, values))
     dtype = np.dtype("int32" if out_int32 else "int64")
     if lines.ndim == 1:
         return np.asarray(np.searchsorted(lines, wanted, where)).astype(dtype)
@@ -296,8 +286,12 @@ def unique_dim(
     return_counts: bool = False,
 ) -> Distinct:
     """Distinct parts along a dimension, in order of their elements; as ``_unique2``."""
+    return _distinct_parts(self, dim, ordered=True)
+
+
+def _distinct_parts(self: Array, dim: int, ordered: bool) -> Distinct:
     place = axis(dim, self.ndim)
-    values, inverse, counts = _distinct(np.moveaxis(self, place, 0), ordered=True)
+    values, inverse, counts = _distinct(np.moveaxis(self, place, 0), ordered)
     return np.moveaxis(values, 0, place), inverse, counts
 
 
@@ -312,9 +306,7 @@ def unique_consecutive(
     if dim is None or (dim == 0 and self.ndim == 1):
         values, inverse, counts = _distinct(self.reshape(-1), ordered=False)
         return _asked(values, inverse.reshape(self.shape), counts, return_inverse, return_counts)
-    place = axis(dim, self.ndim)
-    values, inverse, counts = _distinct(np.moveaxis(self, place, 0), ordered=False)
-    return np.moveaxis(values, 0, place), inverse, counts
+    return _distinct_parts(self, dim, ordered=False)
 
 
 def _asked(

@@ -16,7 +16,7 @@ from math import prod, sqrt
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded
+from torch_ir.semantics.dtypes import Array, complex_of, is_complex, is_float, real_of, rounded
 from torch_ir.semantics.registry import denotes
 
 
@@ -63,7 +63,7 @@ def fft_r2c(self: Array, dim: Sequence[int], normalization: int, onesided: bool)
         kept = [slice(None)] * self.ndim
         kept[axes[-1]] = slice(self.shape[axes[-1]] // 2 + 1)
         total = total[tuple(kept)]
-    return rounded(total, np.dtype("complex128" if self.dtype.itemsize == 8 else "complex64"))
+    return rounded(total, complex_of(self.dtype))
 
 
 @denotes("aten._fft_c2r.default")
@@ -89,8 +89,7 @@ def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: 
     count = last_dim_size * prod(self.shape[axis] for axis in others)
     total = np.fft.ifftn(self.astype("complex128"), axes=others, norm="forward")
     total = np.fft.irfft(total, last_dim_size, axis=last, norm="forward")
-    real = np.dtype("float64" if self.dtype == np.complex128 else "float32")
-    return rounded(total * _scale(count, normalization), real)
+    return rounded(total * _scale(count, normalization), real_of(self.dtype))
 
 
 @denotes("aten._fft_c2c.default")

@@ -12,9 +12,8 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import reduced_axes
-from torch_ir.semantics.dtypes import Array, is_inexact, rounded, working
-from torch_ir.semantics.numbers import part_dtype
-from torch_ir.semantics.operators.reductions import Dims, count, wide_mean
+from torch_ir.semantics.dtypes import Array, is_inexact, real_of, rounded, widened
+from torch_ir.semantics.operators.reductions import Dims, count, mean, wide_mean
 from torch_ir.semantics.registry import declare, denotes
 
 
@@ -33,13 +32,8 @@ def _variance(self: Array, dim: Dims, correction: float | None, keepdim: bool) -
     if not is_inexact(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no variance")
     axes = reduced_axes(dim, self.ndim)
-    wide = self.astype(working(self.dtype))
+    wide = widened(self)
     return wide_variance(wide, axes, 1 if correction is None else correction, keepdim)
-
-
-def _mean(self: Array, dim: Dims, keepdim: bool) -> Array:
-    wide = self.astype(working(self.dtype))
-    return rounded(wide_mean(wide, reduced_axes(dim, self.ndim), keepdim), self.dtype)
 
 
 @denotes("aten.var.correction")
@@ -54,7 +48,7 @@ def var(
     Raises:
         InvalidIRError: The operand is neither floating nor complex.
     """
-    return rounded(_variance(self, dim, correction, keepdim), part_dtype(self.dtype))
+    return rounded(_variance(self, dim, correction, keepdim), real_of(self.dtype))
 
 
 @denotes("aten.std.correction")
@@ -64,7 +58,7 @@ def std(
     """The square root of the variance, rounded once; see ``var``."""
     with np.errstate(all="ignore"):
         root = np.sqrt(_variance(self, dim, correction, keepdim))
-    return rounded(root, part_dtype(self.dtype))
+    return rounded(root, real_of(self.dtype))
 
 
 @denotes("aten.var_mean.correction")
@@ -72,7 +66,7 @@ def var_mean(
     self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Array, Array]:
     """The variance and the mean; see ``var``."""
-    return var(self, dim, correction=correction, keepdim=keepdim), _mean(self, dim, keepdim)
+    return var(self, dim, correction=correction, keepdim=keepdim), mean(self, dim, keepdim)
 
 
 @denotes("aten.std_mean.correction")
@@ -80,7 +74,7 @@ def std_mean(
     self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Array, Array]:
     """The standard deviation and the mean; see ``std``."""
-    return std(self, dim, correction=correction, keepdim=keepdim), _mean(self, dim, keepdim)
+    return std(self, dim, correction=correction, keepdim=keepdim), mean(self, dim, keepdim)
 
 
 def _declare(name: str, base: Callable[..., Any], meaning: str) -> None:
