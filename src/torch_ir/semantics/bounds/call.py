@@ -81,11 +81,20 @@ class BoundedCall:
         """Return :func:`depth`; in float64 all roundings may go one way, whatever is added."""
         return depth(length, block, 1.0 if self.dtype == np.float64 else one_way)
 
-    def repeats(self, name: str, axes: Sequence[int], *, zeros: bool = False) -> Any:
-        """Return :func:`repeats` of an argument; 0 in float64, where nothing asks for it."""
-        if self.dtype == np.float64:
+    def repeats(
+        self,
+        values: str | Array,
+        axes: Sequence[int],
+        *,
+        zeros: bool = False,
+        keepdims: bool = False,
+    ) -> Any:
+        """Return :func:`repeats` of an argument or a value; 0 in float64, where nothing asks."""
+        if self.dtype == np.float64 or not axes:
             return 0.0
-        return repeats(self.arguments[name], axes, zeros=zeros)
+        array = self.arguments[values] if isinstance(values, str) else values
+        share = repeats(array, axes, zeros=zeros)
+        return np.expand_dims(share, tuple(axes)) if keepdims else share
 
     @property
     def is_narrow(self) -> bool:

@@ -18,7 +18,6 @@ from torch_ir.semantics.bounds.call import (
     BoundedCall,
     Errors,
     moduli,
-    repeats,
     widened,
 )
 from torch_ir.semantics.dtypes import Array, is_complex
@@ -204,9 +203,7 @@ def _normalized(
     variance = np.mean(center**2, axis=axes, keepdims=True)
     rstd = 1 / np.sqrt(variance + eps)
     reach = np.mean(sizes, axis=axes, keepdims=True)
-    one_way = (
-        0.0 if call.dtype == np.float64 else np.expand_dims(repeats(wide, axes, zeros=True), axes)
-    )
+    one_way = call.repeats(wide, axes, zeros=True, keepdims=True)
     d = call.unit * (FEW + call.depth(_length(wide, axes), block, one_way))
     greatest = np.max(sizes, axis=axes, keepdims=True)
     off = d * reach + call.unit * LANES * greatest / _length(wide, axes)

@@ -17,7 +17,6 @@ from torch_ir.semantics.bounds.call import (
     least_normal,
     length,
     moduli,
-    repeats,
 )
 from torch_ir.semantics.bounds.elementwise import is_lost, turned_by
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
@@ -50,9 +49,7 @@ def _length(wide: Array, axes: tuple[int, ...]) -> int:
 def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
     """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
     block = STREAM if axes == (wide.ndim - 1,) else BLOCK
-    if call.dtype == np.float64 or not axes:
-        return call.depth(_length(wide, axes), block)
-    share = np.expand_dims(repeats(np.exp(-_below(wide, axes)), axes), axes)
+    share = call.repeats(np.exp(-_below(wide, axes)), axes, keepdims=True)
     return call.depth(_length(wide, axes), block, share)
 
 

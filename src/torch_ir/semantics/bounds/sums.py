@@ -15,7 +15,6 @@ from torch_ir.semantics.bounds.call import (
     Errors,
     least_normal,
     length,
-    repeats,
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
@@ -208,8 +207,7 @@ _IN_TYPE = frozenset(
 def running_sum(call: BoundedCall) -> Errors:
     """Bound sums of all before: one term after the other."""
     self = call["self"]
-    one_way = call.repeats("self", [call["dim"]]) if self.ndim else 0.0
-    one_way = np.expand_dims(one_way, call["dim"]) if np.ndim(one_way) else one_way
+    one_way = call.repeats("self", [call["dim"]], keepdims=True) if self.ndim else 0.0
     return _summed(call, [_along(call)] * len(call.results), BLOCK, FEW, one_way)
 
 
@@ -224,7 +222,7 @@ def running_product(call: BoundedCall) -> Errors:
     scale = 3 if is_complex(result.dtype) else 1
     # roundings of products of equal factors go one way, as those of sums do
     axes = range(call["self"].ndim) if count == call["self"].size else [call["dim"]]
-    shares = repeats(np.abs(call["self"]), axes) if call["self"].ndim else 0.0
+    shares = call.repeats(np.abs(call["self"]), axes) if call["self"].ndim else 0.0
     steps = call.depth(count, BLOCK, np.max(shares, initial=0))
     own = call.unit * (FEW + max(2 * sqrt(count), steps))
     if call.is_narrow and call.op_type != "aten.cumprod.default":  # multiplied in the type
