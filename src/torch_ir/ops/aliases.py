@@ -30,6 +30,9 @@ class Sharing(Enum):
 Shared: TypeAlias = Mapping[str, Sharing]
 """The arguments whose storage one result shares."""
 
+RESOLVE = frozenset({"aten.resolve_conj.default", "aten.resolve_neg.default"})
+"""Operators that copy a value whose stored elements are its conjugate or its negation."""
+
 _MARKED: Mapping[Sharing, str] = {
     Sharing.BY_LAYOUT: """
         aten.contiguous.default aten.flatten.using_ints aten.ravel.default
@@ -41,7 +44,7 @@ _MARKED: Mapping[Sharing, str] = {
         aten.pin_memory.default aten.to.device aten.to.dtype aten.to.dtype_layout aten.to.other
         aten.to.prim_dtype aten.to.prim_device aten.to.prim_other
     """,
-    Sharing.BY_VALUE: "aten.resolve_conj.default aten.resolve_neg.default",
+    Sharing.BY_VALUE: " ".join(RESOLVE),
 }
 """What decides where a schema marks a result that is a copy at times."""
 

@@ -12,6 +12,7 @@ from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
+from torch_ir.ops.aliases import RESOLVE
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.base import Pass, PassResult
 
@@ -87,9 +88,6 @@ def _without_no_ops(ir: IR, op_types: frozenset[str] | None, is_lazy: bool) -> I
     return builder.finish()
 
 
-_RESOLVES = frozenset({"aten.resolve_conj.default", "aten.resolve_neg.default"})
-
-
 def _may_be_lazy(ir: IR) -> bool:
     """Whether a value may be the conjugate or the negation of what is stored.
 
@@ -104,7 +102,7 @@ def _may_be_lazy(ir: IR) -> bool:
 
 
 def _resolves(node: OpNode) -> bool:
-    return node.op_type in _RESOLVES or copies(node)
+    return node.op_type in RESOLVE or copies(node)
 
 
 def _is_removable(
@@ -190,7 +188,7 @@ _VIEWS: dict[str, Test] = {
             "contiguous.default",
         )
     },
-    **dict.fromkeys(_RESOLVES, _always),
+    **dict.fromkeys(RESOLVE, _always),
     "aten.permute.default": _identity_permutation,
     "aten.transpose.int": _same_dims("dim0", "dim1"),
     "aten.slice.Tensor": _unit_step,

@@ -33,9 +33,6 @@ Decomposition: TypeAlias = Callable[..., Any]
 _OURS = ("aten", "prims")
 """The namespaces of which operators are decomposed; those of libraries stay."""
 
-_RENAMED = {"aten.item.default": "aten._local_scalar_dense.default"}
-"""Operators that are others by another name."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -150,6 +147,13 @@ def _with_one_size(node: OpNode) -> OpNode:
     return node.replace(op_type="aten.upsample_nearest2d.vec", attrs=attrs, operands={"input": 0})
 
 
+_CORE_FORMS: Mapping[str, Callable[[OpNode], OpNode]] = {
+    "aten.item.default": lambda node: node.replace(op_type="aten._local_scalar_dense.default"),
+    "aten.upsample_nearest2d.default": _with_one_size,
+}
+"""What says the same with an operator of the core set, where one does."""
+
+
 class _Decomposition:
     def __init__(self, ir: IR, shared: Shared, path: str):
         self.ir = ir
@@ -164,10 +168,10 @@ class _Decomposition:
     def node(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         """Add what stands for a node."""
         node = self.builder.mapped(node)
-        if node.op_type in _RENAMED:
-            node = node.replace(op_type=_RENAMED[node.op_type])
-        if node.op_type == "aten.upsample_nearest2d.default" and not self._stays(node):
-            core = _with_one_size(node)
+        form = _CORE_FORMS.get(node.op_type)
+        is_own = node.op_type in self.shared.settings.own
+        if form is not None and not (is_own or self._stays(node)):
+            core = form(node)
             node = core if self._stays(core) else node
         try:
             if node.op_type == AUTOCAST_REGION:
