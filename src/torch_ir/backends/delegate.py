@@ -9,18 +9,15 @@ from torch_ir.arguments import public
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import (
     IR,
-    Container,
     FunctionRef,
     OpNode,
     Signature,
     SymExpr,
-    TensorLeaf,
     TensorMeta,
     ValueLeaf,
 )
 from torch_ir.ir.builder import Builder, Names, subgraph
 from torch_ir.ir.queries import live_out
-from torch_ir.ir.tree import leaves
 
 CALL = "higher_order.invoke_subgraph"
 """The operator of a node that calls a delegate."""
@@ -95,18 +92,14 @@ def function_of(
     """
     body = subgraph(ir, nodes, returned)
     sizes = _sizes(nodes, body.graph_inputs)
-    arguments = (*map(TensorLeaf, body.input_names), *map(ValueLeaf, sizes))
-    given = Container("tuple", (Container("tuple", arguments), Container("dict")))
-    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
-    signature = Signature(given, results)
+    given = (*body.input_names, *map(ValueLeaf, sizes))
+    signature = Signature.of(given, [meta.name for meta in returned])
     return body.replace(model_name=name, signature=signature, metadata={BACKEND: backend})
 
 
-def sizes_of(body: IR) -> list[SymExpr]:
+def sizes_of(body: IR) -> tuple[SymExpr, ...]:
     """Return the sizes that a function takes beside tensors."""
-    given = () if body.signature is None else leaves(body.signature.inputs)
-    sizes = [leaf.value for leaf in given if isinstance(leaf, ValueLeaf)]
-    return [size for size in sizes if isinstance(size, SymExpr)]
+    return () if body.signature is None else body.signature.sizes
 
 
 def _is_delegate(ir: IR, node: OpNode, backend: str | None) -> bool:

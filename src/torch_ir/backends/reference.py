@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from torch_ir.backends.backend_registry import Options
+from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.inputs import flatten_arguments, results_of
-from torch_ir.ir import IR, Constant, OpNode, ValueLeaf
-from torch_ir.ir.tree import leaves
+from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, require_denotations
@@ -117,8 +117,7 @@ class ReferenceParts(DelegateBackend):
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
         """Return a function that evaluates the subgraph on each call."""
         given = [meta.name for meta in ir.graph_inputs if meta.name not in payload]
-        arguments = leaves(ir.signature.inputs) if ir.signature is not None else ()
-        sizes = [str(leaf.value) for leaf in arguments if isinstance(leaf, ValueLeaf)]
+        sizes = [str(size) for size in sizes_of(ir)]
 
         def run(*values: Any) -> list[torch.Tensor]:
             named = {**payload, **dict(zip(given, values, strict=False))}

@@ -26,7 +26,6 @@ from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
     IR,
     Attribute,
-    Container,
     FunctionRef,
     OpNode,
     Signature,
@@ -356,7 +355,6 @@ def function_ir(
             arguments.append(ValueLeaf(translator.values[node]))
     translator.run()
     results = module.graph.output_node().args[0]
-    inputs = Container("tuple", (Container("tuple", tuple(arguments)), Container("dict")))
     body = IR(
         nodes=tuple(translator.nodes),
         graph_inputs=tuple(graph_inputs),
@@ -366,7 +364,9 @@ def function_ir(
         symbols=context.symbols,
         functions=translator.functions,
         operators=translator.operators,
-        signature=Signature(inputs, tree_from_value(results, translator.leaf)),
+        signature=Signature(
+            Signature.of(arguments, ()).inputs, tree_from_value(results, translator.leaf)
+        ),
     )
     return body, translator.captures.own
 

@@ -13,12 +13,10 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir import (
     IR,
     Attribute,
-    Container,
     FunctionRef,
     OpNode,
     Signature,
     SymbolRange,
-    TensorLeaf,
     TensorMeta,
 )
 from torch_ir.ops.bodies import AUTOCAST_REGION
@@ -116,8 +114,6 @@ class ScopeFolder:
         self, name: str, inner: list[OpNode], used: Renamed, returned: tuple[TensorMeta, ...]
     ) -> IR:
         given = {key: TensorMeta(key, meta.shape, meta.dtype) for key, meta in used.items()}
-        arguments = Container("tuple", tuple([TensorLeaf(key) for key in given]))
-        results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
         taken = {reference for node in inner for reference in node.functions}
         return IR(
             nodes=[_with_inputs(node, given) for node in inner],
@@ -127,7 +123,7 @@ class ScopeFolder:
             model_name=name,
             symbols=self.symbols,
             functions={key: self.functions.pop(key) for key in sorted(taken)},
-            signature=Signature(Container("tuple", (arguments, Container("dict"))), results),
+            signature=Signature.of(given, [meta.name for meta in returned]),
         )
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.bindings import ASSERTION, Symbols
-from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr, ValueLeaf
+from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr
 from torch_ir.ir.expressions import kind_of
-from torch_ir.ir.tree import leaves
 
 USUAL = 7
 """A size that is not likely to be a literal in the program."""
@@ -90,22 +89,12 @@ def _others(ir: IR, first: Symbols) -> dict[str, Sequence[int]]:
     A part that data selects is no longer than the whole.
     """
     choices: dict[str, Sequence[int]] = {}
-    given = _given(ir)
     for position, (name, bounds) in enumerate(ir.symbols.items()):
         ends = [end for end in (bounds.lower, bounds.upper) if end is not None]
-        large = PRIMES[position % len(PRIMES) :] if name in given else ()
+        large = PRIMES[position % len(PRIMES) :] if name in ir.given_symbols else ()
         tried = dict.fromkeys([*large, *reversed(SIZES), *ends])
         choices[name] = [*(v for v in tried if v != first[name]), int(first[name])]
     return choices
-
-
-def _given(ir: IR) -> frozenset[str]:
-    """The symbols of the arguments; results give the others."""
-    values = [dim for meta in ir.graph_inputs for dim in meta.shape]
-    if ir.signature is not None:
-        parts = leaves(ir.signature.inputs)
-        values += [leaf.value for leaf in parts if isinstance(leaf, ValueLeaf)]
-    return frozenset(s for value in values if isinstance(value, SymExpr) for s in value.symbols)
 
 
 def _assertions(ir: IR) -> Iterator[SymExpr]:

@@ -11,7 +11,7 @@ from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.tree import TensorLeaf, Tree, ValueLeaf, leaves
+from torch_ir.ir.tree import Signature, TensorLeaf, Tree, ValueLeaf, leaves
 from torch_ir.ops.effects import Effects
 from torch_ir.ops.effects import effects as effects_of
 
@@ -51,17 +51,21 @@ def value_names(ir: IR) -> frozenset[str]:
 def given_symbols(ir: IR) -> frozenset[str]:
     """Return the symbols to which the arguments of a call give their values."""
     dims = [dim for meta in ir.graph_inputs for dim in meta.shape]
-    return _symbols(dims) | _tree_symbols(None if ir.signature is None else ir.signature.inputs)
+    return _symbols(dims) | _tree_symbols(signature_of(ir).inputs)
 
 
 def returned_symbols(ir: IR) -> frozenset[str]:
     """Return the symbols in the results that are numbers."""
-    return _tree_symbols(None if ir.signature is None else ir.signature.outputs)
+    return _tree_symbols(signature_of(ir).outputs)
 
 
-def _tree_symbols(tree: Tree | None) -> frozenset[str]:
-    found = () if tree is None else leaves(tree)
-    return _symbols(leaf.value for leaf in found if isinstance(leaf, ValueLeaf))
+def signature_of(ir: IR) -> Signature:
+    """Return how values make up arguments and results; the tensors in order if nothing says it."""
+    return ir.signature or Signature.of(ir.input_names, ir.output_names)
+
+
+def _tree_symbols(tree: Tree) -> frozenset[str]:
+    return _symbols(leaf.value for leaf in leaves(tree) if isinstance(leaf, ValueLeaf))
 
 
 def _symbols(values: Iterable[object]) -> frozenset[str]:
@@ -85,9 +89,7 @@ def graphs(ir: IR, path: str = "") -> Iterator[tuple[str, IR]]:
 
 def result_names(ir: IR) -> tuple[str, ...]:
     """Return the name of each flattened result, empty for one that is no tensor."""
-    if ir.signature is None:
-        return ir.output_names
-    found = leaves(ir.signature.outputs)
+    found = leaves(signature_of(ir).outputs)
     return tuple([leaf.name if isinstance(leaf, TensorLeaf) else "" for leaf in found])
 
 

@@ -15,13 +15,14 @@ import enum
 import json
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import frozen_items, identical, set_plain_text
+from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.values import Attribute, as_attribute
 
 BUILTIN_CONTAINERS: dict[str, type[Any]] = {
@@ -112,7 +113,8 @@ class Container:
         return hash((self.type, self.children, repr(self.keys), self.context))
 
 
-Tree: TypeAlias = Container | TensorLeaf | ValueLeaf
+Leaf: TypeAlias = TensorLeaf | ValueLeaf
+Tree: TypeAlias = Container | Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,26 @@ class Signature:
 
     inputs: Tree
     outputs: Tree
+
+    @classmethod
+    def of(cls, given: Iterable[str | Leaf], results: Iterable[str | Leaf]) -> Signature:
+        """Return one with these leaves, all positional, in tuples; a text names a tensor.
+
+        Example:
+            >>> Signature.of(["x"], [ValueLeaf(3)]).outputs
+            Container(type='tuple', children=(ValueLeaf(value=3),), keys=(), context='')
+        """
+        arguments, outputs = (
+            Container("tuple", tuple([TensorLeaf(x) if isinstance(x, str) else x for x in row]))
+            for row in (given, results)
+        )
+        return cls(Container("tuple", (arguments, Container("dict"))), outputs)
+
+    @property
+    def sizes(self) -> tuple[SymExpr, ...]:
+        """The expressions over symbols among the arguments, in order."""
+        values = [leaf.value for leaf in leaves(self.inputs) if isinstance(leaf, ValueLeaf)]
+        return tuple([value for value in values if isinstance(value, SymExpr)])
 
     @property
     def arguments(self) -> tuple[Container, Container] | None:
@@ -147,10 +169,7 @@ class Signature:
             >>> Signature(Container("tuple", (kept, Container("dict"))), kept).flat().outputs
             Container(type='tuple', children=(TensorLeaf(name='x'),), keys=(), context='')
         """
-        given, results = (
-            Container("tuple", tuple(leaves(tree))) for tree in (self.inputs, self.outputs)
-        )
-        return Signature(Container("tuple", (given, Container("dict"))), results)
+        return Signature.of(leaves(self.inputs), leaves(self.outputs))
 
 
 def leaves(tree: Tree) -> Iterator[TensorLeaf | ValueLeaf]:

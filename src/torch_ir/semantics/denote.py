@@ -17,6 +17,7 @@ from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import signature_of
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
@@ -313,21 +314,18 @@ def given_to(ir: IR, arguments: Sequence[Value]) -> tuple[dict[str, Array], dict
     """Return the tensors and symbols of a function, by name, for the arguments of a call."""
     tensors = [value for value in arguments if isinstance(value, np.ndarray)]
     given: dict[str, Number] = {}
-    if ir.signature is not None:
-        for leaf, value in zip(leaves(ir.signature.inputs), arguments, strict=False):
-            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                given[leaf.value.text] = cast(Number, value)
+    for leaf, value in zip(leaves(signature_of(ir).inputs), arguments, strict=False):
+        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+            given[leaf.value.text] = cast(Number, value)
     named = tensors_of(ir, tensors)
     return named, symbols_of(ir, named, given)
 
 
 def results_of(ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number]) -> list[Any]:
     """Return what a function gives, flattened, for values by name."""
-    if ir.signature is None:
-        return [values[meta.name] for meta in ir.graph_outputs]
     return [
         values[leaf.name] if isinstance(leaf, TensorLeaf) else _number(leaf, symbols)
-        for leaf in leaves(ir.signature.outputs)
+        for leaf in leaves(signature_of(ir).outputs)
     ]
 
 

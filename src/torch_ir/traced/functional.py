@@ -14,11 +14,9 @@ from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import contiguous
 from torch_ir.ir import (
     IR,
-    Container,
     OpNode,
     Signature,
     SymExpr,
-    TensorLeaf,
     TensorMeta,
     ValueLeaf,
 )
@@ -151,12 +149,7 @@ def _symbols(program: Program) -> tuple[str, ...]:
 
 def flat_signature(ir: IR, numbers: Sequence[SymExpr]) -> Signature:
     """Return the signature of a program's tensors alone, and then numbers."""
-    given = tuple([TensorLeaf(meta.name) for meta in ir.graph_inputs])
-    made = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
-    return Signature(
-        Container("tuple", (Container("tuple", given), Container("dict"))),
-        Container("tuple", (*made, *map(ValueLeaf, numbers))),
-    )
+    return Signature.of(ir.input_names, (*ir.output_names, *map(ValueLeaf, numbers)))
 
 
 def _require_no_strides(exported: IR, ir: IR) -> None:

@@ -225,8 +225,7 @@ class _ProgramBuilder:
         with contextlib.suppress(InvalidIRError):
             if count == len(self.inputs):
                 return tree_from_spec(spec, iter([leaf(value) for value in values]))
-        tensors = tuple([TensorLeaf(meta.name) for meta in self.inputs])
-        return Container("tuple", (Container("tuple", tensors), Container("dict")))
+        return Signature.of([meta.name for meta in self.inputs], ()).inputs
 
     def _outputs_tree(self, found: Sequence[Any], outputs: Sequence[TensorMeta]) -> Tree:
         tensors = iter(outputs)

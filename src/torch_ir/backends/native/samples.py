@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_ir.backends.delegate import sizes_of
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import flatten_arguments
@@ -14,8 +15,7 @@ from torch_ir.executor.listeners import Table
 from torch_ir.executor.samples import sample_tensors
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.hints import samplings
-from torch_ir.ir import IR, SymExpr, ValueLeaf
-from torch_ir.ir.tree import leaves
+from torch_ir.ir import IR
 
 SETS = 2
 """Random sets of arguments, where none are given; one is drawn in addition to given ones.
@@ -130,14 +130,13 @@ class Samples:
 def drawn(ir: IR, count: int) -> Iterable[Call]:
     """Yield random arguments: at the first size and at another one where sizes vary."""
     found = samplings(ir)
-    numbers = () if ir.signature is None else leaves(ir.signature.inputs)
-    named = [leaf.value for leaf in numbers if isinstance(leaf, ValueLeaf)]
+    named = [size.text for size in sizes_of(ir) if size.is_symbol]
     for index in range(count if found else 0):
         symbols = found[-1 - index % len(found)] if count > 1 else found[0]
         tensors = sample_tensors(ir, symbols, index + 1, integers=True)
         if index == 1:
             tensors = [_with_special(tensor, place) for place, tensor in enumerate(tensors)]
-        given = {v.text: symbols[v.text] for v in named if isinstance(v, SymExpr) and v.is_symbol}
+        given = {name: symbols[name] for name in named}
         yield tuple(tensors), given
 
 

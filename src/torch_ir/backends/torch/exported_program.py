@@ -23,6 +23,7 @@ from torch.export.graph_signature import (
 from torch.fx import Node as FxNode
 
 from torch_ir.arguments import public
+from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.torch.fx import FxGraph, value_of
 from torch_ir.errors import MissingWeightsError, PassError, counted
 from torch_ir.executor.classes import rebuild
@@ -30,7 +31,8 @@ from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
-from torch_ir.ir import IR, Container, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
+from torch_ir.ir.queries import signature_of
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -116,15 +118,12 @@ def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgr
     held = [meta for meta in body.graph_inputs if meta.name in payload]
     keys = {meta.name: f"weight_{index}" for index, meta in enumerate(held)}
     given = tuple([meta for meta in body.graph_inputs if meta.name not in payload])
-    all_leaves = () if body.signature is None else leaves(body.signature.inputs)
-    sizes = [leaf for leaf in all_leaves if isinstance(leaf, ValueLeaf)]
-    arguments = Container("tuple", (*[TensorLeaf(meta.name) for meta in given], *sizes))
-    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in body.graph_outputs]))
+    sizes = map(ValueLeaf, sizes_of(body))
     program = with_reshapes(body).replace(
         graph_inputs=given,
         weights=[TensorMeta(keys[meta.name], meta.shape, meta.dtype) for meta in held],
         weight_name_mapping=keys,
-        signature=Signature(Container("tuple", (arguments, Container("dict"))), results),
+        signature=Signature.of([*[meta.name for meta in given], *sizes], body.output_names),
     )
     return _exported(program, {keys[meta.name]: payload[meta.name] for meta in held})
 
@@ -153,11 +152,13 @@ class _Exported:
     fakes: Fakes
     built: FxGraph = field(init=False)
     types: Mapping[str, TensorType] = field(init=False)
+    signature: Signature = field(init=False)
     inputs: list[InputSpec] = field(default_factory=list[InputSpec])
 
     def __post_init__(self) -> None:
         self.built = FxGraph(self.ir, self.fakes)
         self.types = external_types(self.ir)
+        self.signature = signature_of(self.ir)
 
     def program(self) -> ExportedProgram:
         """The exported program."""
@@ -227,7 +228,7 @@ class _Exported:
 
     def _user_inputs(self) -> None:
         metas = {meta.name: meta for meta in self.ir.graph_inputs}
-        for position, leaf in enumerate(leaves(self._input_tree())):
+        for position, leaf in enumerate(leaves(self.signature.inputs)):
             if isinstance(leaf, TensorLeaf):
                 spec = _argument(self.built.takes(metas[leaf.name]))
             else:
@@ -264,7 +265,7 @@ class _Exported:
             kind, target = self._written(self.built.values[mutation.target])
             specs.append(OutputSpec(kind, TensorArgument(value.name), target))
             nodes.append(value)
-        for leaf in leaves(self._output_tree()):
+        for leaf in leaves(self.signature.outputs):
             value = self.built.results(leaf)
             is_node = isinstance(value, FxNode)
             result = _argument(value) if is_node else ConstantArgument("", value)
@@ -303,19 +304,8 @@ class _Exported:
 
     # -- structures and values --------------------------------------------------------------------
 
-    def _input_tree(self) -> Any:
-        if self.ir.signature is not None:
-            return self.ir.signature.inputs
-        tensors = tuple([TensorLeaf(meta.name) for meta in self.ir.graph_inputs])
-        return Container("tuple", (Container("tuple", tensors), Container("dict")))
-
-    def _output_tree(self) -> Any:
-        if self.ir.signature is not None:
-            return self.ir.signature.outputs
-        return Container("tuple", tuple([TensorLeaf(m.name) for m in self.ir.graph_outputs]))
-
     def _structures(self) -> Iterator[pytree.TreeSpec]:
-        for tree in (self._input_tree(), self._output_tree()):
+        for tree in (self.signature.inputs, self.signature.outputs):
             yield pytree.tree_structure(unflatten(tree, _position, rebuild))
 
     def _state(self) -> dict[str, torch.Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any, cast
@@ -37,7 +37,8 @@ from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, V
 from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
-from torch_ir.ir.tree import Container, leaves, unflatten
+from torch_ir.ir.queries import signature_of
+from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, unbacked_key
 
 
@@ -308,20 +309,14 @@ def _body(ir: IR, fakes: Fakes) -> GraphModule:
     """The body of control flow."""
     built = FxGraph(ir, fakes)
     metas = {meta.name: meta for meta in ir.graph_inputs}
-    found: Iterator[TensorLeaf | ValueLeaf]
-    if ir.signature is None:
-        found = iter([TensorLeaf(name) for name in metas])
-    else:
-        found = leaves(ir.signature.inputs)
-    for position, leaf in enumerate(found):
+    signature = signature_of(ir)
+    for position, leaf in enumerate(leaves(signature.inputs)):
         if isinstance(leaf, TensorLeaf):
             built.takes(metas[leaf.name])
         else:
             built.takes_value(leaf.value, f"arg_{position}")
     built.run()
-    outputs = tuple([TensorLeaf(meta.name) for meta in ir.graph_outputs])
-    tree = Container("tuple", outputs) if ir.signature is None else ir.signature.outputs
-    built.graph.output(built.results(tree))
+    built.graph.output(built.results(signature.outputs))
     return GraphModule(cast(Any, built.modules), built.graph)
 
 

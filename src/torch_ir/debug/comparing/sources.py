@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from torch_ir.backends.backend_registry import Runner, find_backend, instance_of
-from torch_ir.backends.delegate import function_of
+from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.capture import Captured
@@ -22,9 +22,8 @@ from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_line, raised_as
 from torch_ir.executor import ExecGraph, IRExecutor
-from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.tree import leaves
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
 from torch_ir.torch_api import constant_tensor, constant_tensors
@@ -58,11 +57,9 @@ def part_of(program: IR, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]
     return function_of(program, nodes, returned, "part", "part").replace(metadata={})
 
 
-def sizes_of(body: IR, symbols: Symbols) -> dict[str, Number]:
-    """Return the sizes that a part takes beside tensors, by symbol."""
-    given = leaves(body.signature.inputs) if body.signature is not None else ()
-    sizes = [leaf.value for leaf in given if isinstance(leaf, ValueLeaf)]
-    return {s.text: s.evaluate(symbols) for s in sizes if isinstance(s, SymExpr)}
+def _sizes(body: IR, symbols: Symbols) -> dict[str, Number]:
+    """The sizes that a part takes beside tensors, by symbol."""
+    return {size.text: size.evaluate(symbols) for size in sizes_of(body)}
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class TorchSource:
         inputs = copied([values[meta.name] for meta in body.graph_inputs])
         known: dict[str, Any] = dict(zip(body.input_names, inputs, strict=True))
         if len(body.nodes) > 1:
-            return IRExecutor(body, {}).graph.run(inputs, sizes_of(body, symbols))[0]
+            return IRExecutor(body, {}).graph.run(inputs, _sizes(body, symbols))[0]
         for node in body.nodes:
             device = inputs[0].device if inputs else torch.device("cpu")
             given = [known[meta.name] for meta in node.inputs]
@@ -138,7 +135,7 @@ class BackendSource:
             taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
             self.compiled[key] = self.ready.get(names) or self.backend.compile(taken, held)
         given = copied([values[name] for name in body.input_names if name not in held])
-        sizes = [int(value) for value in sizes_of(body, symbols).values()]
+        sizes = [int(value) for value in _sizes(body, symbols).values()]
         with torch.no_grad():
             return list(self.compiled[key](*given, *sizes))
 

@@ -26,7 +26,7 @@ from torch_ir.errors import InvalidIRError, Raised, attempt, did_you_mean
 from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import registered_rule, resolve_operator
 from torch_ir.infer.types import CallSignature, TensorType, name_of
-from torch_ir.ir import IR, Container, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
+from torch_ir.ir import IR, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, split_arguments
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.schema import Schema, lookup
@@ -434,8 +434,7 @@ def _loop_condition(meta: TensorMeta) -> IR:
     i, x = TensorMeta("i", (), "int64"), TensorMeta("x", meta.shape, meta.dtype)
     more = TensorMeta("more", (), "bool", "more")
     node = OpNode("more", "aten.lt.Scalar", [i], [more], {"other": 3}, {"self": 0})
-    args = Container("tuple", (TensorLeaf("i"), TensorLeaf("x")))
-    given = Container("tuple", (args, Container("dict", ())))
+    given = Signature.of(["i", "x"], ()).inputs
     signature = Signature(given, TensorLeaf("more"))  # a tensor, in no tuple
     return IR([node], [i, x], [more], [], signature=signature)
 

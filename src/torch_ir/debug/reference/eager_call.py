@@ -19,6 +19,7 @@ from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import evaluate, from_text, operator_of, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.queries import signature_of
 from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import OpOverload, constant_tensor, operator_schema, parameters_of
 
@@ -112,19 +113,16 @@ def _function(ir: IR, functions: Mapping[str, IR], device: torch.device) -> Call
             for meta in node.outputs:
                 values[meta.name] = made[meta.producer_output_idx]
             bind(node, made, symbols)
-        if ir.signature is None:
-            return tuple([values[meta.name] for meta in ir.graph_outputs])
-        return _tree(ir.signature.outputs, values, symbols)
+        return _tree(signature_of(ir).outputs, values, symbols)
 
     return call
 
 
 def _symbols(ir: IR, tensors: Sequence[torch.Tensor], args: Sequence[Any]) -> Symbols:
     numbers: Symbols = {}
-    if ir.signature is not None:
-        for leaf, value in zip(leaves(ir.signature.inputs), args, strict=False):
-            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                numbers[leaf.value.text] = value
+    for leaf, value in zip(leaves(signature_of(ir).inputs), args, strict=False):
+        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
+            numbers[leaf.value.text] = value
     return bind_inputs(ir.graph_inputs, tensors, numbers)
 
 

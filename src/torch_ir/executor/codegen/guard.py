@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from torch_ir.executor.codegen.lines import GeneratedModule, spelled
-from torch_ir.ir import IR, SymExpr, TensorMeta, ValueLeaf
-from torch_ir.ir.tree import leaves
+from torch_ir.ir import IR, SymExpr, TensorMeta
 
 
 def guard_lines(
@@ -66,10 +65,8 @@ def _is_simple(ir: IR) -> bool:
         for dim in meta.shape
         if isinstance(dim, SymExpr) and dim.is_symbol
     }
-    if ir.signature is not None:
-        for leaf in leaves(ir.signature.inputs):
-            if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                return False  # a number among the arguments
+    if ir.signature is not None and ir.signature.sizes:
+        return False  # a number among the arguments
     if any("**" in guard.text for guard in ir.guards):
         return False
     seen: set[str] = set()

@@ -18,6 +18,7 @@ from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import kind_of, renamed, solve_linear
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import signature_of
 from torch_ir.ir.symbols import Dim, SymExpr, as_dim
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import Tree, ValueLeaf, leaves
@@ -96,9 +97,7 @@ def _writes(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
 
 def _position(body: IR, value: str) -> int:
     """The position of an input of a function among its tensors and numbers."""
-    if body.signature is None:
-        return [*body.input_names].index(value)
-    taken = leaves(body.signature.inputs)
+    taken = leaves(signature_of(body).inputs)
     return next(i for i, leaf in enumerate(taken) if getattr(leaf, "name", None) == value)
 
 
@@ -125,9 +124,7 @@ def call_symbols(node: OpNode, body: IR) -> Mapping[str, Attribute]:
     """
     (how,) = BODY_CALLS[node.op_type].values()
     given = _handed(_CalledFunction(node, body, "", body, how))
-    signature = body.signature
-    taken = _items(None if signature is None else signature.inputs, body.graph_inputs)
-    made = _items(None if signature is None else signature.outputs, body.graph_outputs)
+    taken, made = _interface(body)
     if isinstance(given, Diagnostic) or taken is None or made is None or len(given) != len(taken):
         return {}
     bound = _bind(taken, given)
@@ -146,9 +143,7 @@ def _check(call: _CalledFunction) -> Iterator[Diagnostic]:
         yield given
         return
     body = call.body
-    signature = body.signature
-    taken = _items(None if signature is None else signature.inputs, body.graph_inputs)
-    made = _items(None if signature is None else signature.outputs, body.graph_outputs)
+    taken, made = _interface(body)
     if taken is None or made is None:
         return  # the signature itself is wrong
     if len(given) != len(taken):
@@ -201,10 +196,14 @@ def _row(item: Item) -> Item:
     return item.replace(shape=item.shape[1:]) if isinstance(item, TensorMeta) else item
 
 
-def _items(tree: Tree | None, metas: Sequence[TensorMeta]) -> list[Item] | None:
-    """The inputs or results of a function in order; None if the signature names others."""
-    if tree is None:
-        return [*metas]
+def _interface(body: IR) -> tuple[list[Item] | None, list[Item] | None]:
+    """The inputs and the results of a function in order; None if the signature names others."""
+    signature = signature_of(body)
+    taken = _items(signature.inputs, body.graph_inputs)
+    return taken, _items(signature.outputs, body.graph_outputs)
+
+
+def _items(tree: Tree, metas: Sequence[TensorMeta]) -> list[Item] | None:
     known = {meta.name: meta for meta in metas}
     items: list[Item] = []
     for leaf in leaves(tree):

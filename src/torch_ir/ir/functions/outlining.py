@@ -14,7 +14,7 @@ from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.queries import live_out, symbol_binders
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.tree import Container, Signature, TensorLeaf, ValueLeaf, map_names
+from torch_ir.ir.tree import Signature, ValueLeaf, map_names
 from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
 from torch_ir.steps import uncollected
 
@@ -180,10 +180,9 @@ def function_of(ir: IR, run: LayerRun, results: Sequence[TensorMeta]) -> IR:
     It takes what they take, by first use, and then the symbols that no operand gives.
     """
     body = subgraph(ir, run.nodes, results)
-    leaves = [*map(TensorLeaf, body.input_names), *map(ValueLeaf, run.symbols)]
-    given = Container("tuple", (Container("tuple", tuple(leaves)), Container("dict")))
-    made = Container("tuple", tuple(map(TensorLeaf, body.output_names)))
-    return body.replace(signature=Signature(given, made), metadata={MODULE: run.path})
+    given = (*body.input_names, *map(ValueLeaf, run.symbols))
+    signature = Signature.of(given, body.output_names)
+    return body.replace(signature=signature, metadata={MODULE: run.path})
 
 
 def add_layer(builder: Builder, body: IR) -> str:

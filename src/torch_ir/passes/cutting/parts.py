@@ -9,11 +9,9 @@ from typing import Any
 from torch_ir.errors import InvalidIRError, PassError, did_you_mean
 from torch_ir.ir import (
     IR,
-    Container,
     OpNode,
     Signature,
     SymExpr,
-    TensorLeaf,
     TensorMeta,
     ValueLeaf,
 )
@@ -254,7 +252,5 @@ def _signature(
     missing = [SymExpr(symbol) for symbol in sorted(used - shown)]
     if not missing:
         return None
-    leaves = (*[TensorLeaf(meta.name) for meta in taken], *map(ValueLeaf, missing))
-    given = Container("tuple", (Container("tuple", leaves), Container("dict")))
-    results = Container("tuple", tuple([TensorLeaf(meta.name) for meta in returned]))
-    return Signature(given, results)
+    given = (*[meta.name for meta in taken], *map(ValueLeaf, missing))
+    return Signature.of(given, [meta.name for meta in returned])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from torch_ir.errors import PassError, counted
-from torch_ir.ir import IR, Container, Mutation, OpNode, Signature, TensorLeaf, TensorMeta
+from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import layer_path
@@ -166,14 +166,12 @@ def _stage(ir: IR, stage: IR, number: int, *, is_last: bool) -> IR:
         )
         if is_own or (is_nowhere and number == 0):
             mutations.append(mutation)
-    inputs = Container("tuple", tuple([TensorLeaf(name) for name in stage.input_names]))
-    arguments = Container("tuple", (inputs, Container("dict")))
-    results = Container("tuple", tuple([TensorLeaf(name) for name in stage.output_names]))
+    plain = Signature.of(stage.input_names, stage.output_names)
     signature = None
     if ir.signature is not None and (number == 0 or is_last):
         signature = Signature(
-            ir.signature.inputs if number == 0 else arguments,
-            ir.signature.outputs if is_last else results,
+            ir.signature.inputs if number == 0 else plain.inputs,
+            ir.signature.outputs if is_last else plain.outputs,
         )
     changes: dict[str, object] = {"mutations": mutations, "signature": signature}
     if number == 0:
