@@ -50,3 +50,13 @@ def test_scales_that_lead_beyond_the_last_element(name):
         x = torch.arange(2.0 * size**rank).reshape(1, 2, *[size] * rank)
         for made, scale in ((3, 0.5), (9, 1.1), (4, None)):
             check(f"{name}{rank}d", x, [made] * rank, *[scale] * rank)
+
+
+def test_what_is_given_or_kept_comes_before_the_core_form():
+    name = "aten.upsample_nearest2d.default"
+    x = torch.arange(6.0).reshape(1, 1, 2, 3)
+    ir = torch_ir.extract_ir(Nearest("upsample_nearest2d", [4, 6]), (x,))
+    zeros = torch_ir.decompose(ir, table={name: lambda x, size: x.new_zeros(1, 1, *size)})
+    assert execute_ir(zeros, (x,), {})[0].count_nonzero() == 0
+    kept = torch_ir.decompose(ir, preserve=[name])
+    assert [node.op_type for node in kept.nodes] == [name]
