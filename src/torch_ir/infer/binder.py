@@ -13,8 +13,6 @@ from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
 from torch_ir.infer.resolve import (
-    NAMED,
-    from_text,
     has_expression,
     operator_of,
     permitted,
@@ -31,6 +29,7 @@ from torch_ir.ir import (
     SymExpr,
 )
 from torch_ir.ir.diagnostics import DiagnosticError
+from torch_ir.ir.values import as_argument
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, registered_kernel
@@ -353,7 +352,7 @@ class _NamedArguments:
         slots = self._operands.get(name)
         if slots is None:
             value = self.node.attrs.get(name)
-            as_it_is = type(value) in _AS_THEY_ARE and kind not in NAMED
+            as_it_is = value is None or type(value) in _TAKEN.get(kind, ())
             return Literal(value) if as_it_is else self._attribute(name, kind)
         if isinstance(slots, int):
             if name in self.node.attrs:
@@ -378,7 +377,7 @@ class _NamedArguments:
 
     def _attribute(self, name: str, kind: str) -> Operand:
         try:
-            value = from_text(kind, self.node.attrs.get(name))
+            value = as_argument(kind, self.node.attrs.get(name))
         except InvalidIRError as error:
             raise self._bad_value(name, error.message, error.remedy) from None
         if isinstance(value, str) and kind.removesuffix("?") == "Generator":
@@ -406,6 +405,12 @@ class _NamedArguments:
 
 
 _AS_THEY_ARE = frozenset([bool, int, float, type(None)])
+_TAKEN = {
+    f"{kind}{optional}": _AS_THEY_ARE if kind != "float" else frozenset([float])
+    for kind in ("int", "SymInt", "bool", "float", "Scalar")
+    for optional in ("", "?")
+}
+"""What arguments of these types take without a change."""
 
 
 def _operand(value: Attribute, device: torch.device) -> Operand:

@@ -227,36 +227,6 @@ def to_torch(
             return value
 
 
-NAMED: Mapping[str, type[DType | Layout | MemoryFormat | Device]] = {
-    f"{kind}{optional}": named
-    for kind, named in (
-        ("ScalarType", DType),
-        ("Layout", Layout),
-        ("MemoryFormat", MemoryFormat),
-        ("Device", Device),
-    )
-    for optional in ("", "?")
-}
-"""What an argument that is one of a few names is, by its type in a schema."""
-
-
-def from_text(kind: str, value: Attribute) -> Attribute:
-    """Convert what other producers spell as a plain string to an argument of this type.
-
-    Raises:
-        InvalidIRError: The argument is one of a few names, and the value is none: torch would
-            take a number for it and look that up beyond the end of its tables.
-    """
-    named = NAMED.get(kind)
-    if named is None or value is None or isinstance(value, named):
-        return value
-    if not isinstance(value, str):
-        raise InvalidIRError(
-            f"{value!r:.60} is no {named.__name__}", remedy="Give a name of torch's."
-        )
-    return named(value if named is Device else value.removeprefix("torch."))
-
-
 def has_expression(value: Attribute) -> bool:
     """Return whether a value depends on symbols."""
     if isinstance(value, tuple):

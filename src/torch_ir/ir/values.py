@@ -18,6 +18,7 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.frozen import FrozenDict, frozen_mapping, plain_text, set_plain_text
 from torch_ir.ir.dtypes import ALIASES, DTYPES
 from torch_ir.ir.symbols import SymExpr
+from torch_ir.ops.schema import typed
 
 LAYOUTS = (
     "strided",
@@ -220,6 +221,47 @@ def dtype_name(value: object, *, strict: bool = True) -> str:
             remedy=did_you_mean(name, DTYPES) or _one_of(DTYPES),
         )
     return name
+
+
+_NAMED: Mapping[str, type[DType | Layout | MemoryFormat | Device]] = {
+    f"{kind}{optional}": named
+    for kind, named in (
+        ("ScalarType", DType),
+        ("Layout", Layout),
+        ("MemoryFormat", MemoryFormat),
+        ("Device", Device),
+    )
+    for optional in ("", "?")
+}
+
+
+def as_argument(kind: str, value: Attribute) -> Attribute:
+    """Return an attribute as an operator takes it that declares an argument of that type.
+
+    Other producers spell names as plain strings, and a list of equal numbers as one of them.
+
+    Args:
+        kind: The type of the argument in the schema.
+        value: The attribute.
+
+    Raises:
+        InvalidIRError: The argument is one of a few names, and the value is none: torch would
+            take a number for it and look that up beyond the end of its tables.
+
+    Example:
+        >>> as_argument("ScalarType?", "float32"), as_argument("int[2]", 3)
+        (DType(name='float32'), (3, 3))
+    """
+    named = _NAMED.get(kind)
+    if named is None:
+        return typed(kind, value) if isinstance(value, int | float | SymExpr) else value
+    if value is None or isinstance(value, named):
+        return value
+    if not isinstance(value, str):
+        raise InvalidIRError(
+            f"{value!r:.60} is no {named.__name__}", remedy="Give a name of torch's."
+        )
+    return named(value if named is Device else value.removeprefix("torch."))
 
 
 def as_attribute(value: object) -> Attribute:

@@ -232,7 +232,7 @@ def default_of(argument: Argument) -> Any:
     if argument.default is None:
         return None
     try:
-        return typed(argument, ast.literal_eval(argument.default))
+        return typed(argument.type, ast.literal_eval(argument.default))
     except (ValueError, SyntaxError):
         return argument.default
 
@@ -240,19 +240,19 @@ def default_of(argument: Argument) -> Any:
 _LIST = re.compile(r"(int|SymInt|float)\[(\d*)\]\??")
 
 
-def typed(argument: Argument, value: Any) -> Any:
+def typed(kind: str, value: Any) -> Any:
     """Return a value as the schema's type has it: one int for a list of them, an int for a float.
 
     Example:
-        >>> typed(Argument("stride", "SymInt[2]"), 3), typed(Argument("eps", "float"), 1)
+        >>> typed("SymInt[2]", 3), typed("float", 1)
         ((3, 3), 1.0)
     """
-    found = _LIST.fullmatch(argument.type)
+    found = _LIST.fullmatch(kind)
     if found is not None and value is not None:
         length = int(found[2] or 1)
         given = tuple(cast(Any, value)) if isinstance(value, list | tuple) else (value,)
         return given * length if len(given) == 1 else given
-    return float(value) if argument.type.startswith("float") and type(value) is int else value
+    return float(value) if kind.startswith("float") and type(value) is int else value
 
 
 _QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+("?)')  # also to the end: another try would start there

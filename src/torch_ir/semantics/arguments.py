@@ -22,7 +22,7 @@ from torch_ir.ir.values import (
     Layout,
     MemoryFormat,
     OperatorRef,
-    dtype_name,
+    as_argument,
     kind_without_values,
 )
 from torch_ir.ops.schema import lookup
@@ -90,16 +90,15 @@ def _at(inputs: list[Value], index: int, node: OpNode) -> Value:
 
 
 def _typed(node: OpNode) -> Mapping[str, Attribute]:
-    """The attributes, where text that stands for an element type is one."""
+    """The attributes, as the operator takes them."""
     schema = lookup(node.op_type)
-    if schema is None or not any(isinstance(value, str) for value in node.attrs.values()):
+    if schema is None:
         return node.attrs
-    typed = dict(node.attrs)
+    given = dict(node.attrs)
     for argument in schema.arguments:
-        value = typed.get(argument.name)
-        if argument.type.startswith("ScalarType") and isinstance(value, str):
-            typed[argument.name] = DType(dtype_name(value))
-    return typed
+        if argument.name in given and argument.name not in WITHOUT_MEANING:
+            given[argument.name] = as_argument(argument.type, given[argument.name])
+    return given
 
 
 def _attribute(

@@ -16,11 +16,12 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.infer.engine import flatten
 from torch_ir.infer.preconditions.table import require_arguments
-from torch_ir.infer.resolve import evaluate, from_text, operator_of, to_torch
+from torch_ir.infer.resolve import evaluate, operator_of, to_torch
 from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import signature_of
 from torch_ir.ir.tree import leaves
+from torch_ir.ir.values import as_argument
 from torch_ir.torch_api import OpOverload, constant_tensor, operator_schema, parameters_of
 
 
@@ -54,7 +55,9 @@ def call_plainly(
         return _function(functions[name], {**functions, **functions[name].functions}, device)
 
     named = {
-        name: evaluate(to_torch(from_text(kinds.get(name, ""), value), device, function), symbols)
+        name: evaluate(
+            to_torch(as_argument(kinds.get(name, ""), value), device, function), symbols
+        )
         for name, value in node.attrs.items()
     }
     for name, slots in _operands(node).items():

@@ -295,7 +295,7 @@ def attribute(schema: Schema | None, node: OpNode, name: str) -> Attribute:
     if name not in node.attrs:
         return default_attribute(schema, name)
     argument = schema.argument(name) if schema is not None else None
-    return node.attrs[name] if argument is None else typed(argument, node.attrs[name])
+    return node.attrs[name] if argument is None else typed(argument.type, node.attrs[name])
 
 
 def default_attribute(schema: Schema | None, name: str) -> Attribute:
