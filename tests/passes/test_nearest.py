@@ -60,3 +60,14 @@ def test_what_is_given_or_kept_comes_before_the_core_form():
     assert execute_ir(zeros, (x,), {})[0].count_nonzero() == 0
     kept = torch_ir.decompose(ir, preserve=[name])
     assert [node.op_type for node in kept.nodes] == [name]
+
+
+def test_one_number_for_both_sizes():
+    ir = torch_ir.parse("""ir {
+      input %x: f32[1, 2, 2, 2]
+      %y: f32[1, 2, 3, 3] = aten.upsample_nearest2d.default(%x, output_size=3)
+      return %y
+    }""")
+    x = torch.arange(8.0).reshape(1, 2, 2, 2)
+    lowered = execute_ir(torch_ir.decompose(ir), (x,), {})
+    assert torch.equal(lowered[0], execute_ir(ir, (x,), {})[0])

@@ -19,6 +19,7 @@ from torch_ir.ir import IR, Attribute, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import result_names
+from torch_ir.ir.values import as_argument
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
@@ -133,7 +134,7 @@ def _with_one_size(node: OpNode) -> OpNode:
     It takes sizes or scales. torch's decomposition takes other elements where a scale such as 1.1
     leaves a size as it is.
     """
-    made = node.attrs.get("output_size")
+    made = as_argument("SymInt[2]", node.attrs.get("output_size"))
     scales = tuple([node.attrs.get(name) for name in ("scales_h", "scales_w")])
     attrs: dict[str, Attribute] = {"output_size": made, "scale_factors": None}
     if scales != (None, None):
