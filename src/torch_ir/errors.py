@@ -227,6 +227,11 @@ def printable(text: str) -> str:
 def _escaped(character: str) -> str:
     if unicodedata.category(character) not in UNPRINTABLE:
         return character  # a space of another kind
+    return by_code(character)
+
+
+def by_code(character: str) -> str:
+    r"""Return a character as an escape of Python: ``\xNN``, ``\uNNNN`` or ``\UNNNNNNNN``."""
     code = ord(character)
     if code < 0x100:
         return f"\\x{code:02x}"

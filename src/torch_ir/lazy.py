@@ -55,23 +55,38 @@ def lazy_names(
             hint = "" if name.startswith("__") else did_you_mean(name, homes)
             message = f"module {package!r} has no attribute {name!r}{'. ' if hint else ''}{hint}"
             raise AttributeError(message, name=name, obj=None)
-        value = _value_of(f"{package}.{name}", homes[name], name)
+        value = getattr(module_with_torch(homes[name], f"{package}.{name}"), name)
         setattr(sys.modules[package], name, value)
         return value
 
     return load
 
 
-def _value_of(full_name: str, home: str, name: str) -> object:
+def module_with_torch(name: str, feature: str, also: str = "") -> Any:
+    """Import a module of this package that may need torch.
+
+    Args:
+        name: The module.
+        feature: What needs it, as the subject of the message.
+        also: What else helps, to go on with the remedy.
+
+    Raises:
+        OptionalDependencyError: It needs torch, which is not installed.
+    """
     try:
-        return getattr(import_module(home), name)
+        return import_module(name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise OptionalDependencyError(
-            f"{full_name} needs PyTorch, which is not installed",
-            remedy="Install it with: pip install 'torch-ir[torch]'",
-        ) from error
+        raise without_torch(feature, also) from error
+
+
+def without_torch(feature: str, also: str = "") -> OptionalDependencyError:
+    """Return the error about what needs torch where it is not installed."""
+    return OptionalDependencyError(
+        f"{feature} needs PyTorch, which is not installed",
+        remedy=f"Install it with: pip install 'torch-ir[torch]'{also}",
+    )
 
 
 def optional_module(name: str, feature: str, extra: str) -> Any:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torch_ir.cli.files import unreadable
-from torch_ir.errors import OptionalDependencyError, SerializationError, did_you_mean
+from torch_ir.errors import SerializationError, did_you_mean
+from torch_ir.lazy import without_torch
 from torch_ir.user_code import FORMS, require_place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -191,10 +192,7 @@ def require_torch() -> None:
         OptionalDependencyError: It is.
     """
     if find_spec("torch") is None:
-        raise OptionalDependencyError(
-            "this command needs PyTorch, which is not installed",
-            remedy="Install it with: pip install 'torch-ir[torch]'",
-        )
+        raise without_torch("this command")
 
 
 def target_place(_: click.Context, __: click.Parameter, target: str | None) -> str | None:

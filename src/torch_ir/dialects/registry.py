@@ -9,10 +9,10 @@ from importlib import import_module
 from torch_ir.arguments import public
 from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import VerifierScope
-from torch_ir.errors import OptionalDependencyError
 from torch_ir.ir import IR
 from torch_ir.ir.check import check
 from torch_ir.ir.diagnostics import Diagnostic, dialect_error, errors_among
+from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import Registry
 
 
@@ -69,15 +69,8 @@ class Dialect:
 
 
 def _derived(scope: VerifierScope, malformed: set[str]) -> Iterable[Diagnostic]:
-    try:
-        derive = import_module("torch_ir.dialects.type_rules")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise OptionalDependencyError(
-            "deriving the types of a program anew needs PyTorch, which is not installed",
-            remedy="Install it with: pip install 'torch-ir[torch]', or pass types=False.",
-        ) from error
+    feature, also = "deriving the types of a program anew", ", or pass types=False."
+    derive = module_with_torch("torch_ir.dialects.type_rules", feature, also)
     return derive.type_violations(scope, malformed)
 
 

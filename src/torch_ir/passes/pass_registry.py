@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import OptionalDependencyError, PassError, did_you_mean
+from torch_ir.errors import PassError, did_you_mean
+from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import (
     forget_extension,
     load_with_operators,
@@ -195,7 +195,7 @@ def _class_of(name: str) -> type[Pass]:
         return _ADDED[name]
     if name in _OURS:
         module, attribute = _OURS[name]
-        return getattr(_imported(module, name), attribute)
+        return getattr(module_with_torch(module, f"the pass {name!r}"), attribute)
     require_pass_name(name)
     return _require_pass(load_with_operators(_installed()[name]), name)
 
@@ -207,18 +207,6 @@ def _require_pass(kind: object, name: str) -> type[Pass]:
             remedy="It names a subclass of torch_ir.passes.Pass.",
         )
     return kind
-
-
-def _imported(module: str, name: str) -> Any:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise OptionalDependencyError(
-            f"the pass {name!r} needs PyTorch, which is not installed",
-            remedy="Install it with: pip install 'torch-ir[torch]'.",
-        ) from error
 
 
 def _installed() -> Mapping[str, Any]:

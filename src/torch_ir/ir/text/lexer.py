@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
-from torch_ir.errors import ParseError
+from torch_ir.errors import ParseError, by_code
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # the closing quote is missed by the reader, not here
 
@@ -152,12 +152,7 @@ def quote(text: str) -> str:
 def _escape(character: str) -> str:
     if character in _SPELLED_ESCAPES:
         return _SPELLED_ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    return (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    )
+    return character if character.isprintable() else by_code(character)
 
 
 def unquote(line: Line, token: str) -> str:
