@@ -9,6 +9,7 @@ import torch_ir
 from infer.trusting_calls import eager, program_of
 from torch_ir import IRExecutor, compile_graph
 from torch_ir.errors import ExecutionError
+from torch_ir.infer.preconditions.table import find_shape_fault
 
 X, G, W = torch.randn(2, 4, 3), torch.randn(2, 4, 3), torch.rand(4)
 _, MEAN, RSTD = torch.native_group_norm(X, W, W, 2, 4, 3, 2, 1e-5)
@@ -55,6 +56,32 @@ CALLS = {
         ("noise",),
     ),
 }
+
+
+def by_columns(tensor):
+    """The same numbers, with the first of two last dimensions side by side in memory."""
+    return tensor.mT.contiguous().mT
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_flash_attention_is_not_called_with_columns_side_by_side(name):
+    op_type = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    arguments = {role: torch.randn(1, 1, 8, 8) for role in ("query", "key", "value")}
+    ir, tensors = given(op_type, arguments)
+    graph = compile_graph(ir)
+    graph.eval([tensor.clone() for tensor in tensors])
+    wrong = [by_columns(t) if t is arguments[name] else t.clone() for t in tensors]
+    with pytest.raises(ExecutionError, match=f"{name} has strides .*, and has to end with 1"):
+        graph.eval(wrong)
+
+
+def test_flash_attention_is_not_called_with_fewer_values_than_keys():
+    op_type = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    arguments = {role: torch.randn(1, 2, 4, 8) for role in ("query", "key", "value")}
+    assert find_shape_fault(op_type, (), arguments) is None
+    arguments["value"] = torch.randn(1, 1, 4, 8)
+    expected = "value is [1, 1, 4, 8], and has to be [1, 2, 4, 8]"
+    assert find_shape_fault(op_type, (), arguments) == expected
 
 
 def repeated(tensor):

@@ -21,7 +21,7 @@ from torch_ir.debug.comparing.sources import BackendSource, Reader, source_of
 from torch_ir.debug.fuzzing.fuzz_report import FuzzFinding, FuzzReport
 from torch_ir.debug.fuzzing.random_programs import RandomProgram, random_program
 from torch_ir.debug.reference.denotation import REFUSED
-from torch_ir.debug.shrinking.reduced import COMPARE
+from torch_ir.debug.shrinking.reduced import COMPARE, VALIDATE
 from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence
@@ -93,6 +93,7 @@ class _Trial:
         self.operators, self.dtypes = Counter[str](), Counter[str]()
         self.refused = Counter[str]()
         self.programs = 0
+        self._is_own = backend == "aten" and against in _MEANING
 
     def look(self, program: RandomProgram) -> FuzzFinding | None:
         """Try a program; return what is new about it."""
@@ -114,7 +115,7 @@ class _Trial:
 
     def _first(self, ir: IR, weights: Tensors, inputs: Sequence[Any]) -> NodeDivergence | None:
         """What is wrong first: with a delegate as a whole, before each node is compiled alone."""
-        if self.backend == "aten" and self.against in _MEANING:
+        if self._is_own:
             return self._first_of_own(ir, weights, inputs)
         for mode in _MODES if self.is_delegate else _MODES[-1:]:
             first = compare(
@@ -155,6 +156,8 @@ class _Trial:
 
         name = self.backend if isinstance(self.backend, str) else self.backend.name
         script = COMPARE.format(run=name, against=str(self.against))
+        if self._is_own:
+            script = VALIDATE
         small = reduce(program.ir, program.weights, program.inputs, oracle)
         small = replace(small, script=script)
         first = self._first(small.ir, small.weights, small.inputs)

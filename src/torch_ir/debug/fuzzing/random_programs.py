@@ -303,6 +303,7 @@ class _Grower(ValuePool):
         read = [v for name, value in arguments.items() if name != "self" for v in _values(value)]
         given |= {storage_of(value.tensor) for value in read}  # kernels may read what they wrote
         is_own = storage_of(target.tensor) not in {*given, storage_of(results[0])}
+        same = same and _is_free_of_overlap(target.tensor)
         if not same or not is_own or len(results) > 1 or self.random.random() < 0.3:
             return None
         known = {argument.name for argument in schema.arguments}
@@ -324,7 +325,7 @@ class _Grower(ValuePool):
             made = attempt(call_plainly, node, given, {}, self.functions, torch.device("cpu"))
         if isinstance(made, Raised):
             return None
-        return made if all(isinstance(item, torch.Tensor) for item in made) and made else None
+        return made if made and all(map(_is_sized, made)) else None
 
     # -- control flow -----------------------------------------------------------------------------
 
@@ -387,6 +388,20 @@ def _values(value: Any) -> list[PoolValue]:
 
 def _type_of(value: PoolValue) -> tuple[Shape, str]:
     return tuple(value.tensor.shape), value.meta.dtype
+
+
+def _is_sized(item: Any) -> bool:
+    """Return whether it is a tensor, of sizes that there are: ``resize`` keeps a -1."""
+    return isinstance(item, torch.Tensor) and all(size >= 0 for size in item.shape)
+
+
+def _is_free_of_overlap(tensor: torch.Tensor) -> bool:
+    """Return whether each element has a place of its own: else a write has no meaning."""
+    places = torch.zeros(tensor.shape, dtype=torch.int64)
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        row = [-1 if place == dim else 1 for place in range(tensor.dim())]
+        places += (torch.arange(size) * stride).view(row)
+    return places.unique().numel() == tensor.numel()
 
 
 def _is_real(dtype: str) -> bool:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from torch_ir import IR, compare, load_weights
+from torch_ir import IR, compare, load_weights, validate
 
 here = Path(__file__).parent
 program = here / "program.tir"
@@ -45,6 +45,10 @@ COMPARE = """\
 report = compare(ir, weights, inputs, run={run!r}, against={against!r})
 print(report)
 raise SystemExit(report.verdict == "disagree")"""
+VALIDATE = """\
+report = validate(ir, weights, inputs, against=("denotation",))
+print(report)
+raise SystemExit(bool(report.divergences))"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,3 +74,15 @@ def repeated(*names: str) -> Callable[[Arguments], Faults]:
                 yield f"{name} has strides {[*value.stride()]}, and has to repeat no element"
 
     return rule
+
+
+def strided_rows(*names: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that elements of the last dimension lie side by side."""
+
+    def rule(call: Arguments) -> Faults:
+        for name in names:
+            value = call[name]
+            if value.shape[-1] > 1 and value.stride(-1) != 1:
+                yield f"{name} has strides {[*value.stride()]}, and has to end with 1"
+
+    return rule

@@ -142,6 +142,7 @@ def attended(call: Arguments) -> Faults:
         if 0 in call[name].shape[1:3]:
             shape = [*call[name].shape]
             yield f"{name} is {shape}, and has to have a head and a row at least"
+    yield from unlike("value", call["value"], [*call["key"].shape[:3], *call["value"].shape[3:]])
 
 
 def weight_norm(call: Arguments) -> Faults:

@@ -17,7 +17,13 @@ import torch
 
 from torch_ir.errors import ExecutionError, InvalidIRError
 from torch_ir.infer.preconditions import indices, lists, shapes
-from torch_ir.infer.preconditions.faults import Arguments, Faults, not_dense, repeated
+from torch_ir.infer.preconditions.faults import (
+    Arguments,
+    Faults,
+    not_dense,
+    repeated,
+    strided_rows,
+)
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import DENSE_OPERANDS
@@ -243,6 +249,7 @@ _LAYOUTS: Mapping[str, Rule] = {
     # the kernels take these in channels last too, and strided where nothing is repeated
     "native_group_norm: default out": not_dense("weight", "bias"),
     "native_group_norm_backward: default out": shapes.group_norm_layouts,
+    "_scaled_dot_product_flash_attention_for_cpu: default": strided_rows("query", "key", "value"),
     "median: dim dim_values": repeated("self"),
     "nanmedian: dim dim_values": repeated("self"),
     # what is written gets no copy in lowered programs

@@ -21,8 +21,9 @@ VALUES, POSITIONS = 4, 3
 FEW = 2
 """The product with a gradient, and the last addition."""
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
-"""Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
-cubic weights are taken at the greatest of their neighbors, of which they are a part."""
+"""Roundings to a narrow type on each of two axes; on one, one more: a weight is 1 less the
+other as rounded, and rounded itself; on three, as many as of values. The terms of cubic weights
+are taken at the greatest of their neighbors, of which they are a part."""
 KEPT, ROWS_ROUNDED = 1.75, 0.25
 """Weights in float32 may round to the other neighbor, and both axes' weights are off at once; what
 rows add up to may be rounded to the type before it is weighted."""
@@ -216,7 +217,7 @@ def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: boo
     reach = CUBIC_REACH if is_cubic else 1
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
-        count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
+        count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED + (rank == 1)
         error = error + call.result_unit * count * rank * reach * terms
     own = call.result_unit if is_cubic else call.unit
     error = error + own * POSITIONS * reach * moved

@@ -327,7 +327,9 @@ def attention(call: BoundedCall) -> Errors:
     """
     value, weights, scores, absolute = _weights(call)
     width = call["query"].shape[-1]
-    off = call.depth(max(width, 1)) * absolute + np.abs(scores)
+    # the root of the scale is a factor of either operand there
+    steps = 2 * FEW if call.op_type == "aten._scaled_dot_product_attention_math.default" else 0
+    off = (call.depth(max(width, 1)) + steps) * absolute + np.abs(scores)
     off = call.unit * np.where(weights > 0, np.nan_to_num(off, posinf=0.0), 0)
     shared = np.sum(weights * off, axis=-1, keepdims=True)
     count = call.unit * (2 * FEW + 2 * call.depth(max(weights.shape[-1], 1)))

@@ -68,7 +68,9 @@ def log_ndtr(call: BoundedCall) -> Errors:
     (result,) = call.results
     x = call.wide("self")
     least = float(np.finfo(call.dtype).smallest_normal)
-    roundings = 3 if call.dtype == np.float64 else 1  # the meaning's too
+    roundings = (
+        4 if call.dtype == np.float64 else 2
+    )  # of x / √2, and its square; the meaning's too
     rest = np.where(x > 0, roundings * np.minimum(x * x, 1e3), 0)
     return [call.unit * (8 + rest) * moduli(result) + 2 * least]
 
