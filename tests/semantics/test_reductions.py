@@ -10,6 +10,7 @@ import torch
 
 from semantics.compare import check, denoted, refused
 from semantics.tensors import ALL, FLOATING, special, tensor
+from semantics.test_tolerance import parts_of
 
 COMPLEX = (torch.complex64, torch.complex128)
 INTEGERS = (torch.int64, torch.int32, torch.uint8)
@@ -74,6 +75,8 @@ def test_sums_of_nothing() -> None:
         check("aten.any.dim", nothing, 0)
         check("aten.all.dim", nothing, 0)
         check("aten.cumsum.default", nothing.real, 0, dtype=torch.int64)
+        for name in ("sum", "prod", "any", "all"):
+            assert parts_of(f"aten.{name}.default", nothing) == 0
     check("aten.mean.dim", torch.zeros(0, 2), [0])
     check("aten.var.correction", torch.zeros(0, 2), [0])
     check("aten.logsumexp.default", torch.zeros(0, 2), [0])

@@ -20,8 +20,6 @@ from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups
 
-PARTS = 4
-"""How often a sum of parts is rounded to the result's own type, at most."""
 FEW = 2
 """The product or quotient of a term, and the last addition."""
 
@@ -44,25 +42,12 @@ def _summed(
     return errors
 
 
-_CASTING = frozenset(
-    {
-        "aten.mean.default",
-        "aten.mean.dim",
-        "aten.nanmean.default",
-        "aten.sum.default",
-        "aten.sum.dim_IntList",
-    }
-)
-_PARTED = frozenset({"aten.nansum.default", "aten.nanmean.default"})
-"""Those that round a part's sum to the result's type wherever reduced axes do not adjoin."""
+_CASTING = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
 
 
 def reduction(call: BoundedCall) -> Errors:
-    """Bound sums and means: torch adds in cascades, and may first round to ``dtype``, or not."""
+    """Bound sums and means: torch adds in cascades, a mean what is rounded to ``dtype``."""
     errors = _summed(call, [length(call)] * len(call.results), STREAM)
-    if call.op_type in _PARTED and call.is_narrow:
-        own = [call.stepped(PARTS, terms) for terms in call.terms()]
-        errors = [e if e is None else e + part for e, part in zip(errors, own, strict=True)]
     dtype = call.arguments.get("dtype")
     if call.op_type not in _CASTING or dtype is None or not call.is_narrow:
         return errors
@@ -75,11 +60,11 @@ def reduction(call: BoundedCall) -> Errors:
 
 
 def stepwise(call: BoundedCall) -> Errors:
-    """Bound sums whose parts are rounded to the result's own type."""
+    """Bound sums whose parts are rounded to the result's own type, four times at most."""
     parts = call.terms()
     errors = reduction(call)
     return [
-        error if error is None else error + call.stepped(PARTS, terms)
+        error if error is None else error + call.stepped(4, terms)
         for error, terms in zip(errors, parts, strict=True)
     ]
 
@@ -231,12 +216,11 @@ def running_product(call: BoundedCall) -> Errors:
     (result,) = call.results
     if not is_inexact(result.dtype):
         return [None]
-    count = length(call) if "dim" not in call.arguments else _along(call)
-    if call.op_type == "aten.prod.default":
-        count = max(call["self"].size, 1)
+    is_whole = call["dim"] is None
+    count = max(call["self"].size, 1) if is_whole else _along(call)
     scale = 3 if is_complex(result.dtype) else 1
     # roundings of products of equal factors go one way, as those of sums do
-    axes = range(call["self"].ndim) if count == call["self"].size else [call["dim"]]
+    axes = range(call["self"].ndim) if is_whole else [call["dim"]]
     shares = call.repeats(np.abs(call["self"]), axes) if call["self"].ndim else 0.0
     steps = call.depth(count, BLOCK, np.max(shares, initial=0))
     own = call.unit * (FEW + max(2 * sqrt(count), steps))
