@@ -20,6 +20,8 @@ from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups
 
+PARTS = 4
+"""How often a sum of parts is rounded to the result's own type, at most."""
 FEW = 2
 """The product or quotient of a term, and the last addition."""
 
@@ -42,12 +44,25 @@ def _summed(
     return errors
 
 
-_CASTING = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
+_CASTING = frozenset(
+    {
+        "aten.mean.default",
+        "aten.mean.dim",
+        "aten.nanmean.default",
+        "aten.sum.default",
+        "aten.sum.dim_IntList",
+    }
+)
+_PARTED = frozenset({"aten.nansum.default", "aten.nanmean.default"})
+"""Those that round a part's sum to the result's type wherever reduced axes do not adjoin."""
 
 
 def reduction(call: BoundedCall) -> Errors:
-    """Bound sums and means: torch adds in cascades, a mean what is rounded to ``dtype``."""
+    """Bound sums and means: torch adds in cascades, and may first round to ``dtype``, or not."""
     errors = _summed(call, [length(call)] * len(call.results), STREAM)
+    if call.op_type in _PARTED and call.is_narrow:
+        own = [call.stepped(PARTS, terms) for terms in call.terms()]
+        errors = [e if e is None else e + part for e, part in zip(errors, own, strict=True)]
     dtype = call.arguments.get("dtype")
     if call.op_type not in _CASTING or dtype is None or not call.is_narrow:
         return errors
@@ -60,11 +75,11 @@ def reduction(call: BoundedCall) -> Errors:
 
 
 def stepwise(call: BoundedCall) -> Errors:
-    """Bound sums whose parts are rounded to the result's own type, four times at most."""
+    """Bound sums whose parts are rounded to the result's own type."""
     parts = call.terms()
     errors = reduction(call)
     return [
-        error if error is None else error + call.stepped(4, terms)
+        error if error is None else error + call.stepped(PARTS, terms)
         for error, terms in zip(errors, parts, strict=True)
     ]
 
