@@ -101,6 +101,9 @@ def test_what_has_no_solution_is_open() -> None:
     meant, got, (most, *_) = bounds_of("aten._linalg_det.default", singular)
     assert meant[0] == 0
     assert abs(got[0]) <= most < 1e-5
+    halved = torch.arange(1.0, 9.0).outer(torch.linspace(0.1, 3.7, 8))  # rank 1: no minor is not 0
+    meant, got, (most, *_) = bounds_of("aten._linalg_det.default", halved)
+    assert abs(got[0] - meant[0]) <= most < 1e-3
     negative = torch.eye(3) * torch.tensor([1.0, -2.0, 1.0])
     (_, info), (_, told), _ = bounds_of("aten.linalg_cholesky_ex.default", negative)
     assert info == told == 2

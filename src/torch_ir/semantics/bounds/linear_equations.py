@@ -105,7 +105,13 @@ def determinant(call: BoundedCall) -> Errors:
     adjugate = (np.abs(adjoint(right)) * minors[..., None, :]) @ np.abs(adjoint(left))
     unit = _count(call, count)
     value = np.prod(sizes, -1)
-    error = np.sum(np.swapaxes(adjugate, -1, -2) * unit * _grown(matrix), (-2, -1)) + unit * value
+    grown = unit * _grown(matrix)
+    error = np.sum(np.swapaxes(adjugate, -1, -2) * grown, (-2, -1)) + unit * value
+    # of a matrix that lacks two ranks, each minor is 0: what is left is of a higher order
+    # (Ipsen and Rehman, Perturbation Bounds for Determinants, 2008)
+    norm = np.sqrt(np.sum(grown**2, (-2, -1)))
+    higher = np.prod(sizes + norm[..., None], -1) - value - np.sum(minors, -1) * norm
+    error = error + np.maximum(np.where(np.isnan(higher), 0, higher), 0)
     beside = _of_factors(call, matrix)
     if len(call.results) == 3:
         return [error, *beside]
