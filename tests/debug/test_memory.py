@@ -115,3 +115,17 @@ def test_a_view_that_becomes_another_view_of_the_same_elements_spills_nothing():
     }""")
     report = validate(ir, {}, (torch.randn(2, 3),))
     assert report.divergences == (), str(report)
+
+
+def test_a_value_that_its_last_reader_spoils(monkeypatch):
+    text = """ir "P" {
+      input %x: f32[3]
+      %a: f32[3] = aten.sin.default(%x)
+      %b: f32[3] = aten.neg.default(%a)
+      return %b
+    }"""
+    assert agrees(text, (torch.ones(3),))
+    monkeypatch.setattr(
+        "torch_ir.executor.graph._writing", lambda _: ()
+    )  # as if no result took another's place
+    assert ("a", "changed") in kinds(text, text, (torch.ones(3),))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -19,7 +19,9 @@ from torch_ir.debug.judging.storages import (
     MemoryFault,
     ModelStorage,
     ModelValue,
+    Place,
     Storages,
+    View,
     address_of,
     bytes_around,
     is_plain,
@@ -40,12 +42,12 @@ class PlainCall(NamedTuple):
     Attributes:
         given: The tensors that it took, which share memory as those of the run do.
         storages: The storage of each of them before the call.
-        made: Its results, flattened.
+        made: Where its results lay, flattened; None for those that are no tensors.
     """
 
     given: Sequence[torch.Tensor]
     storages: Sequence[int]
-    made: Sequence[Any]
+    made: Sequence[Place | None]
 
 
 class Memory:
@@ -96,6 +98,15 @@ class Memory:
                 yield found
 
     # -- after a node -----------------------------------------------------------------------------
+
+    def read_last(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> Iterator[MemoryFault]:
+        """Yield what a node changed that nothing reads after it and that it must not write."""
+        for meta, tensor in zip(node.inputs, inputs, strict=True):
+            is_last = self.last_reader[meta.name] is node
+            if is_last and self._storages.misplaced(meta.name, tensor) is None:
+                found = self._storages.changed(meta.name, tensor, f"when {node.name!r} ran")
+                if found is not None:
+                    yield found
 
     def needs_call(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> bool:
         """Return whether only torch's plain operator tells where a node's results must be."""
@@ -162,7 +173,7 @@ class Memory:
             if plain is not None and is_plain(plain.given[i]) and address:
                 base = storages.get(storage_key(plain.given[i]), base)
                 if view_of(plain.given[i]) != view_of(tensor):
-                    yield _wrong_view(name, tensor, plain.given[i])
+                    yield _wrong_view(name, tensor, view_of(plain.given[i]))
             if base is self._bases[i] and base.address != address:  # it was given more memory
                 self._storages.move(base, address)
             base.writes += 1
@@ -175,14 +186,14 @@ class Memory:
         node: OpNode,
         name: str,
         tensor: torch.Tensor,
-        expected: torch.Tensor | None,
+        expected: Place | None,
         storages: dict[int, ModelStorage],
         *,
         is_own: bool,
     ) -> Iterator[MemoryFault]:
         """Note a result; yield what is wrong with its place."""
         address = address_of(tensor)
-        if not address or (expected is not None and not is_plain(expected)):
+        if not address or (expected is not None and not expected.is_plain):
             self._storages.new(name, tensor)
             return
         owner = self._storages.owners.get(address)
@@ -190,11 +201,11 @@ class Memory:
             owner = None if expected is None or owner not in storages.values() else owner
         base = owner if owner in self._bases else None
         if expected is not None:
-            base = storages.get(storage_key(expected))
+            base = storages.get(expected.storage)
         if base is not None and (owner is base or not base.address):
             self._storages.join(name, tensor, base)
-            if expected is not None and view_of(expected) != view_of(tensor):
-                yield _wrong_view(name, tensor, expected)
+            if expected is not None and expected.view != view_of(tensor):
+                yield _wrong_view(name, tensor, expected.view)
             return
         if owner is not None and owner.last > self._positions[node.name]:
             reason = f"it lies in the memory of %{owner.name}, which is still needed"
@@ -206,9 +217,9 @@ class Memory:
             yield MemoryFault(name, "copy", f"it is a copy, and means a view of %{base.name}")
         fresh = self._storages.new(name, tensor)
         if expected is not None and base is None:
-            storages[storage_key(expected)] = fresh
-            if not is_own and view_of(expected)[1:] != view_of(tensor)[1:]:
-                yield _wrong_view(name, tensor, expected)
+            storages[expected.storage] = fresh
+            if not is_own and expected.view[1:] != view_of(tensor)[1:]:
+                yield _wrong_view(name, tensor, expected.view)
         self._storages.makers[address] = node
 
     def _is_private(self, name: str) -> bool:
@@ -258,6 +269,6 @@ def _other(base: ModelStorage, owner: ModelStorage) -> str:
     return f"it is a view of %{owner.name}, and means one of %{base.name}"
 
 
-def _wrong_view(name: str, tensor: torch.Tensor, expected: torch.Tensor) -> MemoryFault:
-    reason = f"it lies at {view_text(view_of(tensor))}, and means {view_text(view_of(expected))}"
+def _wrong_view(name: str, tensor: torch.Tensor, expected: View) -> MemoryFault:
+    reason = f"it lies at {view_text(view_of(tensor))}, and means {view_text(expected)}"
     return MemoryFault(name, "view", reason)

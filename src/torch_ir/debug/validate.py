@@ -1,10 +1,11 @@
 """Three readers of one IR, compared on every node: the compiled graph, denotation and eager.
 
 The compiled graph runs as it does in earnest, in-place reuse included. Each node is then read
-again on copies of the inputs that it had, so that errors do not add up: by its denotation, which
-has no part of torch, and by torch's plain operator. That no value changes between the node that
-makes it and those that read it is checked too, by its hash: nothing else shows a result that took
-the place of a value which is still needed. Only hashes and one node's inputs are held.
+again on the inputs that it had, copied where it may write to them, so that errors do not add up:
+by its denotation, which has no part of torch, and by torch's plain operator. That no value changes
+between the node that makes it and those that read it is checked too, by its hash: nothing else
+shows a result that took the place of a value which is still needed. Only hashes and one node's
+inputs are held.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ from torch_ir.debug.judging.backends import (
 from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
 from torch_ir.debug.judging.findings import Findings
-from torch_ir.debug.judging.storages import MemoryFault, storage_key
+from torch_ir.debug.judging.storages import MemoryFault, Place, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.eager_call import bind, call_plainly
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, same_bits, with_open_places
+from torch_ir.debug.reference.tolerance_check import (
+    VALUES_OPEN,
+    Error,
+    same_bits,
+    with_open_places,
+)
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
@@ -281,6 +287,7 @@ class _Rereading:
         self._inputs: list[torch.Tensor] = []
         named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
         self._memory = Memory(graph.ir, {**graph.payload, **named})
+        self._writing = graph.writing()
 
     def see_payload(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """See that the graph runs with the weights and constants of the program.
@@ -304,12 +311,12 @@ class _Rereading:
     # -- the listener -----------------------------------------------------------------------------
 
     def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
-        """Copy the inputs, and see that they are what was made."""
+        """See that the inputs are what was made, and copy them if they may be written."""
         for fault in self._memory.read(node, inputs):
             self.found.note_fault(fault.culprit or node, fault)
         self._running = node
         self._inputs = list(inputs)
-        self._before = copied(inputs)
+        self._before = copied(inputs) if node.name in self._writing else self._inputs
         self._state = _random_state(self.device) if _may_draw(node) else None
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
@@ -321,16 +328,21 @@ class _Rereading:
         named = dict(zip([meta.name for meta in node.inputs], inputs, strict=True))
         after = {meta.name: named[meta.name] for meta in written_tensors(self.ir, node) or ()}
         judge, self._running = self.judge, None
+        learned = dict(self.symbols)
         if judge is not None and judge.knows(node):
             plain = None
             self._judge(judge, node, before, None if judge.drift is None else outputs)
+            bind(node, _placed(node, outputs), learned)
         else:
-            plain = self._call(node, before, outputs)
+            plain, unlike = self._call(node, before, outputs, after, learned)
             drew = self._state is not None and _differs(self._state, _random_state(self.device))
-            self._read(node, plain, before, outputs, after, drew=drew)
+            self._read(node, unlike, before, outputs, after, drew=drew)
             if judge is not None and judge.drift is not None and not drew:
                 judge.drift.follow(node, before, outputs, self.symbols, self.ir.functions)
-        bind(node, _placed(node, outputs) if plain is None else plain.made, self.symbols)
+        self.symbols = learned
+        if node.name not in self._writing:
+            for fault in self._memory.read_last(node, inputs):
+                self.found.note_fault(node, fault)
         is_own = registered_kernel(node.op_type) is not None
         for fault in self._memory.made(node, inputs, before, outputs, plain, is_own=is_own):
             self.found.note_fault(fault.culprit or node, fault)
@@ -390,30 +402,50 @@ class _Rereading:
     def _read(
         self,
         node: OpNode,
-        plain: PlainCall | None,
+        unlike: Mapping[str, Error] | None,
         before: _Tensors,
         outputs: _Tensors,
         after: _Named,
         *,
         drew: bool,
     ) -> None:
-        """Read a node that torch ran."""
+        """Read a node that torch ran, and note how unlike its values are to eager's."""
         if self._denoting is not None:
             found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
             for name, error in found:
                 self.found.note(node, name, "denotation", error, before, self.symbols)
-        if plain is not None:
-            self._compare(node, plain, before, outputs, after)
-        elif "eager" in self.against:
+        if "eager" not in self.against:
+            return
+        if unlike is None:
             self.tally.left(node, "foreign kernel")
+            return
+        self.tally.read(node, "eager")
+        for name, error in unlike.items():
+            self.found.note(node, name, "eager", error, before, self.symbols)
 
-    def _call(self, node: OpNode, before: _Tensors, outputs: _Tensors) -> PlainCall | None:
-        """Call torch's plain operator on copies, where there is one and something asks for it."""
-        if _is_foreign(node):
-            return None
+    def _call(
+        self,
+        node: OpNode,
+        before: _Tensors,
+        outputs: _Tensors,
+        after: _Named,
+        learned: Symbols,
+    ) -> tuple[PlainCall | None, dict[str, Error] | None]:
+        """Call torch's plain operator, where there is one and something asks for it.
+
+        Its results are compared and not held.
+
+        Args:
+            node: The node.
+            before: Its inputs, as they were before it ran.
+            outputs: What it made.
+            after: What it wrote, by name.
+            learned: Where the symbols go that its results determine.
+        """
         is_read = "eager" in self.against or bool(node.binds)
-        if not is_read and not self._memory.needs_call(node, outputs):
-            return None
+        if _is_foreign(node) or not (is_read or self._memory.needs_call(node, outputs)):
+            bind(node, _placed(node, outputs), learned)
+            return None, None
         drawn = None if self._state is None else _random_state(self.device)
         if self._state is not None:
             _set_random_state(self._state, self.device)
@@ -422,31 +454,33 @@ class _Rereading:
         made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
         if drawn is not None:
             _set_random_state(drawn, self.device)
-        return PlainCall(given, storages, made)
+        bind(node, made, learned)
+        is_read = "eager" in self.against
+        unlike = _unlike(node, made, given, before, outputs, after) if is_read else None
+        return PlainCall(given, storages, [Place.of(item) for item in made]), unlike
 
-    def _compare(
-        self,
-        node: OpNode,
-        plain: PlainCall,
-        before: _Tensors,
-        outputs: _Tensors,
-        after: _Named,
-    ) -> None:
-        """Compare what a node made with what torch's plain operator makes."""
-        if "eager" not in self.against:
-            return
-        self.tally.read(node, "eager")
-        if node.op_type in VALUES_OPEN:
-            return
-        pairs = [
-            (meta.name, plain.made[meta.producer_output_idx], tensor)
-            for meta, tensor in zip(node.outputs, outputs, strict=True)
-        ]
-        left = dict(zip([meta.name for meta in node.inputs], plain.given, strict=True))
-        pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
-        for name, expected, got in pairs:
-            error = same_bits(with_open_places(node, before, expected, got), got)
-            self.found.note(node, name, "eager", error, before, self.symbols)
+
+def _unlike(
+    node: OpNode,
+    made: Sequence[Any],
+    given: _Tensors,
+    before: _Tensors,
+    outputs: _Tensors,
+    after: _Named,
+) -> dict[str, Error]:
+    """How far what a node made and wrote is from what torch's plain operator did."""
+    if node.op_type in VALUES_OPEN:
+        return {}
+    pairs = [
+        (meta.name, made[meta.producer_output_idx], tensor)
+        for meta, tensor in zip(node.outputs, outputs, strict=True)
+    ]
+    left = dict(zip([meta.name for meta in node.inputs], given, strict=True))
+    pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
+    return {
+        name: same_bits(with_open_places(node, before, expected, got), got)
+        for name, expected, got in pairs
+    }
 
 
 def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:

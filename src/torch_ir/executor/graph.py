@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import torch
@@ -14,10 +14,11 @@ from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
-from torch_ir.executor.plan import Plan
+from torch_ir.executor.plan import Plan, Step
 from torch_ir.executor.program import CompiledProgram
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.ir.aliases import written_tensors
 from torch_ir.tables import Shown
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
@@ -80,19 +81,19 @@ class ExecGraph(Shown):
         device: Where it runs.
         grad: Whether a run records gradients.
         run_stats: What a run does.
+        writing: Finds the nodes that may write to the memory of what they take.
     """
 
     def __init__(self, program: CompiledProgram):
         self.ir: IR = program.plan.ir
+        self.writing = partial(_writing, program.plan)
         self.device = program.device
         self.grad = program.grad
         self._program = program
-        self._module = program.module
+        self._module, self._execute = program.module, program.execute
         self._accepts, self._run = program.module.accepts, program.module.run
-        self._execute = program.execute
         self._differentiator = Differentiator(program.plan, program.payload, program.device)
-        self._count = len(self.ir.graph_inputs)
-        self._outputs = len(self.ir.graph_outputs)
+        self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
     def __repr__(self) -> str:
         return f"ExecGraph({self.ir!r}, device='{self.device}')"
@@ -292,6 +293,16 @@ def _last_maker(ir: IR, wanted: frozenset[str]) -> str | None:
         raise InvalidIRError(f"no node makes a value {name!r}", remedy=hint)
     makers = [n.name for n in ir.nodes if any(o.name in wanted for o in n.outputs)]
     return makers[-1] if makers else None
+
+
+def _writing(plan: Plan) -> frozenset[str]:
+    """The nodes that may write to the memory of what they take."""
+    return frozenset([step.call.node.name for step in plan.steps if _may_write(plan.ir, step)])
+
+
+def _may_write(ir: IR, step: Step) -> bool:
+    is_foreign = step.call.is_registered or not step.call.node.op_type.startswith("aten.")
+    return is_foreign or step.in_place is not None or written_tensors(ir, step.call.node) != ()
 
 
 def _all_functions(plan: Plan) -> Iterator[Plan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -31,6 +31,27 @@ class MemoryFault(NamedTuple):
     kind: FaultKind
     reason: str
     culprit: OpNode | None = None
+
+
+class Place(NamedTuple):
+    """Where a tensor lies.
+
+    Attributes:
+        storage: The key of its storage, as `storage_key` gives it.
+        view: The view of the storage that it is.
+        is_plain: Whether it is strided, and its data are its elements.
+    """
+
+    storage: int
+    view: View
+    is_plain: bool
+
+    @classmethod
+    def of(cls, value: Any) -> Place | None:
+        """Return where a value lies that is a tensor."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        return cls(storage_key(value), view_of(value), is_plain(value))
 
 
 @dataclass(slots=True, eq=False)
