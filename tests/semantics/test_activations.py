@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import torch_ir
 from semantics.compare import check, denoted, refused
 from semantics.samples import FLOATS, SHAPES, ordinary, special
 
@@ -90,3 +91,13 @@ def test_what_is_refused() -> None:
     assert message == 'gelu has no approximation \'erf\'\n"none" or "tanh".'
     message = refused("aten.softshrink.default", torch.ones(1), -1.0)
     assert message == "softshrink needs a lambd of 0 or more, got -1.0"
+
+
+def test_softplus_may_round_to_its_threshold() -> None:
+    thirds = torch.arange(-3, 4) / 3  # 3 · 0.33333334 is 1 in float32
+    ir = torch_ir.parse("""ir {
+      input %x: f32[7]
+      %y: f32[7] = aten.softplus.default(%x, beta=3.0, threshold=1)
+      return %y
+    }""")
+    assert torch_ir.validate(ir, {}, (thirds,)).is_valid

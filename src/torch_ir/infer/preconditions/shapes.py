@@ -201,6 +201,20 @@ def paired(call: Arguments) -> Faults:
             run = run + 1 if value < 0 else 0
 
 
+def quotients(call: Arguments) -> Faults:
+    """Yield what is wrong with a division that cuts: its quotient may be no integer of the type.
+
+    The processor ends the process there.
+    """
+    left, right = call["self"], call["other"]
+    dtype = torch.result_type(left, right)
+    if call.get("rounding_mode", "trunc") != "trunc" or dtype not in (torch.int32, torch.int64):
+        return
+    least = torch.iinfo(dtype).min
+    if bool(((left == least) & (torch.as_tensor(right) == -1)).any()):
+        yield f"self holds {least} where other holds -1, and {-least} is outside of {dtype}"
+
+
 def cholesky(call: Arguments) -> Faults:
     """Yield what is wrong with the shapes of a system of equations and its factor."""
     left, right = call["A"], call["self"]

@@ -224,14 +224,25 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_reshape_alias: default": (None, shapes.aliased),
     "_reshape_alias_copy: default out": (None, shapes.aliased),
     "_pad_packed_sequence: default": (None, packed_sequences),
+    **{
+        f"{name}: {overloads}": (None, shapes.quotients)
+        for name, overloads in {
+            "div": "Tensor_mode Scalar_mode out_mode Scalar_mode_out",
+            "div_": "Tensor_mode Scalar_mode",
+            "divide": "Tensor_mode Scalar_mode out_mode",
+            "divide_": "Tensor_mode Scalar_mode",
+            "prims.div": "default",
+        }.items()
+    },
     **{f"{name}: default grad_input": indices.pooled(rank) for name, rank in _POOLED.items()},
 }
-"""The rules about shapes and about values of overloads of ``aten``, by name."""
+"""The rules about shapes and about values of overloads, of ``aten`` where none is named."""
 
 
 def _overloads(row: str) -> list[str]:
     name, _, overloads = row.partition(": ")
-    return [f"aten.{name}.{overload}" for overload in overloads.split()]
+    packet = name if "." in name else f"aten.{name}"
+    return [f"{packet}.{overload}" for overload in overloads.split()]
 
 
 _LAYOUTS: Mapping[str, Rule] = {

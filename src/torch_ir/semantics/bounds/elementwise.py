@@ -229,10 +229,19 @@ def gelu(call: BoundedCall) -> Errors:
 
 
 def softplus(call: BoundedCall) -> Errors:
-    """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …)."""
+    """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …).
+
+    The value past the threshold is allowed too, where ``beta · x`` may be rounded to there.
+    """
     (result,) = call.results
-    exponents = call.size("self") * abs(call.arguments.get("beta", 1))
-    return [call.unit * moduli(result) * (4 + np.minimum(exponents, 100))]
+    beta, threshold = call.arguments.get("beta", 1), call.arguments.get("threshold", 20)
+    exponents = call.size("self") * abs(beta)
+    error = call.unit * moduli(result) * (4 + np.minimum(exponents, 100))
+    x = call.wide("self")
+    with np.errstate(all="ignore"):
+        step = np.abs(np.logaddexp(0, x * beta) / beta - x)
+        is_near = np.abs(x * beta - threshold) <= 4 * call.unit * exponents
+    return [error + np.where(is_near & np.isfinite(step), step, 0)]
 
 
 def logit(call: BoundedCall) -> Errors:

@@ -1,0 +1,49 @@
+"""Divisions whose quotient is no integer of the type are refused: they end the process."""
+
+import pytest
+import torch
+
+import torch_ir
+from torch_ir.errors import ExecutionError
+from torch_ir.infer.preconditions.table import PRECONDITIONS
+from torch_ir.ops.schema import known_operators
+
+CALLS = {
+    "aten.div.Tensor_mode": 'aten.div.Tensor_mode(%x, %y, rounding_mode="trunc")',
+    "aten.div_.Tensor_mode": 'aten.div_.Tensor_mode(%x, %y, rounding_mode="trunc")',
+    "aten.divide.Tensor_mode": 'aten.divide.Tensor_mode(%x, %y, rounding_mode="trunc")',
+    "aten.div.Scalar_mode": 'aten.div.Scalar_mode(%x, other=-1, rounding_mode="trunc")',
+    "prims.div.default": "prims.div.default(%x, %y)",
+}
+
+
+def program(call, dtype):
+    return torch_ir.parse(f"""ir {{
+      input %x: {dtype}[2, 3]
+      input %y: {dtype}[2, 3]
+      %z: {dtype}[2, 3] = {call}
+      return %z
+    }}""")
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_the_least_integer_by_minus_one_is_refused(call, dtype):
+    kind = {"i32": torch.int32, "i64": torch.int64}[dtype]
+    least, ones = torch.iinfo(kind).min, torch.full((2, 3), -1, dtype=kind)
+    x = torch.tensor([[1, -2, 3], [4, least, 6]], dtype=kind)
+    graph = torch_ir.compile(program(CALLS[call], dtype), {})
+    with pytest.raises(ExecutionError, match=rf"self holds {least} where other holds -1, and"):
+        graph(x.clone(), ones)
+    x[1, 1] += 1
+    assert torch.equal(graph(x.clone(), ones)[0], -x)
+
+
+def test_every_division_that_cuts_has_the_rule():
+    cut = {
+        name
+        for name in known_operators()
+        if name.startswith(("aten.div", "aten.floor_div", "prims.div")) and "_mode" in name
+    }
+    assert len(cut) > 8
+    assert cut <= PRECONDITIONS.keys(), cut - PRECONDITIONS.keys()
