@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import torch_ir
 from semantics.compare import check, denoted, refused
 from semantics.samples import ALL, COMPLEX, FLOATS, INTEGERS, REAL, SHAPES, ordinary, special
 
@@ -102,3 +103,14 @@ def test_a_part_of_a_real_number(dtype: torch.dtype) -> None:
     check("aten.real.default", special(dtype))
     message = refused("aten.imag.default", special(dtype))
     assert message.startswith("imag does not exist on ")
+
+
+@pytest.mark.parametrize("decimals", [-2, 1, 3, 6])
+def test_decimals_by_a_tie_are_either_side(decimals: int) -> None:
+    ir = torch_ir.parse(f"""ir {{
+      input %x: f32[999]
+      %y: f32[999] = aten.round.decimals(%x, decimals={decimals})
+      return %y
+    }}""")
+    ties = (torch.arange(999) + 0.5) / 10.0**decimals
+    assert torch_ir.validate(ir, {}, (ties,)).is_valid

@@ -228,6 +228,20 @@ def gelu(call: BoundedCall) -> Errors:
     return [call.opened(call.unit * (4 * moduli(result) + flat * sizes), cubed)]
 
 
+def round_decimals(call: BoundedCall) -> Errors:
+    """Allow the next number of so many decimals by a tie, which ``self · 10ᵈ`` is rounded to."""
+    (result,) = call.results
+    decimals = call["decimals"]
+    if not decimals or not is_inexact(result.dtype):
+        return [None]
+    scale = 10.0 ** abs(decimals)
+    scaled = call.wide("self") * scale if decimals > 0 else call.wide("self") / scale
+    with np.errstate(all="ignore"):
+        is_near = np.abs(scaled - np.floor(scaled) - 0.5) <= 2 * call.unit * np.abs(scaled)
+    step = 1 / scale if decimals > 0 else scale
+    return [np.where(is_near, step + 2 * call.result_unit * moduli(result), 0)]
+
+
 def softplus(call: BoundedCall) -> Errors:
     """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …).
 

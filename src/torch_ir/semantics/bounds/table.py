@@ -88,7 +88,7 @@ _ATEN: dict[Rule, str] = {
         repeat_interleave.Tensor repeat_interleave.self_Tensor repeat_interleave.self_int
         replication_pad1d.default replication_pad2d.default replication_pad3d.default
         reshape.default reshape_as.default resize.default resize_.default
-        resolve_conj.default resolve_neg.default roll.default rot90.default round.decimals
+        resolve_conj.default resolve_neg.default roll.default rot90.default
         round.default scatter.src scatter.value searchsorted.Scalar searchsorted.Tensor
         select.int select_copy.int select_scatter.default sign.default signbit.default
         slice.Tensor slice_copy.Tensor slice_scatter.default sort.default sort.stable
@@ -171,6 +171,9 @@ _ATEN: dict[Rule, str] = {
     """,
     elementwise.gelu: """
         gelu.default
+    """,
+    elementwise.round_decimals: """
+        round.decimals
     """,
     elementwise.softplus: """
         softplus.default
