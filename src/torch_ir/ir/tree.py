@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias, cast
 
+from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import frozen_items, identical, set_plain_text
 from torch_ir.ir.symbols import SymExpr
@@ -131,6 +132,7 @@ class Signature:
     outputs: Tree
 
     @classmethod
+    @public
     def of(cls, given: Iterable[str | Leaf], results: Iterable[str | Leaf]) -> Signature:
         """Return one with these leaves, all positional, in tuples; a text names a tensor.
 
