@@ -155,9 +155,8 @@ class _Trial:
             return told.failure
 
         name = self.backend if isinstance(self.backend, str) else self.backend.name
-        script = COMPARE.format(run=name, against=str(self.against))
-        if self._is_own:
-            script = VALIDATE
+        compared = COMPARE.format(run=name, against=str(self.against))
+        script = VALIDATE if self._is_own else compared
         small = reduce(program.ir, program.weights, program.inputs, oracle)
         small = replace(small, script=script)
         first = self._first(small.ir, small.weights, small.inputs)
