@@ -10,16 +10,7 @@ from functools import wraps
 from itertools import islice, repeat
 from numbers import Complex, Integral, Real
 from types import UnionType
-from typing import (
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from torch_ir.errors import ArgumentError, InvalidIRError, Raised, TorchIRError, attempt
 

@@ -6,14 +6,7 @@ import pytest
 
 from torch_ir import IR, compile_graph, parse
 from torch_ir.errors import CompileError
-from torch_ir.ir import (
-    FunctionRef,
-    OpNode,
-    Signature,
-    SymExpr,
-    TensorLeaf,
-    TensorMeta,
-)
+from torch_ir.ir import FunctionRef, OpNode, Signature, SymExpr, TensorLeaf, TensorMeta
 from torch_ir.ir.tree import Container
 
 ADD = """

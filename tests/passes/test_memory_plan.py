@@ -16,13 +16,7 @@ from torch_ir import PassError, TorchIRError, decompose, extract_ir, functionali
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.passes.memory_plan import arrange, plan_memory
 from torch_ir.passes.memory_plan.bounds import upper_bound
-from torch_ir.passes.memory_plan.offsets import (
-    Piece,
-    arena_size,
-    most_at_once,
-    overlapping,
-    place,
-)
+from torch_ir.passes.memory_plan.offsets import Piece, arena_size, most_at_once, overlapping, place
 
 SETTINGS = settings(derandomize=True, max_examples=200, deadline=None)
 

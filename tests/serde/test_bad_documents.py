@@ -9,12 +9,7 @@ import pickle  # noqa: TID251  # to write a file that must not be unpickled
 import pytest
 
 from torch_ir.errors import SerializationError
-from torch_ir.ir import (
-    IR,
-    Constant,
-    OpNode,
-    TensorMeta,
-)
+from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.serde import (
     dumps,
     ir_from_dict,

@@ -14,12 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from backends.graphs import Interpreter
 from torch_ir import execute, make_ir, make_traced
 from torch_ir.backends import backend_registry, register_backend, unregister_backend
-from torch_ir.errors import (
-    CompileError,
-    ExecutionError,
-    InputError,
-    OptionalDependencyError,
-)
+from torch_ir.errors import CompileError, ExecutionError, InputError, OptionalDependencyError
 from torch_ir.ir import ValueLeaf
 from torch_ir.ir.tree import leaves
 from torch_ir.ops import extensions

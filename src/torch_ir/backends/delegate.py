@@ -7,15 +7,7 @@ from typing import Any
 
 from torch_ir.arguments import public
 from torch_ir.backends.partition import Partition, Partitioner
-from torch_ir.ir import (
-    IR,
-    FunctionRef,
-    OpNode,
-    Signature,
-    SymExpr,
-    TensorMeta,
-    ValueLeaf,
-)
+from torch_ir.ir import IR, FunctionRef, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.builder import Builder, Names, subgraph
 from torch_ir.ir.queries import live_out
 

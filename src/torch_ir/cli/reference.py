@@ -12,12 +12,7 @@ from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.memory import TooLittleMemoryError, read_npz
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
-from torch_ir.errors import (
-    InputError,
-    MissingWeightsError,
-    SerializationError,
-    raised_as,
-)
+from torch_ir.errors import InputError, MissingWeightsError, SerializationError, raised_as
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote

@@ -20,12 +20,7 @@ from torch_ir.debug.shrinking.reduction import reduce
 from torch_ir.debug.tensor_comparison import Difference, compare_tensors
 from torch_ir.debug.validate import validate
 from torch_ir.debug.validation import Divergence, NodeError, ValidationReport
-from torch_ir.debug.verify import (
-    VerificationReport,
-    verify,
-    verify_ir,
-    verify_ir_with_state_dict,
-)
+from torch_ir.debug.verify import VerificationReport, verify, verify_ir, verify_ir_with_state_dict
 from torch_ir.lazy import lazy_names
 
 __all__ = [

@@ -11,13 +11,7 @@ import torch
 from torch import nn
 
 from torch_ir.arguments import public
-from torch_ir.debug.eager import (
-    FAST_PATH,
-    fresh,
-    has_fast_path,
-    run_eager,
-    same_random_numbers,
-)
+from torch_ir.debug.eager import FAST_PATH, fresh, has_fast_path, run_eager, same_random_numbers
 from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
 from torch_ir.debug.tensor_comparison import Difference, compare_results

@@ -14,15 +14,7 @@ import torch
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import tensor_meta
-from torch_ir.ir import (
-    IR,
-    Attribute,
-    Container,
-    OpNode,
-    Signature,
-    TensorLeaf,
-    TensorMeta,
-)
+from torch_ir.ir import IR, Attribute, Container, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ops.bodies import last_argument
 
 Captured: TypeAlias = dict[str, torch.Tensor]

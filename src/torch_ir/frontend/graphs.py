@@ -38,13 +38,7 @@ from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.schema import lookup
-from torch_ir.torch_api import (
-    SYMBOLIC_TYPES,
-    FakeTensor,
-    HigherOrderOperator,
-    OpOverload,
-    pytree,
-)
+from torch_ir.torch_api import SYMBOLIC_TYPES, FakeTensor, HigherOrderOperator, OpOverload, pytree
 
 SUPPORTED_HIGHER_ORDER = frozenset(
     {

@@ -8,12 +8,7 @@ from typing import Any, TypeAlias, cast
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import (
-    InputKind,
-    InputSpec,
-    OutputKind,
-    TensorArgument,
-)
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 

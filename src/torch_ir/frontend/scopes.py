@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import (
-    IR,
-    Attribute,
-    FunctionRef,
-    OpNode,
-    Signature,
-    SymbolRange,
-    TensorMeta,
-)
+from torch_ir.ir import IR, Attribute, FunctionRef, OpNode, Signature, SymbolRange, TensorMeta
 from torch_ir.ops.bodies import AUTOCAST_REGION
 
 AUTOCAST_ARGUMENTS = ("device_type", "dtype", "enabled", "cache_enabled")

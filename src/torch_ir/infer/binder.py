@@ -12,22 +12,11 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
-from torch_ir.infer.resolve import (
-    has_expression,
-    operator_of,
-    permitted,
-    to_torch,
-)
+from torch_ir.infer.resolve import has_expression, operator_of, permitted, to_torch
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
-from torch_ir.ir import (
-    Attribute,
-    FrozenDict,
-    FunctionRef,
-    OpNode,
-    SymExpr,
-)
+from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.values import as_argument
 from torch_ir.ops.schema import Schema

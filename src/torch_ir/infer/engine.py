@@ -19,15 +19,7 @@ from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
 from torch_ir.infer.resolve import resolve_operator
-from torch_ir.infer.types import (
-    Callee,
-    CallSignature,
-    Kind,
-    Outcome,
-    Region,
-    TensorType,
-    name_of,
-)
+from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType, name_of
 from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import as_dim

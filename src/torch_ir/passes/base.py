@@ -8,14 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from torch_ir.arguments import public
-from torch_ir.errors import (
-    PassError,
-    TorchIRError,
-    counted,
-    did_you_mean,
-    first_line,
-    raised_as,
-)
+from torch_ir.errors import PassError, TorchIRError, counted, did_you_mean, first_line, raised_as
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
 from torch_ir.ops.rules import allow_operators

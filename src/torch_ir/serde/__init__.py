@@ -3,13 +3,7 @@
 Files are versioned, checked against types on the way in, and written whole or not at all.
 """
 
-from torch_ir.serde.compatible import (
-    deserialize_ir,
-    load_ir,
-    save_ir,
-    serialize_ir,
-    validate_ir,
-)
+from torch_ir.serde.compatible import deserialize_ir, load_ir, save_ir, serialize_ir, validate_ir
 from torch_ir.serde.files import MAX_JSON_BYTES, MissingFileError, write_atomically
 from torch_ir.serde.json.document import (
     dumps,

@@ -35,11 +35,7 @@ from torch_ir.torch_api import (
     version_of,
 )
 from torch_ir.traced.arguments import Flat
-from torch_ir.traced.closure_lifting import (
-    BelowAutogradNeeded,
-    ClosureLifter,
-    without_saving,
-)
+from torch_ir.traced.closure_lifting import BelowAutogradNeeded, ClosureLifter, without_saving
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
 from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line

@@ -19,13 +19,7 @@ from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import UNKNOWN_RESULT, is_transforming, pytree
 from torch_ir.traced.arguments import TENSORS
 from torch_ir.traced.guards.random_numbers import RandomNumbers
-from torch_ir.traced.refusals import (
-    at_user,
-    error_of,
-    require_traceable,
-    source_line,
-    user_frame,
-)
+from torch_ir.traced.refusals import at_user, error_of, require_traceable, source_line, user_frame
 
 
 class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error

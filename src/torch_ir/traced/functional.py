@@ -12,14 +12,7 @@ from torch_ir.errors import ExecutionError, TraceError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import contiguous
-from torch_ir.ir import (
-    IR,
-    OpNode,
-    Signature,
-    SymExpr,
-    TensorMeta,
-    ValueLeaf,
-)
+from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import at
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect

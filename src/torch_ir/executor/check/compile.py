@@ -25,12 +25,7 @@ from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
-from torch_ir.ir.diagnostics import (
-    Diagnostic,
-    DiagnosticError,
-    compile_error,
-    errors_among,
-)
+from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
 from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.bodies import AUTOCAST_REGION

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from torch_ir.errors import ExecutionError
-from torch_ir.executor.codegen.lines import (
-    CodeLine,
-    GeneratedModule,
-    sequence,
-)
+from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule, sequence
 from torch_ir.executor.codegen.liveness import live_identifiers
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.codegen.nodes import RUN_TIME, NodeWriter

@@ -11,9 +11,7 @@ import torch
 
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.names import IdentifierPool, printable
-from torch_ir.infer.binder import (
-    BoundCall,
-)
+from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.generators import name_of
 from torch_ir.ir import OpNode, SymExpr

@@ -14,10 +14,7 @@ import torch
 
 from torch_ir.executor.codegen.function import FunctionWriter
 from torch_ir.executor.codegen.guard import guard_lines
-from torch_ir.executor.codegen.lines import (
-    CodeLine,
-    GeneratedModule,
-)
+from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.binder import BoundCall

@@ -17,12 +17,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from torch_ir.frontend.gradients.call import CallWithGradient, Gradient, autograd_function
-from torch_ir.torch_api import (
-    SYMBOLIC_TYPES,
-    SingleLevelFunction,
-    pytree,
-    version_of,
-)
+from torch_ir.torch_api import SYMBOLIC_TYPES, SingleLevelFunction, pytree, version_of
 
 _autograd: Any = torch.autograd
 _outer: ContextVar[Recording | None] = ContextVar("_outer", default=None)

@@ -14,14 +14,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from torch_ir.errors import (
-    ConversionError,
-    ExportError,
-    Raised,
-    attempt,
-    did_you_mean,
-    first_line,
-)
+from torch_ir.errors import ConversionError, ExportError, Raised, attempt, did_you_mean, first_line
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
 from torch_ir.frontend.regions.literals import Literals, is_literal

@@ -34,14 +34,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
-from torch_ir.tables import (
-    Rows,
-    Shown,
-    bytes_text,
-    number_text,
-    table,
-    time_text,
-)
+from torch_ir.tables import Rows, Shown, bytes_text, number_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)

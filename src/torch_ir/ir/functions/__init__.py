@@ -1,12 +1,6 @@
 """Calls of functions: written out in place, and made of what repeats."""
 
-from torch_ir.ir.functions.inlining import (
-    CALLS,
-    GRADIENT_SCOPES,
-    MODULE,
-    inline_scopes,
-    rerooted,
-)
+from torch_ir.ir.functions.inlining import CALLS, GRADIENT_SCOPES, MODULE, inline_scopes, rerooted
 from torch_ir.ir.functions.outlining import (
     CALL,
     LayerRun,

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, PassError, did_you_mean
-from torch_ir.ir import (
-    IR,
-    OpNode,
-    Signature,
-    SymExpr,
-    TensorMeta,
-    ValueLeaf,
-)
+from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs

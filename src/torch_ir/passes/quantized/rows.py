@@ -8,23 +8,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
-from torch_ir.passes.patterns.elements import (
-    Call,
-    Either,
-    Element,
-    Match,
-    Pattern,
-    Through,
-    Value,
-)
-from torch_ir.passes.quantized.codes import (
-    AFFINE,
-    FLOAT,
-    LIBRARY,
-    QUANTIZE,
-    REARRANGE,
-    bounds,
-)
+from torch_ir.passes.patterns.elements import Call, Either, Element, Match, Pattern, Through, Value
+from torch_ir.passes.quantized.codes import AFFINE, FLOAT, LIBRARY, QUANTIZE, REARRANGE, bounds
 
 RELU = "aten.relu.default"
 PER_CHANNEL = f"{LIBRARY}.dequantize_per_channel.default"

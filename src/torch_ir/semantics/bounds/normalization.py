@@ -12,14 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import (
-    BLOCK,
-    STREAM,
-    BoundedCall,
-    Errors,
-    moduli,
-    widened,
-)
+from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, moduli, widened
 from torch_ir.semantics.dtypes import Array, is_complex
 
 FEW = 4

@@ -8,14 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import (
-    BLOCK,
-    STREAM,
-    BoundedCall,
-    Errors,
-    least_normal,
-    length,
-)
+from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, least_normal, length
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups

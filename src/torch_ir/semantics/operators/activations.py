@@ -17,12 +17,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_float, is_inexact
-from torch_ir.semantics.pointwise import (
-    is_real_number,
-    number_as,
-    pointwise,
-    require_type,
-)
+from torch_ir.semantics.pointwise import is_real_number, number_as, pointwise, require_type
 from torch_ir.semantics.registry import denotes
 
 

@@ -9,12 +9,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, complex_of, is_complex, real_of, rounded
-from torch_ir.semantics.pointwise import (
-    floating,
-    is_real_number,
-    pointwise,
-    require_type,
-)
+from torch_ir.semantics.pointwise import floating, is_real_number, pointwise, require_type
 from torch_ir.semantics.registry import denotes
 
 

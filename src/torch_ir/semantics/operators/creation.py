@@ -15,13 +15,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_to
-from torch_ir.semantics.dtypes import (
-    DEFAULT_FLOAT,
-    Array,
-    is_integer,
-    result_dtype,
-    rounded,
-)
+from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_integer, result_dtype, rounded
 from torch_ir.semantics.pointwise import is_real_number, number_as
 from torch_ir.semantics.registry import declare, denotes
 
