@@ -376,7 +376,8 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
     Args:
         ir: The graph.
         nodes: Some of its nodes, in order.
-        outputs: What the program returns; None for the results that are used elsewhere.
+        outputs: What the program returns, values that it only takes among it; None for the
+            results that are used elsewhere.
 
     Example:
         >>> from torch_ir import parse
@@ -395,11 +396,14 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
         }
     """
     made = {meta.name for node in nodes for meta in node.outputs}
-    taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
-    given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
     if outputs is None:
         outputs = live_out(ir, nodes)
+    read = (*[meta for node in nodes for meta in node.inputs], *outputs)
+    taken = {meta.name: meta for meta in read if meta.name not in made}
+    given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
     symbols = {symbol for node in nodes for symbol in node.symbols}
+    dims = [dim for meta in outputs for dim in meta.shape if not isinstance(dim, int)]
+    symbols |= {symbol for dim in dims for symbol in dim.symbols}
     called = {name for node in nodes for name in node.functions}
     operators = {node.op_type for node in nodes}
     return ir.replace(

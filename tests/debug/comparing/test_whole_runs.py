@@ -28,3 +28,43 @@ def test_a_run_that_is_not_compared_is_said(monkeypatch):
     assert " ".join(str(both).split()).endswith(told.strip())
     assert both.to_dict()["whole_run"] == reason
     assert compare(parse(PROGRAM), {}, (torch.ones(4),), mode="isolated").whole_run == ""
+
+
+def test_a_value_that_a_lowered_program_returns_as_it_was_given_is_compared():
+    before = """ir {
+      symbol s0: 2..8
+      input %x: f32[s0]
+      input %z: f32[s0]
+      %y: f32[s0] = aten.alias.default(%x)
+      %e: f32[s0] = aten.exp.default(%y)
+      return %y, %e
+    }"""
+    after = """ir {{
+      symbol s0: 2..8
+      input %x: f32[s0]
+      input %z: f32[s0]
+      %e: f32[s0] = aten.exp.default(%x)
+      return {}, %e
+    }}"""
+    given = (torch.ones(2), torch.zeros(2))
+    right = compare(parse(before), {}, given, run=parse(after.format("%x")))
+    assert (right.verdict, right.compared) == ("agree", ("y", "e"))
+    wrong = compare(parse(before), {}, given, run=parse(after.format("%z")))
+    assert (wrong.verdict, wrong.first.node) == ("disagree", "y")
+    assert len(wrong.divergences) == 1
+
+
+def test_a_state_that_a_lowered_program_leaves_as_it_was_is_compared():
+    program = """ir {{
+      input %x: f32[2]
+      input %b: f32[2]
+      {}%e: f32[2] = aten.exp.default(%x)
+      mutate %b = {}
+      return %e
+    }}"""
+    before = parse(program.format("%y: f32[2] = aten.alias.default(%x)\n      ", "%y"))
+    given = (torch.ones(2), torch.zeros(2))
+    right = compare(before, {}, given, run=parse(program.format("", "%x")))
+    assert (right.verdict, right.compared) == ("agree", ("y", "e"))
+    wrong = compare(before, {}, given, run=parse(program.format("", "%e")))
+    assert (wrong.verdict, [found.node for found in wrong.divergences]) == ("disagree", ["y"])

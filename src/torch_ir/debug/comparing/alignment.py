@@ -43,7 +43,7 @@ def aligned_regions(
             yield from _region(state, lowered, own, theirs, meta, there[meta.name], kept, values)
         for meta in shown:
             seen.add(meta.name)
-            values[there[meta.name].name] = known[meta.name]
+            values.setdefault(there[meta.name].name, known[meta.name])  # one that is given stays
         if not node.outputs:
             state.covered.add(node.name)
     _cover_the_rest(state)
@@ -129,12 +129,13 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
     exits = _exits(lowered)
     made = {meta.name: meta for node in lowered.nodes for meta in node.outputs}
     outputs = dict(zip(program.output_names, lowered.graph_outputs, strict=False))
+    places = dict(zip(lowered.input_names, program.input_names, strict=True))
+    written = {places.get(m.target, m.target): m.value for m in lowered.mutations}
+    outputs |= {m.value.name: written[m.target] for m in program.mutations if m.target in written}
     for node in program.nodes:
         group = exits.get(node.made_of, [])
         for meta in node.outputs:
             same = made.get(meta.name) or outputs.get(meta.name)
-            if same is not None and same.name not in made:
-                same = None
             alike = [m for m in group if (m.shape, m.dtype) == (meta.shape, meta.dtype)]
             if same is None and len(node.outputs) == 1 and len(alike) == 1:
                 same = alike[0]
