@@ -94,7 +94,7 @@ def subtracts(op_type: str) -> bool:
         [True, False, True]
     """
     rule = RULES.get(op_type)
-    if rule is None or rule in (elementwise.gelu, special.waves, special.polynomial):
+    if rule is None or rule in (elementwise.gelu, special.airy, special.waves, special.polynomial):
         return True
     is_apart = rule.__module__ in (elementwise.__name__, special.__name__)
     return not is_apart and rule not in _WITHOUT_DIFFERENCES

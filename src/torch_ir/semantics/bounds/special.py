@@ -1,7 +1,6 @@
 """Bounds of special functions, by how kernels approximate them.
 
-Several kernels of torch hold in every type what is good enough for float32; of these the unit is
-float32's at least, and the reason is beside it.
+Where torch's approximation itself is worse than float64, what it lacks is added in every type.
 """
 
 from __future__ import annotations
@@ -15,18 +14,69 @@ from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.polynomials import RECURRENCES, by_recurrence
 from torch_ir.semantics.operators.special_functions import zeta
 
-SINGLE = 2.0**-24
-COARSE = 4e-9
-"""What torch's trigamma and incomplete gamma functions are off by in float64, relatively."""
+_LACKING = {
+    "j0": (500, 1.74e5, 4.84e7, 1.12e10, 2.11e12, 3.11e14, 3.18e16, 1.71e18),
+    "j1": (621, 2.57e5, 8.35e7, 2.22e10, 4.75e12, 7.84e14, 8.95e16, 5.32e18),
+    "y0": (1041, 6.26e5, 2.69e8, 8.64e10, 2.03e13, 3.17e15, 2.51e17),
+    "y1": (594, 2.36e5, 7.35e7, 1.88e10, 3.88e12, 6.21e14, 6.87e16, 3.97e18),
+    "far 0": (64.3, 856, 3880, 7240, 5930, 2060, 242),
+    "far 1": (74.7, 1060, 4980, 9560, 8000, 2830, 336),
+    "airy even": (13.4, 32.7, 26.7, 9.19, 1.48, 0.116, 4.40e-3, 7.55e-5, 4.52e-7),
+    "airy odd": (
+        *(9.31, 19.8, 15.6, 5.48, 0.954, 0.0865, 4.13e-3, 1.01e-4, 1.17e-6),
+        4.92e-9,
+    ),
+}
+"""Denominators of torch's approximations by polynomials, which Cephes has with a first coefficient
+of 1. torch begins them with 0, so that what it computes is off in any type, by 4e-7 at 5."""
+NEAR, AIRY_NEAR = 5.0, 2.09
+"""Where polynomials of x² end, and power series."""
+_PI = 3e-8
+"""What π is off by in float32, which torch's incomplete gamma functions take in every type."""
+
+
+def _lacked(name: str, power: Array) -> Array:
+    """What a quotient grows by, relatively, as its denominator lacks the highest power."""
+    return np.asarray(power ** len(_LACKING[name]) / np.polyval(_LACKING[name], power))
 
 
 def waves(call: BoundedCall) -> Errors:
-    """Bound J, Y and Ai: in every type off by 7e-7 from 5 on, and by the roundings of a phase."""
+    """Bound J and Y by what they are made of, and their waves by a rounded phase of size x.
+
+    What torch's denominators lack is added. A wave is off by no more than its height, twice.
+    """
     (result,) = call.results
-    x = call.size("x" if "x" in call.arguments else "self")
-    phase, count = (x**1.5, 64) if "airy" in call.op_type else (np.sqrt(x), 16)
-    rounded = call.unit * 2 * np.nan_to_num(phase, posinf=0.0)
-    return [max(SINGLE, call.unit) * count * (moduli(result) + 1) + rounded]
+    name, x, sizes = call.op_type.split(".")[1][-2:], call.size("self"), moduli(result)
+    order = int(name[1])
+    t = np.clip(x, 1e-300, NEAR)
+    if name[0] == "j":
+        near = call.unit * 8 * np.minimum(t, 1) ** order + sizes * _lacked(name, t * t)
+    else:
+        parts = np.abs(np.log(t)) * np.minimum(t / 2, 1) ** order
+        near = call.unit * 8 * (parts + 1 / t**order + order * (t > 1))
+        lost = (sizes + parts + order / t) * _lacked(name, t * t)
+        near = near + lost + parts * _lacked(f"j{order}", t * t)
+    far = np.maximum(np.where(np.isfinite(x), x, NEAR), NEAR)
+    height = np.sqrt(2 / (math.pi * far))
+    part = (1 + 2 * order) / (8 * far) * _lacked(f"far {order}", (NEAR / far) ** 2)
+    wave = height * np.minimum(call.unit * (8 + 2 * far) + part, 2)
+    return [np.where(x <= NEAR, near, wave)]
+
+
+def airy(call: BoundedCall) -> Errors:
+    """Bound Ai relative to the result with its rounded exponent; below 0 as :func:`waves`."""
+    (result,) = call.results
+    x = call.wide("x")
+    far = np.maximum(np.abs(x), AIRY_NEAR)
+    zeta = 2 / 3 * far**1.5
+    z = 1 / zeta
+    height = 1 / np.sqrt(math.pi * np.sqrt(far))
+    part = 0.0371 * z**2 * _lacked("airy even", z * z) + 0.0694 * z * _lacked("airy odd", z * z)
+    wave = height * np.minimum(call.unit * (8 + 4 * zeta) + part, 2)
+    error = np.where(
+        x < 0, call.opened(wave, far**1.5), call.unit * (8 + 4 * zeta) * moduli(result)
+    )
+    return [np.where(np.abs(x) < AIRY_NEAR, call.unit * 16, error)]
 
 
 def grown(call: BoundedCall) -> Errors:
@@ -92,14 +142,18 @@ def zetas(call: BoundedCall) -> Errors:
     terms = terms * math.factorial(min(call["n"], 150))
     if call["n"] == 0:
         return digamma(call)
-    if call["n"] == 1:  # π² / sin² πx, of a rounded πx
+    if call["n"] == 1:  # π² / sin² πx, of a rounded πx; a series from 6 on ends before x⁻⁹ / 30
         steep = np.where(x < 0.5, 2 * math.pi * np.abs(x) * sizes**1.5, 0)
-        return [(call.unit * 8 + COARSE) * (sizes + 1) + call.unit * 4 * steep]
-    return [call.unit * 8 * (sizes + terms)]
+        rest = (np.maximum(x, 1 - x) + 6) ** -9.0 / 30
+        return [call.unit * (8 * sizes + 4 * steep) + rest]
+    return [call.unit * (8 + math.lgamma(call["n"] + 1)) * (sizes + terms)]  # n! as an exponential
 
 
 def incomplete_gamma(call: BoundedCall) -> Errors:
     """Bound by the exponent ``a ln x − x − ln Γ(a)``, and by 1 where it is what is left to 1.
+
+    Near the order torch adds a series times ``e^(a − x) (x / a)ᵃ / √(2πa)``, about ⅓, to what is
+    exact; its π is one of float32.
 
     Operands below normal numbers may be taken for 0, at which it is 0 or 1.
     """
@@ -108,10 +162,17 @@ def incomplete_gamma(call: BoundedCall) -> Errors:
     gamma = np.vectorize(_log_gamma, otypes=[np.float64])
     exponent: Array = order * np.abs(np.log(np.where(x > 0, x, 1))) + x + np.abs(gamma(order))
     sizes = moduli(result)
-    relative = call.unit * 4 * (2 + np.nan_to_num(exponent, posinf=0.0)) + COARSE
+    steps = 40 / np.maximum(x, 1)  # roundings that are left of a continued fraction
+    relative = call.unit * (8 + 4 * np.nan_to_num(exponent, posinf=0.0) + steps)
+    is_rest = (
+        x < np.maximum(order + 1, 1.1) if "igammac" in call.op_type else (x > order) & (x > 1)
+    )
+    near = np.abs(x - order) / order < 1.001 * np.where(order <= 200, 0.3, 4.5 / np.sqrt(order))
+    peak = np.exp(order - x + order * np.log(x / order)) / np.sqrt(2 * math.pi * order)
+    series = np.where((order >= 20) & near, _PI / 4 * peak, 0)
     least = float(np.finfo(call.dtype).smallest_normal)
     lost = ((order < least) & (order > 0)) | ((x < least) & (x > 0))
-    return [np.where(lost, 1.0, relative * sizes + call.unit * 8)]
+    return [np.where(lost, 1.0, relative * np.where(is_rest, 1, sizes) + series)]
 
 
 def _log_gamma(x: float) -> float:

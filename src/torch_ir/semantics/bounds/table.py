@@ -190,8 +190,11 @@ _ATEN: dict[Rule, str] = {
     elementwise.log_of_two: """
         logaddexp.default
     """,
+    special.airy: """
+        special_airy_ai.default
+    """,
     special.waves: """
-        special_airy_ai.default special_bessel_j0.default special_bessel_j1.default
+        special_bessel_j0.default special_bessel_j1.default
         special_bessel_y0.default special_bessel_y1.default
     """,
     special.grown: """

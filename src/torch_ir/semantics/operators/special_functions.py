@@ -24,7 +24,7 @@ FAR = 25.0
 """From there on asymptotic series of Bessel functions are as precise as float64."""
 STEPS = 128
 """Of half a period: more than ``FAR`` and what an integral converges by."""
-SERIES, GAUSS = 2.0, 300
+SERIES, GAUSS = 2.0, 80
 CHUNK = 1024
 
 
@@ -81,12 +81,26 @@ def _summed(function: Callable[[Array], Array], x: Array) -> Array:
     return np.concatenate([*parts, np.zeros(0)]).reshape(x.shape)
 
 
+def _powers(order: int, size: Array, sign: int) -> Array:
+    """The power series of J (−1) or I (1), for arguments up to 1, precise however small these are.
+
+    Source: DLMF 10.2.2 and 10.25.2.
+    """
+    half, total = np.minimum(size, 1) / 2, np.zeros_like(size)
+    for k in range(12):
+        term = half ** (2 * k + order) / (math.factorial(k) * math.factorial(k + order))
+        total = total + sign**k * term
+    return total
+
+
 def bessel_j(order: int, x: Array) -> Array:
-    """``1/π · ∫₀^π cos(nθ − x sin θ) dθ``."""
+    """``1/π · ∫₀^π cos(nθ − x sin θ) dθ``; below 1 by its power series."""
     size = np.abs(x)
     near = _periods(lambda v, a: np.cos(order * a - v * np.sin(a)), np.minimum(size, FAR))
     far = np.where(np.isinf(x), 0, _waves(order, np.clip(size, FAR, 1e300))[0])
-    return np.where(size <= FAR, near, far) * np.where(x < 0, (-1) ** order, 1)
+    found = np.where(size <= FAR, near, far)
+    found = np.where(size < 1, _powers(order, size, -1), found)
+    return found * np.where(x < 0, (-1) ** order, 1)
 
 
 def bessel_y(order: int, x: Array) -> Array:
@@ -128,9 +142,6 @@ def _y_series(order: int, x: Array) -> Array:
 def scaled_bessel_i(order: int, x: Array) -> Array:
     """``e^(−|x|) · 1/π · ∫₀^π e^(x cos θ) cos nθ dθ``; below 1 by its power series."""
     size = np.abs(x)
-    half, small = np.minimum(size, 1) / 2, np.zeros(x.shape)
-    for k in range(12):
-        small += half ** (2 * k + order) / (math.factorial(k) * math.factorial(k + order))
 
     def wave(v: Array, a: Array) -> Array:
         return np.exp(v * (np.cos(a) - 1)) * np.cos(order * a)
@@ -139,7 +150,7 @@ def scaled_bessel_i(order: int, x: Array) -> Array:
     far = (even - odd) / np.sqrt(2 * math.pi * np.maximum(size, FAR))
     near = _periods(wave, np.minimum(size, FAR))
     found = np.where(size <= FAR, near, far)
-    found = np.where(size < 1, small * np.exp(-2 * half), found)
+    found = np.where(size < 1, _powers(order, size, 1) * np.exp(-np.minimum(size, 1)), found)
     return found * np.where(x < 0, (-1) ** order, 1)
 
 
@@ -210,11 +221,13 @@ def _zeta(s: float, q: float) -> float:
         return math.nan
     if math.isinf(q) or math.isinf(s):
         return 0.0 if q > 1 else 1.0 if q == 1 else math.inf
-    total = 0.0
-    while q < max(20, 2 * min(s, 1e3)) and (q <= 1 or _power(q, -s) > total * 1e-18):
+    total, enough = 0.0, max(20, 2 * min(s, 1e3))
+    while q < enough and (q <= 1 or _power(q, -s) > total * 1e-18):
         total += _power(q, -s)
         q += 1
     total += _power(q, 1 - s) / (s - 1) + _power(q, -s) / 2
+    if q < enough:  # where the series of the rest does not converge, and the rest is nothing
+        return total
     factor = s
     for k, bernoulli in enumerate(_BERNOULLI, 1):
         total += bernoulli / math.factorial(2 * k) * factor * _power(q, -s - 2 * k + 1)
@@ -248,17 +261,11 @@ def _igamma(a: float, x: float, *, upper: bool) -> float:
             total += term
         lower = front * total
         return 1 - lower if upper else lower
-    b = x + 1 - a
-    c, d = 1e300, 1 / b
-    ratio = d
-    for k in range(1, 10_000):
-        factor = -k * (k - a)
-        b += 2
-        d, c = 1 / (factor * d + b), b + factor / c
-        ratio *= d * c
-        if abs(d * c - 1) < 1e-16:
-            break
-    rest = front * ratio
+    count = min(200 + int(10 * math.sqrt(a)), 10_000)
+    fraction = x + 2 * count + 1 - a
+    for k in range(count, 0, -1):  # from its end, where errors shrink
+        fraction = x + 2 * k - 1 - a - k * (k - a) / fraction
+    rest = front / fraction
     return rest if upper else 1 - rest
 
 
@@ -270,7 +277,7 @@ def _erfcx(x: float) -> float:
     if x < FAR:
         near = float(np.float32(x))
         rest = math.exp((x - near) * (x + near)) if x == x else x
-        return math.inf if x < -26.7 else math.exp(near * near) * rest * math.erfc(x)
+        return math.inf if x < -26.63 else math.exp(near * near) * rest * math.erfc(x)
     series = term = 1.0
     for k in range(8):
         term *= -(2 * k + 1) / (2 * x * x)

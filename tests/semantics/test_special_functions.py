@@ -1,0 +1,94 @@
+"""Special functions in float64: what they mean is precise, and bounds are what kernels need."""
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from semantics.test_tolerance import bounds_of, parts_of
+
+UNIT = 2.0**-53
+BESSEL = [f"special_bessel_{name}" for name in ("j0", "j1", "y0", "y1")]
+_EXACT = {
+    "special_bessel_j1": lambda x: mpmath.besselj(1, x),
+    "special_bessel_y0": lambda x: mpmath.bessely(0, x),
+    "special_erfcx": lambda x: mpmath.exp(mpmath.mpf(x) ** 2) * mpmath.erfc(x),
+}
+
+
+def doubles(low: float, high: float, count: int = 2_000) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return low + (high - low) * torch.rand(count, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        ("special_bessel_j1", (1e-30, 3e-9, 1e-4, 0.3, 0.999, 1.5)),
+        ("special_bessel_y0", (0.5, 2.3, 7.0, 24.9, 25.1, 100.0)),
+        ("special_erfcx", (-26.63, -26.6, -3.0, 0.5, 20.0)),
+    ],
+)
+def test_what_is_meant_is_precise(name: str, points: tuple[float, ...]) -> None:
+    values = torch.tensor(points, dtype=torch.float64)
+    (meant,), _, _ = bounds_of(f"aten.{name}.default", values)
+    exact = np.array([float(_EXACT[name](float(x))) for x in points])
+    np.testing.assert_allclose(meant, exact, rtol=2e-14)
+
+
+def test_derivatives_of_the_digamma_function_near_0_are_precise() -> None:
+    (meant,), _, _ = bounds_of(
+        "aten.polygamma.default", 20, torch.tensor([0.16, 3.0], dtype=torch.float64)
+    )
+    exact = [float(mpmath.psi(20, x)) for x in (0.16, 3.0)]
+    np.testing.assert_allclose(meant, exact, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", [*BESSEL, "special_airy_ai"])
+def test_kernels_take_their_bounds_and_no_more(name: str) -> None:
+    op_type = f"aten.{name}.default"
+    for low, high in ((0.0, 5.0), (5.0, 30.0), (30.0, 1e3), (0.0, 1e-3)):
+        assert parts_of(op_type, doubles(low, high)) <= 1
+        assert parts_of(op_type, doubles(low, high).float()) <= 1
+    if "airy" in name:
+        assert 0.2 < parts_of(op_type, doubles(-30, 0)) <= 1
+    else:
+        assert 0.3 < parts_of(op_type, doubles(5, 20)) <= 1
+
+
+@pytest.mark.parametrize("name", BESSEL)
+def test_waves_are_bound_as_if_computed_in_float64(name: str) -> None:
+    for low, high, units in ((0.1, 1.0, 200), (30.0, 100.0, 300)):
+        _, _, (allowed,) = bounds_of(f"aten.{name}.default", doubles(low, high, 100))
+        assert allowed.max() < units * UNIT * (1 if low > 1 or name != "special_bessel_y1" else 10)
+    _, _, (allowed,) = bounds_of(f"aten.{name}.default", torch.tensor([2.0, 4.0]).double())
+    assert allowed[0] < 2e-12
+    assert allowed[1] < 1e-8  # what denominators lack
+
+
+def test_small_values_are_bound_relative_to_themselves() -> None:
+    for name, x in (("special_bessel_j1", 1e-12), ("special_airy_ai", 20.0)):
+        (meant,), _, (allowed,) = bounds_of(f"aten.{name}.default", torch.tensor([x]).double())
+        assert allowed[0] < 2e3 * UNIT * meant[0]
+
+
+def test_incomplete_gamma_functions_are_off_by_a_wrong_pi_near_the_order_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    orders = 30 * torch.rand(1000, dtype=torch.float64, generator=generator) ** 2
+    points = 40 * torch.rand(1000, dtype=torch.float64, generator=generator) ** 2
+    for op_type in ("aten.igamma.default", "aten.igammac.default"):
+        assert 0.1 < parts_of(op_type, orders, points) <= 1
+        near = torch.tensor([5.0, 100.0, 100.0]).double()
+        _, _, (allowed,) = bounds_of(op_type, near, torch.tensor([5.0, 100.0, 30.0]).double())
+        assert allowed[0] < 200 * UNIT
+        assert 1e-10 < allowed[1] < 1e-9
+        assert allowed[2] < 1e4 * UNIT
+
+
+def test_trigamma_lacks_the_rest_of_its_series() -> None:
+    values = doubles(-20, 30)
+    assert 0.3 < parts_of("aten.polygamma.default", 1, values) <= 1
+    _, _, (allowed,) = bounds_of("aten.polygamma.default", 1, torch.tensor([100.0]).double())
+    assert allowed[0] < 1e-16
+    for n in (2, 5, 12, 40):
+        assert parts_of("aten.polygamma.default", n, doubles(1e-3, 10)) <= 1
