@@ -345,6 +345,10 @@ def outside_of_traces() -> Generator[None]:
         yield
 
 
+beneath_traces: Callable[[], AbstractContextManager[Any]] = torch._C._DisableTorchDispatch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+"""Run calls within a ``with`` block in C++ alone: those on fake tensors give meta tensors."""
+
+
 @contextmanager
 def without_mkldnn() -> Generator[None]:
     """Let torch decompose recurrent layers into arithmetic in a ``with`` block.
@@ -487,12 +491,8 @@ def global_module_hooks() -> list[dict[int, Any]]:
     """Return the hooks that torch runs in the call of every module."""
     from torch.nn.modules import module
 
-    return [
-        module._global_forward_hooks,  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-        module._global_forward_pre_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
-        module._global_backward_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
-        module._global_backward_pre_hooks,  # pyright: ignore[reportPrivateUsage]  # as above
-    ]
+    kinds = ("forward", "forward_pre", "backward", "backward_pre")
+    return [getattr(module, f"_global_{kind}_hooks") for kind in kinds]
 
 
 def backend_flags() -> tuple[object, ...]:

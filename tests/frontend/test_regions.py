@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 from torch_ir import IR, IRExecutor, extract_ir, load_ir
 from torch_ir.errors import ExportError
@@ -462,6 +463,14 @@ OPERATORS = {
         x.clone().add_(1).mul_(x).index_fill_(1, torch.arange(1, 2), 3.0)
     ),
     "written through a view": lambda x: (lambda y: (y[:, 1:].zero_(), y)[1])(x * 2),
+    "views of views that are written": lambda x: (
+        lambda y: (y.t()[1:].view(3, 2).add_(1), y.mul_(2), y.diagonal().zero_(), y)[-1]
+    )(x * 2),
+    "several results": lambda x: torch.cat(
+        [*x.chunk(2, -1), *x.sort(-1), *x.topk(2), *x.split([1, 3], -1)], -1
+    )[:, :4],
+    "what it is given": lambda x: x.contiguous().to(x.dtype).expand(2, 4).reshape(2, 4),
+    "a view of another type": lambda x: (x * 2).view(torch.int32).view(torch.float32),
     "other types": lambda x: (x > 0).sum(1, keepdim=True) + x.double().to(torch.int8).float(),
     "numbers alike": lambda x: (x * 1 + 1.0 + True).clamp(min=-1, max=1.0) // 1,
     "made from nothing": lambda x: x + torch.arange(4) + torch.full((2, 1), 2.0) + torch.eye(2, 4),
@@ -487,6 +496,20 @@ class Applied(Block):
 def test_a_call_that_is_made_once_for_all_layers_gives_what_it_gives(name):
     layers = [Applied(operators=OPERATORS[name]) for _ in range(3)]
     assert functions(extracted(Stack(*layers), torch.randn(2, 4))) == ["layers"] * 3
+
+
+def test_views_of_layers_that_repeat_are_not_computed_again(monkeypatch):
+    seen: list[str] = []
+    dispatch = FakeTensorMode.dispatch
+
+    def noted(self, func, *rest):
+        seen.append(str(func))
+        return dispatch(self, func, *rest)
+
+    monkeypatch.setattr(FakeTensorMode, "dispatch", noted)
+    layers = [Applied(operators=lambda x: x.t().t()) for _ in range(9)]
+    extract_ir(Stack(*layers).requires_grad_(False), (torch.randn(2, 4),), regions="auto")
+    assert 0 < seen.count("aten.t.default") < 9
 
 
 def test_calls_that_differ_in_a_number_its_type_or_a_layout_are_told_apart():

@@ -15,11 +15,12 @@ import torch
 from torch_ir.torch_api import (
     FakeTensor,
     FakeTensorMode,
+    beneath_traces,
     is_any_autocast_enabled,
-    outside_of_traces,
     state_of_torch,
     storage_of,
     version_of,
+    without_torch_functions,
 )
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
@@ -29,8 +30,8 @@ TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.Siz
 class ReplayedCalls:
     """Calls of torch on the tensors of one mode.
 
-    Only a call that gives one new tensor is known: no view, nothing written, no gradient, no
-    value, no size that varies. All others are made.
+    Only a call that gives new tensors, what it is given and views of that is known: nothing
+    written, no gradient, no value, no size that varies. All others are made.
 
     Args:
         mode: The mode.
@@ -38,10 +39,10 @@ class ReplayedCalls:
 
     def __init__(self, mode: FakeTensorMode):
         self._mode = mode
-        self._known: dict[Hashable, Callable[[], torch.Tensor]] = {}
+        self._known: dict[Hashable, Callable[[list[torch.Tensor]], Any]] = {}
 
     def call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what torch gives, or a new tensor of the type that it gave before."""
+        """Return what torch gives, or tensors of the types that it gave before."""
         given: list[torch.Tensor] = []
         try:
             key = _state(func), self._key(args, given), self._key(kwargs, given)
@@ -49,11 +50,15 @@ class ReplayedCalls:
             return func(*args, **kwargs)
         known = self._known.get(key)
         if known is not None:
-            return known()
+            return known(given)
         versions = [version_of(tensor) for tensor in given]
         result = func(*args, **kwargs)
-        if versions == [version_of(tensor) for tensor in given] and self._is_new(result, given):
-            self._known[key] = self._maker(result)
+        try:
+            is_as_before = key[1:] == (self._key(args, []), self._key(kwargs, []))
+            if is_as_before and versions == [version_of(tensor) for tensor in given]:
+                self._known[key] = self._maker(result, given)
+        except _UnknownError:
+            pass
         return result
 
     def _key(self, value: Any, given: list[torch.Tensor]) -> Hashable:
@@ -85,26 +90,41 @@ class ReplayedCalls:
         sizes = *tensor.shape, *tensor.stride()
         if any(type(size) is not int for size in sizes):
             raise _UnknownError
-        return tensor.dtype, sizes, tensor.device
+        return tensor.dtype, sizes, tensor.device, tensor.storage_offset()
 
-    def _is_new(self, result: Any, given: Sequence[torch.Tensor]) -> bool:
+    def _maker(
+        self, result: Any, given: Sequence[torch.Tensor]
+    ) -> Callable[[list[torch.Tensor]], Any]:
+        """How a result is made anew of the tensors of an equal call."""
+        if type(result) in (list, tuple) or type(result).__module__ == "torch.return_types":
+            items, kind = cast(Sequence[Any], result), type(result)
+            if not all(isinstance(item, torch.Tensor) for item in items):
+                raise _UnknownError
+            new = {storage_of(item) for item in items}.difference(map(storage_of, given))
+            if len(new) not in (0, len(items)) or len({*map(id, items)}) < len(items):
+                raise _UnknownError  # some are views of another, or the same
+            makers = [self._maker(item, given) for item in items]
+            return lambda given: kind([make(given) for make in makers])
         if not isinstance(result, torch.Tensor):
-            return False
-        try:
-            self._type(result)
-        except _UnknownError:
-            return False
-        storages = {storage_of(tensor) for tensor in given}
-        return storage_of(result) not in storages and not result.storage_offset()
-
-    def _maker(self, result: torch.Tensor) -> Callable[[], torch.Tensor]:
+            raise _UnknownError
+        self._type(result)
+        of = [i for i, tensor in enumerate(given) if storage_of(tensor) == storage_of(result)]
+        if len(of) > 1 or (of and given[of[0]].dtype != result.dtype):
+            raise _UnknownError
+        if of and given[of[0]] is result:
+            return lambda given: given[of[0]]
+        if not of and result.storage_offset():
+            raise _UnknownError
         size, strides, device = tuple(result.shape), result.stride(), result.device
-        dtype = result.dtype
+        dtype, offset = result.dtype, result.storage_offset()
 
-        def make() -> torch.Tensor:
-            with outside_of_traces():
-                empty = torch.empty_strided(size, strides, dtype=dtype, device="meta")
-            return FakeTensor(self._mode, empty, device)
+        def make(given: list[torch.Tensor]) -> torch.Tensor:
+            with without_torch_functions(), beneath_traces():
+                if of:  # a view counts the writes to what it is of
+                    made = torch.as_strided(given[of[0]], size, strides, offset)
+                else:
+                    made = torch.empty_strided(size, strides, dtype=dtype, device="meta")
+            return FakeTensor(self._mode, made, device)
 
         return make
 
