@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from semantics.compare import as_numpy, denoted
 from semantics.test_tolerance import bounds_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics import denotation
+from torch_ir.semantics.tolerance import bound
 
 DTYPES = (torch.float32, torch.float64, torch.complex64)
 SIZES = [(1,), (3,), (20,), (2, 5), (0,)]
@@ -174,3 +176,15 @@ def test_an_exponential_of_terms_of_both_signs_is_bounded_by_its_own_size() -> N
     (meant,), (got,), (most,) = bounds_of("aten.linalg_matrix_exp.default", matrix)
     assert (np.abs(meant - got) <= most).all()
     assert (most < 1e-3 * np.abs(meant).max()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.float64])
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_singular_matrix_may_have_a_cholesky_factor(dtype: torch.dtype, upper: bool) -> None:
+    op_type, matrix = "aten.cholesky.default", torch.full((2, 2), 0.7, dtype=dtype)
+    factor = denoted(op_type, matrix, upper)
+    (allowed,) = bound(op_type, {"self": as_numpy(matrix), "upper": upper}, [factor]) or []
+    assert np.isinf(allowed).all()
+    matrix[1, 1] = 0.6
+    with pytest.raises(InvalidIRError, match="order 2 is not positive"):
+        denoted(op_type, matrix, upper)

@@ -95,3 +95,11 @@ def test_a_variance_is_bounded_as_kernels_in_one_pass_and_in_two_are_off(shift: 
     assert (np.abs(passes - exact) <= allowed).all()
     if shift < 2:
         assert (allowed < 16 * 2.0**-23 * exact).all()
+
+
+@pytest.mark.parametrize(("size", "goal"), [(4, 3), (5, 3), (7, 40)])
+def test_cubic_weights_are_off_by_what_their_terms_cancel(size: int, goal: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    planes = torch.rand(9, 2, size, size, generator=generator) + 100
+    part = parts_of("aten.upsample_bicubic2d.vec", planes, [goal, goal], False, None)
+    assert 0.05 < part <= 1

@@ -217,7 +217,7 @@ def cholesky(call: BoundedCall) -> Errors:
     matrix = adjoint(matrix) if call["upper"] else matrix
     lower = np.tril(matrix)
     matrix = lower + adjoint(np.tril(matrix, -1))
-    made = call.meant()
+    made = call.meant("aten.linalg_cholesky_ex.default")
     factor = _finite(made[0])
     factor = np.tril(adjoint(factor) if call["upper"] else factor)
     inverse, sizes = _inverse(factor), np.abs(factor)
@@ -225,12 +225,9 @@ def cholesky(call: BoundedCall) -> Errors:
     inner = inverse @ error @ np.swapaxes(inverse, -1, -2)
     half = np.tril(inner) - np.where(np.eye(matrix.shape[-1]) > 0, inner / 2, 0)
     is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST)
-    if len(made) == 1:
-        stops = np.zeros(is_open.shape, bool)
-    else:
-        stops = made[1] > 0
-        off = np.max(error, (-2, -1), initial=0)
-        is_open = np.where(stops, _is_undecided(lower, made[1], off), is_open)
+    stops = made[1] > 0
+    off = np.max(error, (-2, -1), initial=0)
+    is_open = np.where(stops, _is_undecided(lower, made[1], off), is_open)
     moved = np.where((is_open | stops)[..., None, None], np.inf, sizes @ half)
     moved = np.swapaxes(moved, -1, -2) if call["upper"] else moved
     return [moved, *[_opened(is_open, r) for r in call.results[1:]]]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
@@ -324,14 +325,22 @@ def cholesky_factor(
 
 @denotes("aten.cholesky.default")
 def cholesky(self: Array, upper: bool = False) -> Array:
-    """The same factor of a matrix that has one.
+    """The same factor of a matrix that has one; any number where roundings may give it one.
 
     Raises:
-        InvalidIRError: It is not positive.
+        InvalidIRError: It is not positive, whatever is rounded.
     """
     factor, info = cholesky_factor(self, upper=upper)
-    if info.any():
-        raise InvalidIRError(f"the leading minor of order {info.max()} is not positive")
+    matrix = np.tril(adjoint(wide(self)) if upper else wide(self))
+    for place in map(tuple, np.argwhere(info)):
+        minor = matrix[place][: info[place], : info[place]]
+        sizes = np.linalg.eigvalsh(minor)
+        # what LAPACK factors is off by (n + 1) u, 4 times as much of complex numbers
+        off = (
+            4 * len(minor) * float(ml_dtypes.finfo(real_of(self.dtype)).eps) * np.abs(sizes).max()
+        )
+        if not np.isfinite(minor).all() or sizes.min() < -off:
+            raise InvalidIRError(f"the leading minor of order {info[place]} is not positive")
     return factor
 
 

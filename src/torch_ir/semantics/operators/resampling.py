@@ -10,7 +10,7 @@ Source: torch.nn.Upsample; torch.nn.functional.interpolate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -84,14 +84,24 @@ def _middle_elements(size: int, count: int, scale: np.float32, *, plane: bool) -
     return np.floor(positions + half).astype("int64")
 
 
-def axis_weights(base: str, size: int, count: int, factor: float | None, align: bool) -> Array:
-    """Return the weights [elements, places] of one axis, for the operator of that base name."""
+def axis_weights(
+    base: str,
+    size: int,
+    count: int,
+    factor: float | None,
+    align: bool,
+    cubic: Callable[[Array], Array] | None = None,
+) -> Array:
+    """Return the weights [elements, places] of one axis, for the operator of that base name.
+
+    ``cubic`` is what to take in place of :func:`cubic_kernel`.
+    """
     weights = np.zeros((size, count))
     if "nearest" in base:
         chosen = _elements(size, count, factor, exact="exact" in base, plane="2d" in base)
         parts = [(chosen, np.ones(count))]
     else:
-        parts = _taps("cubic" in base, size, count, factor, align)
+        parts = _taps("cubic" in base, size, count, factor, align, cubic)
     for places, part in parts:
         np.add.at(weights, (places, np.arange(count)), part)
     return weights
@@ -184,9 +194,16 @@ def _positions(size: int, count: int, factor: float | None, align_corners: bool)
     return (places + 0.5) * (1 / factor if factor else size / count) - 0.5
 
 
-def _taps(is_cubic: bool, size: int, count: int, factor: float | None, align: bool) -> Taps:
+def _taps(
+    is_cubic: bool,
+    size: int,
+    count: int,
+    factor: float | None,
+    align: bool,
+    cubic: Callable[[Array], Array] | None = None,
+) -> Taps:
     if is_cubic:
-        return _cubic_taps(size, _positions(size, count, factor, align))
+        return _cubic_taps(size, _positions(size, count, factor, align), cubic or cubic_kernel)
     if size == count:
         factor = None  # the elements themselves, whatever the factor
     return _linear_taps(size, _positions(size, count, factor, align))
@@ -199,10 +216,10 @@ def _linear_taps(size: int, positions: Array) -> Taps:
     return [(low, 1 - weight), (np.minimum(low + 1, size - 1), weight)]
 
 
-def _cubic_taps(size: int, positions: Array) -> Taps:
+def _cubic_taps(size: int, positions: Array, kernel: Callable[[Array], Array]) -> Taps:
     first = np.floor(positions).astype("int64")
     places = [(first + step, np.abs(positions - first - step)) for step in (-1, 0, 1, 2)]
-    return [(np.clip(place, 0, size - 1), cubic_kernel(far)) for place, far in places]
+    return [(np.clip(place, 0, size - 1), kernel(far)) for place, far in places]
 
 
 def cubic_kernel(far: Array, a: float = CUBIC) -> Array:

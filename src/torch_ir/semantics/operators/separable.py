@@ -9,7 +9,8 @@ so that they add up to 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,15 @@ from torch_ir.semantics.registry import denotes
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
 
 
-def matrices(op_type: str, arguments: Mapping[str, Any]) -> list[Array]:
+def matrices(
+    op_type: str, arguments: Mapping[str, Any], cubic: Callable[[Array], Array] | None = None
+) -> list[Array]:
     """Return the weights [elements, places] on each resampled axis, in float64.
 
     Args:
         op_type: The operator.
         arguments: Its arguments by name.
+        cubic: What to take in place of the kernel of cubic interpolation.
     """
     base = op_type.split(".")[1]
     rank = next(rank for name, rank in _RANKS.items() if name in base)
@@ -47,7 +51,7 @@ def matrices(op_type: str, arguments: Mapping[str, Any]) -> list[Array]:
         if goal is None:
             goal = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
     align = bool(arguments.get("align_corners", False))
-    weights = _antialiased if "_aa" in base else axis_weights
+    weights = _antialiased if "_aa" in base else partial(axis_weights, cubic=cubic)
     return [
         weights(base, size, count, factor, align)
         for size, count, factor in zip(sizes, goal, factors, strict=True)
