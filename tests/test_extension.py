@@ -281,6 +281,58 @@ def test_a_name_of_a_format_or_dialect_that_nobody_has_names_the_closest(site, n
     assert err.startswith("error: there is no dialect 'acmee'\nDid you mean acme?")
 
 
+BROKEN = """[project.entry-points."torch_ir.passes"]
+abstract = "broken:Abstract"
+eager = "broken:Eager"
+ghost = "broken:Ghost"
+fuse-softclip = "broken:Eager"
+[project.entry-points."torch_ir.operators"]
+acme = "broken"
+"""
+BROKEN_MODULE = """from torch_ir.passes import Pass
+
+class Abstract(Pass):
+    name = "abstract"
+
+class Eager(Pass):
+    name = "eager"
+    def __init__(self, size): pass
+    def call(self, ir): pass
+"""
+
+
+def test_passes_of_a_package_that_cannot_be_made_are_its_fault(net, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    (first / "broken.py").write_text(BROKEN_MODULE)
+    install(first, BROKEN)
+    for name, reason in (
+        ("abstract", "'abstract' cannot be made: TypeError: Can't instantiate abstract class"),
+        ("eager", "'eager' cannot be made: TypeError: Eager.__init__() missing"),
+        ("ghost", "'ghost' of broken:Ghost cannot be loaded: module 'broken' has no attribute"),
+    ):
+        status, _, err = run(first, "", "opt", net, "-p", name)
+        assert status == 1
+        assert err.startswith(f"error: the pass {reason}"), err
+        assert "fault of torch-ir" not in err
+    assert "Of broken:Ghost." in run(first, "", "opt", "--list")[1]
+
+
+def test_names_that_two_packages_have_are_listed(site, tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN_MODULE)
+    install(tmp_path, BROKEN)
+    (tmp_path / "acme_npu-0.1.dist-info").rename(tmp_path / "other-0.1.dist-info")
+    metadata = tmp_path / "other-0.1.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("acme-npu", "other"))
+    status, out, err = run(f"{site}{os.pathsep}{tmp_path}", "", "extensions", "--json")
+    assert status == 1, err
+    faults = {(e["name"], e["package"]): e["fault"] for e in json.loads(out) if e["fault"]}
+    assert faults["acme", "other"] == "acme_npu.operators (acme-npu) has the same name"
+    assert faults["acme", "acme-npu"] == "broken (other) has the same name"
+    assert "has the same name" in faults["fuse-softclip", "other"]
+
+
 def test_one_rule_takes_all_36_kinds_of_convolution(site):
     status, out, err = run(site, CODE)
     assert (status, out) == (0, "36 agree\n"), err

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError, did_you_mean
+from torch_ir.errors import PassError, TorchIRError, did_you_mean, first_line, raised_as
 from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import (
     forget_extension,
@@ -105,7 +105,8 @@ def described_passes() -> dict[str, str]:
     places = {name: (module, kind) for name, (module, kind) in _OURS.items()}
     places |= {name: (point.module, point.attr) for name, point in _installed().items()}
     found = {name: _summary(kind.__doc__ or "") for name, kind in _ADDED.items()}
-    found |= {name: _summary(_docstring(*place)) for name, place in places.items()}
+    texts = {name: _docstring(*place) or f"Of {':'.join(place)}" for name, place in places.items()}
+    found |= {name: _summary(text) for name, text in texts.items()}
     return dict(sorted(found.items()))
 
 
@@ -155,7 +156,14 @@ def pass_named(name: str, **options: Any) -> Pass:
             f"the pass {name!r} has no option {unknown[0]!r}",
             remedy=did_you_mean(unknown[0], fields) or known,
         )
-    return kind(**options)
+    with raised_as(
+        lambda error: PassError(
+            f"the pass {name!r} cannot be made: {type(error).__name__}: {first_line(error)}",
+            remedy="A pass is a class with call(ir), and a value for each of its fields.",
+        ),
+        passing=(TorchIRError,),
+    ):
+        return kind(**options)
 
 
 @public
@@ -197,7 +205,14 @@ def _class_of(name: str) -> type[Pass]:
         module, attribute = _OURS[name]
         return getattr(module_with_torch(module, f"the pass {name!r}"), attribute)
     require_pass_name(name)
-    return _require_pass(load_with_operators(_installed()[name]), name)
+    point = _installed()[name]
+    with raised_as(
+        lambda error: PassError(
+            f"the pass {name!r} of {point.value} cannot be loaded: {first_line(error)}"
+        )
+    ):
+        loaded = load_with_operators(point)
+    return _require_pass(loaded, name)
 
 
 def _require_pass(kind: object, name: str) -> type[Pass]:
