@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 import torch
 
-from semantics.compare import check, refused
+from semantics.compare import check, denoted, refused
 from semantics.samples import ALL, COMPLEX, FLOATS, INTEGERS, REAL, ordinary, special
+from torch_ir.errors import InvalidIRError
 
 NAN, INF = math.nan, math.inf
 
@@ -225,3 +226,16 @@ def test_a_condition_is_boolean() -> None:
         "aten.where.ScalarOther", torch.tensor(True), torch.tensor([1], dtype=torch.uint8), 300
     )
     assert message == "uint8 does not hold the number 300"
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_least_integer_has_no_quotient_by_minus_one(dtype: torch.dtype) -> None:
+    least = torch.tensor([torch.iinfo(dtype).min, 7], dtype=dtype)
+    for other in (torch.tensor([-1], dtype=dtype), -1):
+        op_type = f"aten.div.{'Scalar' if isinstance(other, int) else 'Tensor'}_mode"
+        with pytest.raises(InvalidIRError, match="is outside of int"):
+            denoted(op_type, least, other, rounding_mode="trunc")
+    check("aten.div.Tensor_mode", least, torch.tensor([1, -1], dtype=dtype), rounding_mode="trunc")
+    check("aten.div.Tensor_mode", least, torch.tensor([-1, 2], dtype=dtype), rounding_mode="floor")
+    bytes_ = torch.tensor([-128], dtype=torch.int8)
+    check("aten.div.Tensor_mode", bytes_, -torch.ones_like(bytes_), rounding_mode="trunc")

@@ -17,6 +17,7 @@ from torch_ir.infer.preconditions.faults import (
     outside,
     unlike,
 )
+from torch_ir.ops.quotients import overflows
 
 
 def batch_norm(call: Arguments) -> Faults:
@@ -211,7 +212,7 @@ def quotients(call: Arguments) -> Faults:
     if call.get("rounding_mode", "trunc") != "trunc" or dtype not in (torch.int32, torch.int64):
         return
     least = torch.iinfo(dtype).min
-    if bool(((left == least) & (torch.as_tensor(right) == -1)).any()):
+    if bool(overflows(left, torch.as_tensor(right), least).any()):
         yield f"self holds {least} where other holds -1, and {-least} is outside of {dtype}"
 
 

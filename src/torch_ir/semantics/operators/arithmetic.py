@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ops.quotients import overflows
 from torch_ir.semantics.broadcast import broadcast_all
 from torch_ir.semantics.dtypes import (
     Array,
@@ -96,7 +97,8 @@ def div(self: Operand, other: Operand, rounding_mode: str | None = None) -> Arra
     ``"trunc"`` cuts off the quotient as it is rounded to the type, ``"floor"`` the exact one.
 
     Without rounding, integers divide as float32. With it, the result has the common type, and
-    division of integers by zero is refused. Floating-point division by zero gives ±inf, or NaN for
+    division of integers by zero is refused, and by -1 of the least int32 or int64 where the
+    quotient is cut off. Floating-point division by zero gives ±inf, or NaN for
     0/0, in every mode. ``inf / x`` rounded down is NaN, as ``inf mod x`` is. Rounding does not
     exist on booleans and complex numbers.
     """
@@ -111,6 +113,8 @@ def div(self: Operand, other: Operand, rounding_mode: str | None = None) -> Arra
         return pointwise(_floor_of, self, other)
     dtype = result_dtype(self, other)
     if is_integer(dtype):
+        if dtype in (np.dtype("int32"), np.dtype("int64")):  # others are divided as int32
+            _require_quotients(rounded(self, dtype), rounded(other, dtype))
         return pointwise(_integer_trunc_of, self, other)
     return pointwise(lambda a, b: np.trunc(rounded(a / b, dtype).astype(a.dtype)), self, other)
 
@@ -178,6 +182,15 @@ def _require_divisible(name: str, self: Operand, other: Operand) -> None:
         raise InvalidIRError(f"{name} does not exist on {dtype}")
     if is_integer(dtype) and not np.asarray(other).all():
         raise InvalidIRError("an integer is divided by zero")
+
+
+def _require_quotients(self: Array, other: Array) -> None:
+    least = int(np.iinfo(self.dtype).min)
+    if np.any(overflows(self, other, least)):
+        raise InvalidIRError(
+            f"{least} is divided by -1, and {-least} is outside of {self.dtype}",
+            remedy='rounding_mode="floor", which wraps.',
+        )
 
 
 # -- powers ---------------------------------------------------------------------------------------
