@@ -166,7 +166,20 @@ def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
         return [np.broadcast_to(reach * 2, call.results[0].shape)]
     if rule in _JOINT:
         return _tried(call, errors)
+    if call.op_type in _REINTERPRETED:
+        return [_of_bits(call, errors["self"])]
     return _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
+
+
+_REINTERPRETED = frozenset({"aten.view.dtype", "aten.view_copy.dtype"})
+
+
+def _of_bits(call: BoundedCall, error: Array) -> Array:
+    """Nothing is known of what is read from the bytes of a number that is off."""
+    (result,) = call.results
+    touched = np.repeat(np.reshape(error != 0, -1), call["self"].itemsize)
+    read = touched.reshape(-1, result.itemsize).any(axis=1)
+    return np.where(read.reshape(result.shape), np.inf, 0.0)
 
 
 def _summed(call: BoundedCall, parts: Sequence[Sequence[Array]]) -> list[Array]:

@@ -1,9 +1,11 @@
 """A run as a whole is compared, or the report says why it was not."""
 
+import pytest
 import torch
 
 from torch_ir import compare, parse
 
+DTYPES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 PROGRAM = """ir {
   input %x: f32[4]
   %a: f32[4] = aten.exp.default(%x)
@@ -68,3 +70,19 @@ def test_a_state_that_a_lowered_program_leaves_as_it_was_is_compared():
     assert (right.verdict, right.compared) == ("agree", ("y", "e"))
     wrong = compare(before, {}, given, run=parse(program.format("", "%e")))
     assert (wrong.verdict, [found.node for found in wrong.divergences]) == ("disagree", ["y"])
+
+
+@pytest.mark.parametrize(
+    "dtypes", ["f16 u8 12 uint8", "f32 i32 6 int32", "f32 f64 3 float64", "f64 i64 6 int64"]
+)
+def test_bits_of_an_inexact_number_are_open_in_a_whole_run(dtypes):
+    given, made, size, name = dtypes.split()
+    program = parse(f"""ir {{
+      input %x: {given}[6]
+      %a: {given}[6] = aten.exp.default(%x)
+      %b: {made}[{size}] = aten.view.dtype(%a, dtype=torch.{name})
+      return %b
+    }}""")
+    x = torch.linspace(-1, 1, 6, dtype=DTYPES[given])
+    report = compare(program, {}, (x,))
+    assert (report.verdict, report.whole_run, report.compared) == ("agree", "", ("a", "b"))
