@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ir.arguments import public
 from torch_ir.dialects.backend.binding import bindings
@@ -277,7 +278,8 @@ def _offsets(size: Sequence[int], stride: Sequence[int], device: torch.device) -
 def _nearest(offset: float) -> Decomposition:
     """Nearest elements where a scale may contradict the sizes: kernels stop at the last element.
 
-    torch's decomposition reads beyond it.
+    torch's decomposition reads beyond it. Planes of the same or twice the size are taken by that,
+    whatever the scale.
     """
 
     def call(
@@ -292,6 +294,9 @@ def _nearest(offset: float) -> Decomposition:
             step = size / made if scale is None or scale <= 0 else 1 / scale
             places = torch.arange(made, dtype=torch.float32, device=tensor.device) + offset
             places = (places * step).to(torch.int64)
+            whole = next((n for n in (1, 2) if statically_known_true(made == n * size)), None)
+            if rank == 2 and not offset and whole is not None:
+                places = torch.arange(made, device=tensor.device) // whole
             places = places if scale is None else places.clamp(max=size - 1)
             index.append(places.reshape([-1] + [1] * (rank - 1 - axis)))
         result = torch.ops.aten._unsafe_index.Tensor(tensor, index)
@@ -302,7 +307,64 @@ def _nearest(offset: float) -> Decomposition:
     return call
 
 
+def _linear(
+    tensor: torch.Tensor, output_size: Sequence[int], align: bool, scales: float | None = None
+) -> torch.Tensor:
+    """Linear interpolation of lines where a scale may contradict the sizes.
+
+    torch's decomposition reads beyond the last element, and takes the scale where a size stays.
+    """
+    ((made,), size) = output_size, tensor.shape[-1]
+    index = torch.arange(made, device=tensor.device)
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    if statically_known_true(made == size):
+        places = index.to(wide.dtype)
+    elif align:
+        places = index.to(wide.dtype) * ((size - 1) / (made - 1) if made > 1 else 0)
+    else:
+        step = size / made if scales is None or scales <= 0 else 1 / scales
+        places = ((index.to(wide.dtype) + 0.5) * step - 0.5).clamp(min=0)
+    first = places.to(torch.int64).clamp(max=size - 1)
+    take = torch.ops.aten._unsafe_index.Tensor
+    low = take(wide, [None, None, first])
+    high = take(wide, [None, None, (first + 1).clamp(max=size - 1)])
+    result = low + (high - low) * (places - first).clamp(0, 1)
+    return result.to(tensor.dtype)
+
+
+def _by_sizes(name: str) -> Decomposition:
+    """The overload that takes sizes and scales; torch's decomposition takes scales alone."""
+    resampled: Any = resolve_operator(f"{name}.default")
+
+    def call(
+        tensor: torch.Tensor,
+        output_size: Sequence[int] | None,
+        *rest: Any,
+        scale_factors: Sequence[float] | None = None,
+        **named: Any,
+    ) -> Any:
+        takes_corners = "nearest" not in name
+        factors = scale_factors if len(rest) == takes_corners else rest[-1]
+        shape = tensor.shape[2:]
+        goal: Any = output_size
+        if goal is None:
+            pairs = zip(shape, factors or (), strict=True)
+            goal = [torch.sym_int(size * factor) for size, factor in pairs]
+        each = [None] * len(shape) if factors is None else factors
+        return resampled(tensor, goal, *rest[:takes_corners], *each, **named)
+
+    return call
+
+
+_BY_SIZES = (
+    *[f"aten.upsample_nearest{n}d" for n in (1, 3)],
+    *[f"aten._upsample_nearest_exact{n}d" for n in (1, 2, 3)],
+    *("aten.upsample_linear1d", "aten.upsample_trilinear3d"),
+)
+
 _OURS: dict[str, Decomposition] = {
+    "aten.upsample_linear1d.default": _linear,
+    **{f"{name}.vec": _by_sizes(name) for name in _BY_SIZES},
     **{f"aten.upsample_nearest{n}d.default": _nearest(0.0) for n in (1, 2, 3)},
     **{f"aten._upsample_nearest_exact{n}d.default": _nearest(0.5) for n in (1, 2, 3)},
     "aten.as_strided.default": _by_elements,

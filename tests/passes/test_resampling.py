@@ -1,4 +1,4 @@
-"""Nearest elements after decomposition are those of eager, whatever scales say beside sizes."""
+"""Resampling after decomposition is that of eager, whatever scales say beside sizes."""
 
 import itertools
 
@@ -50,6 +50,59 @@ def test_scales_that_lead_beyond_the_last_element(name):
         x = torch.arange(2.0 * size**rank).reshape(1, 2, *[size] * rank)
         for made, scale in ((3, 0.5), (9, 1.1), (4, None)):
             check(f"{name}{rank}d", x, [made] * rank, *[scale] * rank)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_images_whose_scales_contradict_their_sizes(layout):
+    for size, made, scale in itertools.product((1, 3, 4), range(1, 9), SCALES):
+        x = torch.randn(1, 3, size, 2).contiguous(memory_format=layout)
+        for name in ("upsample_nearest2d", "_upsample_nearest_exact2d"):
+            check(name, x, [made, 3], scale, None)
+
+
+def test_lines_whose_scales_contradict_their_sizes():
+    cases = itertools.product((2, 5), (1, 2, 4, 5, 10), (None, *SCALES), (False, True))
+    for size, made, scale, align in cases:
+        x = torch.randn(1, 2, size, dtype=torch.float64)
+        model = Nearest("upsample_linear1d", [made], align, scale)
+        ir = torch_ir.decompose(torch_ir.extract_ir(model, (x,)))
+        torch.testing.assert_close(execute_ir(ir, (x,), {})[0], model(x))
+
+
+class Interpolate(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, x):
+        return torch.nn.functional.interpolate(x, **self.options)
+
+
+MODES = [
+    *itertools.product(("nearest", "nearest-exact"), (1, 2, 3)),
+    *(("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3)),
+]
+
+
+@pytest.mark.parametrize(("mode", "rank"), MODES)
+def test_interpolation_by_a_scale_that_leaves_or_doubles_sizes(mode, rank):
+    for size, scale in itertools.product((3, 5), (0.5, 1.1, 2.0, 2.1)):
+        x = torch.randn(1, 2, *[size] * rank)
+        model = Interpolate(scale_factor=scale, mode=mode)
+        ir = torch_ir.extract_ir(model, (x,))
+        lowered = execute_ir(torch_ir.decompose(ir), (x,), {})[0]
+        torch.testing.assert_close(lowered, model(x))
+
+
+@pytest.mark.parametrize(("mode", "rank"), [("nearest", 1), ("linear", 1), ("trilinear", 3)])
+def test_interpolation_of_any_size(mode, rank):
+    x = torch.randn(1, 2, *[6] * rank)
+    size = torch.export.Dim("size", min=4, max=9)
+    model = Interpolate(scale_factor=2.0, mode=mode)
+    ir = torch_ir.extract_ir(model, (x,), dynamic_shapes=({2: size},))
+    lowered = torch_ir.decompose(ir)
+    other = torch.randn(1, 2, 5, *[6] * (rank - 1))
+    torch.testing.assert_close(execute_ir(lowered, (other,), {})[0], model(other))
 
 
 def test_what_is_given_or_kept_comes_before_the_core_form():
