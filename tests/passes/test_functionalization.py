@@ -186,9 +186,19 @@ def counted(m, x):
     return n
 
 
+def single(m, x):
+    """A number has no dimension, and torch takes 0 for one."""
+    y = x.sum()
+    y.transpose(0, -1).add_(1)
+    y.movedim(0, 0).mul_(2)
+    torch.moveaxis(y, -1, 0).sub_(3)
+    y.swapaxes(0, 0).squeeze(0).mul_(y.permute(()))
+    return y
+
+
 FUNCTIONS = [
     *(rows, transposed, diagonal, split, indexed, cache, swapped, reshaped, dropped, widened),
-    *(given_out, windows, strided, drawn, scoped, components, branches, counted),
+    *(given_out, windows, strided, drawn, scoped, components, branches, counted, single),
 ]
 
 

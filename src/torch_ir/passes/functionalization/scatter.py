@@ -110,10 +110,12 @@ def _permute(write: ViewWrite, dims: list[int]) -> TensorMeta:
 
 
 def _transpose(write: ViewWrite, first: int, second: int) -> TensorMeta:
-    order = list(range(write.rank))
     a, b = write.axis(first), write.axis(second)
+    if a == b:
+        return write.value
+    order = list(range(write.rank))
     order[a], order[b] = order[b], order[a]
-    return _permute(write, order) if a != b else write.value
+    return _permute(write, order)
 
 
 def _t(write: ViewWrite) -> TensorMeta:
@@ -121,6 +123,8 @@ def _t(write: ViewWrite) -> TensorMeta:
 
 
 def _movedim(write: ViewWrite) -> TensorMeta:
+    if not write.rank:  # torch takes 0 for a dimension of no dimensions
+        return write.value
     given = [write.attr("source"), write.attr("destination")]
     pairs = [[write.axis(dim) for dim in ([d] if isinstance(d, int) else d)] for d in given]
     source, destination = pairs
