@@ -103,6 +103,7 @@ def test_shifts(dtype: torch.dtype) -> None:
     for name in ("bitwise_left_shift", "bitwise_right_shift"):
         check(f"aten.{name}.Tensor", values[:, None], by)
         check(f"aten.{name}.Tensor_Scalar", values, 2)
+        check(f"aten.{name}.Scalar_Tensor", 5, by)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *COMPLEX])

@@ -344,7 +344,7 @@ _RECIPES: dict[str, Recipe] = {
     "trace": _recipe("self=a,b"),
     "t": _recipe("self=a,b"),
     "t_copy": _recipe("self=a,b"),
-    "_reshape_alias": _recipe("self=a,b", size=[("b", "a")], stride=[("a", 1)]),
+    "_reshape_alias": _recipe("self=a,b:c", size=[("b", "a")], stride=[("a", 1)]),
     "topk": _recipe("self=a,b", k=[1, "b"], dim=[-1], sorted=[True]),
     "complex": _recipe("real=*S:float32 imag=*S:float32"),
     "as_strided": _recipe("self=a,b:c", **_STRIDED),

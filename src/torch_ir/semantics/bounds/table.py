@@ -42,9 +42,11 @@ _ATEN: dict[Rule, str] = {
         argwhere.default as_strided.default as_strided_copy.default
         as_strided_scatter.default bernoulli.Tensor bernoulli.default bernoulli.p
         bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor
-        bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_not.default
+        bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor
+        bitwise_left_shift.Tensor_Scalar bitwise_not.default
         bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor
-        bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar
+        bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor
+        bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar
         bitwise_xor.Scalar_Tensor bitwise_xor.Tensor block_diag.default
         broadcast_tensors.default broadcast_to.default bucketize.Scalar bucketize.Tensor
         cat.default ceil.default channel_shuffle.default chunk.default clamp.Tensor

@@ -48,10 +48,11 @@ def bitwise_not(self: Array) -> Array:
 @denotes(
     "aten.bitwise_left_shift.Tensor",
     "aten.bitwise_left_shift.Tensor_Scalar",
+    "aten.bitwise_left_shift.Scalar_Tensor",
     "aten.__lshift__.Tensor",
     "aten.__lshift__.Scalar",
 )
-def bitwise_left_shift(self: Array, other: Operand) -> Array:
+def bitwise_left_shift(self: Operand, other: Operand) -> Array:
     """``self · 2ᵒᵗʰᵉʳ``, wrapped; 0 where other is negative or not less than the type's bits."""
     _require_shiftable(self, other)
     return _bitwise(
@@ -62,10 +63,11 @@ def bitwise_left_shift(self: Array, other: Operand) -> Array:
 @denotes(
     "aten.bitwise_right_shift.Tensor",
     "aten.bitwise_right_shift.Tensor_Scalar",
+    "aten.bitwise_right_shift.Scalar_Tensor",
     "aten.__rshift__.Tensor",
     "aten.__rshift__.Scalar",
 )
-def bitwise_right_shift(self: Array, other: Operand) -> Array:
+def bitwise_right_shift(self: Operand, other: Operand) -> Array:
     """``⌊self / 2ᵒᵗʰᵉʳ⌋``; as by all bits (0 or −1) where other is negative or too large."""
     _require_shiftable(self, other)
     return _bitwise(
@@ -77,7 +79,7 @@ def bitwise_right_shift(self: Array, other: Operand) -> Array:
     )
 
 
-def _require_shiftable(self: Array, other: Operand) -> None:
+def _require_shiftable(self: Operand, other: Operand) -> None:
     if is_bool(result_dtype(self, other)):
         raise InvalidIRError("the bits of bool are not shifted")
 
