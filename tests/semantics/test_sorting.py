@@ -11,6 +11,7 @@ import torch
 
 from semantics.compare import check, denoted, operator, refused
 from semantics.tensors import ALL, FLOATING, special, tensor
+from semantics.test_tolerance import bounds_of, parts_of
 
 ORDERED = [dtype for dtype in ALL if not dtype.is_complex]
 NUMBERS = [dtype for dtype in ORDERED if dtype != torch.bool]
@@ -157,3 +158,19 @@ def test_sides_that_contradict_are_refused() -> None:
     args = ("aten.searchsorted.Tensor", LINE, LINE)
     message = refused(*args, right=True, side="left")
     assert message == "side 'left' and right True do not say on which side"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_histograms_count_within_their_ends(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(300, generator=generator).to(dtype)
+    for bins, least, most in ((4, 0, 0), (7, -1, 1), (100, -2.5, 0.3), (3, 5, 9)):
+        assert parts_of("aten.histc.default", values, bins, least, most) <= 1
+    same = torch.full((5,), 2.0, dtype=dtype)
+    (meant,), (got,), (allowed,) = bounds_of("aten.histc.default", same, 5, 0, 0)
+    assert meant.tolist() == got.tolist() == [0, 0, 5, 0, 0]
+    assert allowed.max() < 0.1
+    inside = torch.tensor([0.5, 1.5, 2.0, math.nan, 7.0], dtype=dtype)
+    (meant,), _, (allowed,) = bounds_of("aten.histc.default", inside, 4, 0, 4)
+    assert meant.tolist() == [1, 1, 1, 0]
+    assert allowed.round().tolist() == [0, 1, 1, 0]  # 2 is the end of two bins

@@ -12,6 +12,7 @@ from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, l
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups
+from torch_ir.semantics.operators.sorting import histogram_range
 
 PARTS = 4
 """How often a sum of parts is rounded to the result's own type, at most."""
@@ -328,3 +329,25 @@ def counted(call: BoundedCall) -> Errors:
         return [None]
     most = int(np.bincount(call["self"]).max(initial=1))
     return _summed(call, [most], BLOCK)
+
+
+def histogram(call: BoundedCall) -> Errors:
+    """Bound counts by the elements that roundings may put on either side of a bin's end.
+
+    ``(x - min) · bins / (max - min)`` has three, in the type itself; where counts by ones reach
+    what that holds no integer above, all is open.
+    """
+    (result,), bins = call.results, call.arguments.get("bins", 100)
+    ends = [call.arguments.get(name, 0) for name in ("min", "max")]
+    low, high = histogram_range(call["self"], *ends)
+    values = call.wide("self").reshape(-1)
+    places = (values - low) * bins / (high - low)
+    edges = np.round(np.nan_to_num(places))
+    off = 4 * call.result_unit * (np.abs(places) + 1)
+    near = (np.abs(places - edges) <= off) & (values >= low) & (values <= high)
+    at = edges[near & (edges > 0) & (edges < bins)].astype("int64")
+    moved = np.bincount(at, minlength=bins + 1)
+    error = (moved[:-1] + moved[1:]).astype("float64")
+    if call.dtype == np.float64:  # where a bound is doubled for the meaning, which counts the same
+        error /= 2
+    return [np.where(result.astype("float64") + error >= 1 / call.result_unit, np.inf, error)]

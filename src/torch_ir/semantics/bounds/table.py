@@ -298,6 +298,9 @@ _ATEN: dict[Rule, str] = {
     sums.scatter_joined: """
         index_reduce.default scatter.reduce scatter.value_reduce scatter_reduce.two
     """,
+    sums.histogram: """
+        histc.default
+    """,
     sums.counted: """
         bincount.default
     """,

@@ -16,7 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_complex, rounded, widened, working
+from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened, working
 from torch_ir.semantics.registry import denotes
 
 Pair = tuple[Array, Array]
@@ -332,3 +332,31 @@ def bincount(self: Array, weights: Array | None = None, minlength: int = 0) -> A
     wide = weights.astype("float64")
     counted = np.bincount(self, wide, minlength)
     return rounded(counted, np.dtype("float32" if weights.dtype == np.float32 else "float64"))
+
+
+@denotes("aten.histc.default")
+def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
+    """How many elements lie in each of equally wide bins from min to max, which the last includes.
+
+    What is outside, or NaN, is not counted. Where min is max, from the least element to the
+    greatest; where these are equal too, 1 to either side. Shape [bins]; the operand's type.
+
+    Raises:
+        InvalidIRError: There is no bin, the range is not finite or not in order, or the operand
+            is not floating.
+    """
+    low, high = histogram_range(self, min, max)
+    if not is_float(self.dtype) or bins < 1 or not (low <= high and np.isfinite(high - low)):
+        raise InvalidIRError(f"{self.dtype} is not counted in {bins} bins from {low} to {high}")
+    values = widened(self).reshape(-1)
+    values = values[(values >= low) & (values <= high)]
+    places = np.minimum(((values - low) * bins / (high - low)).astype("int64"), bins - 1)
+    return rounded(np.bincount(places, minlength=bins).astype("float64"), self.dtype)
+
+
+def histogram_range(values: Array, least: float, most: float) -> tuple[float, float]:
+    """Return where the first bin of :func:`histc` begins and where the last one ends."""
+    low, high = (float(rounded(np.asarray(float(v)), values.dtype)) for v in (least, most))
+    if low == high and values.size:
+        low, high = float(values.min()), float(values.max())
+    return (low - 1, high + 1) if low == high else (low, high)
