@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from semantics.compare import as_numpy, denoted
+from semantics.compare import as_numpy, denoted, operator
 from semantics.test_tolerance import bounds_of
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics import denotation
@@ -188,3 +188,18 @@ def test_a_singular_matrix_may_have_a_cholesky_factor(dtype: torch.dtype, upper:
     matrix[1, 1] = 0.6
     with pytest.raises(InvalidIRError, match="order 2 is not positive"):
         denoted(op_type, matrix, upper)
+
+
+@pytest.mark.parametrize("rows", [5])
+def test_a_complex_solution_by_a_factor_is_bound_by_complex_roundings(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        matrix = torch.randn(rows, rows, dtype=torch.complex64, generator=generator)
+        factor = torch.linalg.cholesky(matrix @ matrix.mH + rows * torch.eye(rows))
+        given = torch.randn(rows, 3, dtype=torch.complex64, generator=generator)
+        arguments = {"self": as_numpy(given), "input2": as_numpy(factor)}
+        meant = denoted("aten.cholesky_solve.default", given, factor)
+        got = operator("aten.cholesky_solve.default")(given, factor).numpy()
+        (allowed,) = bound("aten.cholesky_solve.default", arguments, [meant]) or []
+        assert (np.abs(got - meant) <= allowed).all()
+        assert np.median(allowed / np.abs(meant)) < (4 * rows + 4) * 2.0**-23

@@ -24,6 +24,8 @@ from torch_ir.semantics.operators.linear_equations import (
 )
 
 FEW = 2
+COMPLEX = 2
+"""A complex product is off by √2 · 2u (Higham, lemma 3.5) and added with u: 3.8 u, of 2 u else."""
 _STEP = 0.75
 """How far a walk of n roundings goes, in units of √n: few of them are as large as may be."""
 _SCALE = {"float32": 3.01, "float64": 1.09}
@@ -36,7 +38,7 @@ _MOST = 0.5
 
 
 def _count(call: BoundedCall, size: int) -> float:
-    scale = 4 if any(is_complex(r.dtype) for r in call.results) else 1
+    scale = COMPLEX if any(is_complex(r.dtype) for r in call.results) else 1
     return call.unit * scale * (FEW + _STEP * sqrt(size))
 
 
@@ -96,7 +98,11 @@ def solution(call: BoundedCall) -> Errors:
 
 
 def determinant(call: BoundedCall) -> Errors:
-    """Bound ``Σ |adj A| E``, for the logarithm as a part of the determinant; and the factors."""
+    """Bound ``Σ |adj A| E``, for the logarithm as a part of the determinant; and the factors.
+
+    Of a random matrix of 5 rows that is 60 ε of the determinant, 130 ε of a complex one, though
+    torch's own error is a tenth: any entry's rounding moves it, by as much as its minor weighs.
+    """
     matrix = _finite(read_by_columns(call["A"]))
     left, sizes, right = np.linalg.svd(matrix)
     count = matrix.shape[-1]
