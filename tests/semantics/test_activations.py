@@ -11,6 +11,7 @@ import torch
 import torch_ir
 from semantics.compare import check, denoted, refused
 from semantics.samples import FLOATS, SHAPES, ordinary, special
+from torch_ir import parse, validate
 
 PLAIN = ("relu", "relu6", "silu", "hardsigmoid", "hardswish", "selu", "celu", "elu", "mish")
 OTHERS = ("hardtanh", "leaky_relu", "softplus", "log_sigmoid", "hardshrink", "softshrink")
@@ -101,3 +102,20 @@ def test_softplus_may_round_to_its_threshold() -> None:
       return %y
     }""")
     assert torch_ir.validate(ir, {}, (thirds,)).is_valid
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 1.0, 4.0])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_gelu_of_what_is_dense_in_another_order_is_within_its_bound(
+    dtype: str, scale: float
+) -> None:
+    program = parse(f"""ir {{
+      input %x: {dtype}[4, 32, 128]
+      %y: {dtype}[128, 4, 32] = aten.permute.default(%x, dims=[2, 0, 1])
+      %z: {dtype}[128, 4, 32] = aten.gelu.default(%y)
+      return %z
+    }}""")
+    kind = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[dtype]
+    x = torch.randn(4, 32, 128, generator=torch.Generator().manual_seed(0)) * scale
+    report = validate(program, {}, (x.to(kind),))
+    assert report.verdict == "agree", str(report)
