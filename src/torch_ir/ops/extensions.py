@@ -252,17 +252,18 @@ def extensions(*, load: bool = True) -> Iterator[Extension]:
     """
     named: set[tuple[str, str]] = set()
     for group in GROUPS:
-        for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        points = sorted(entry_points(group=group), key=lambda point: point.name)
+        for point in points:
             package = point.dist.name if point.dist is not None else ""
-            fault = (_conflict(point) or _fault(point)) if load else ""
+            fault = (_conflict(point, points) or _fault(point)) if load else ""
             named.add((group, point.name))
             yield Extension(group, point.name, point.value, package, fault)
     for group, name in sorted(_NOTED.keys() - named):
         yield Extension(group, name, _NOTED[group, name], "")
 
 
-def _conflict(point: EntryPoint) -> str:
-    same = entry_points(group=point.group, name=point.name)
+def _conflict(point: EntryPoint, points: list[EntryPoint]) -> str:
+    same = [other for other in points if other.name == point.name]
     others = [_described(other) for other in same if other.value != point.value]
     return f"{others[0]} has the same name" if others else ""
 
