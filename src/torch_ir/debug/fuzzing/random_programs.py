@@ -103,7 +103,7 @@ def random_program(
     patterns = None if operators is None else tuple(operators)
     found = operators_matching(patterns, callable_operators())
     if control_flow and operators is None:
-        found = (*found, *CONTROL * 4)
+        found = (*found, *CONTROL * (len(found) // 64))
     unknown = next((name for name in dtypes or () if name not in DTYPES), None)
     if unknown is not None:
         hint = did_you_mean(str(unknown), DTYPES)
