@@ -95,6 +95,24 @@ def test_own_errors_are_within_bounds_that_planted_ones_exceed(dtype: torch.dtyp
         assert len(tight) >= len(parts) - 2, parts
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_batches_of_matrices_and_of_right_sides_broadcast() -> None:
+    generator = torch.Generator().manual_seed(1)
+    matrix = torch.randn(1, 2, 3, 3, generator=generator)
+    given = torch.randn(2, 1, 3, 3, generator=generator)
+    solutions = [
+        call for call in _solutions(matrix, given) if call[0] != "_linalg_solve_ex.default"
+    ]
+    solutions.append(("_linalg_solve_ex.default", (matrix, given), {}))
+    for name, args, kwargs in solutions:
+        meant, got, allowed = bounds_of(f"aten.{name}", *args, **kwargs)
+        if "solve" in name:
+            assert got[0].shape == (2, 2, 3, 3)
+        for want, have, most in zip(meant, got, allowed, strict=True):
+            assert want.shape == have.shape, name
+            assert (np.abs(want - have) <= most).all(), name
+
+
 def test_what_has_no_solution_is_open() -> None:
     singular = torch.ones(3, 3)
     for name in ("linalg_inv_ex", "_linalg_slogdet"):

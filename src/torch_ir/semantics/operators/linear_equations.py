@@ -290,12 +290,10 @@ def solve_triangular(
 def triangular_solve(
     self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Array, Array]:
-    """The same with A or its transpose on the left, and a copy of A."""
+    """The same with A or its transpose on the left, and A for each batch."""
     matrix = np.swapaxes(A, -1, -2) if transpose else A
-    return (
-        solve_triangular(matrix, self, upper=upper != transpose, unitriangular=unitriangular),
-        A,
-    )
+    solved = solve_triangular(matrix, self, upper=upper != transpose, unitriangular=unitriangular)
+    return solved, np.broadcast_to(A, (*solved.shape[:-2], *A.shape[-2:]))
 
 
 def _cholesky_factor(matrix: Array) -> tuple[Array, int]:
