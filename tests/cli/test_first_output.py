@@ -130,13 +130,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def seen(folder, listed):
+def seen(folder, listed, **variables):
     """What a terminal shows of calls that stop where torch is loaded, each in a process."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", DRIVER],
         input=json.dumps(listed),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **CALM},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **CALM, **variables},
         capture_output=True,
         text=True,
     )
@@ -151,6 +151,14 @@ def test_a_terminal_shows_something_before_torch_is_loaded(folder):
         assert before.strip() or not marker, args
         assert code == (99 if marker else 0) or args[0] not in CALLS, (args, shown)
         assert not marker or int(after.split()[0]) < 520, (args, after)
+
+
+def test_a_terminal_shows_that_a_long_file_is_read(folder):
+    nodes = "\n".join(f"  %y{i}: f32[2] = aten.relu.default(%x)" for i in range(3000))
+    (folder / "m.ir").write_text(PROGRAM.replace("  %y:", nodes + "\n  %y:", 1))
+    listed = [[name, *args] for name, args in CALLS.items() if args[:1] == ["m.ir"]]
+    for args, (_, shown) in zip(listed, seen(folder, listed, TERM="xterm"), strict=True):
+        assert re.match(r"\S* ?(\W reading m\.ir|loading PyTorch)", shown.strip()), (args, shown)
 
 
 def wrong_calls():

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
+from torch_ir.cli.progress import progress
 from torch_ir.errors import InputError, ParseError, SerializationError, first_line, raised_as
 from torch_ir.ir import IR
 from torch_ir.viz.viewers import VIEWERS
@@ -30,6 +31,8 @@ FORMAT_BY_SUFFIX = {
     ".dot": "graphviz",
 }
 STDIO = "-"
+LARGE = 100_000
+"""Bytes of a file that takes so long to read that a person is told."""
 
 
 def read_ir(path: str) -> IR:
@@ -41,6 +44,12 @@ def read_ir(path: str) -> IR:
     """
     if path == STDIO:
         return _read_stdin()
+    is_long = Path(path).is_file() and Path(path).stat().st_size > LARGE
+    with progress(f"reading {path}") if is_long else nullcontext():
+        return _read_file(path)
+
+
+def _read_file(path: str) -> IR:
     from torch_ir.serde import MAX_JSON_BYTES, load
 
     if Path(path).suffix in (".json", ".tir"):

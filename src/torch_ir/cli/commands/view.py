@@ -11,6 +11,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.files import STDIO, read_ir, read_report, write
 from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.progress import progress
 
 
 @click.command
@@ -55,7 +56,9 @@ def command(
         _write_node_data(file, target, overlays)
         return
     other = None if against is None else read_ir(against)
-    page = view_html(read_ir(file), overlays=[*map(read_report, overlays)], against=other)
+    ir, reports = read_ir(file), [*map(read_report, overlays)]
+    with progress("drawing"):
+        page = view_html(ir, overlays=reports, against=other)
     write(page.encode(), target)
     if target == STDIO:
         return
