@@ -116,7 +116,16 @@ def node_bounds(
     else:
         found = _of_node(node.op_type, arguments, given, results)
     arrays = iter(found)
-    return [np.asarray(next(arrays)) if isinstance(r, np.ndarray) else None for r in results]
+    errors = [np.asarray(next(arrays)) if isinstance(r, np.ndarray) else None for r in results]
+    if any(meta.producer_node for meta in node.inputs):
+        for index in _BY_LAYOUT.get(node.op_type, ()):
+            errors[index] = np.full(results[index].shape, np.inf)
+    return errors
+
+
+_BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default": (2, 3)}
+"""Results that depend on where the elements of an operand lie, which a program does not say of
+what its nodes make: a determinant's factors are those of the matrix or of its transpose."""
 
 
 def last_uses(ir: IR, keep: frozenset[str]) -> dict[str, list[str]]:

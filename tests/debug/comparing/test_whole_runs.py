@@ -86,3 +86,17 @@ def test_bits_of_an_inexact_number_are_open_in_a_whole_run(dtypes):
     x = torch.linspace(-1, 1, 6, dtype=DTYPES[given])
     report = compare(program, {}, (x,))
     assert (report.verdict, report.whole_run, report.compared) == ("agree", "", ("a", "b"))
+
+
+@pytest.mark.parametrize("made", ["aten.permute.default(%x, [1, 0])", "aten.mm.default(%x, %x)"])
+def test_factors_that_depend_on_a_layout_are_open_in_a_whole_run(made):
+    ir = parse(f"""ir {{
+      input %x: f32[3, 3]
+      %det.0: f32[], %det.1: f32[3, 3], %det.2: i32[3] = aten._linalg_det.default(%x)
+      %m: f32[3, 3] = {made.replace("%x", "%det.1")}
+      %again.0: f32[], %again.1: f32[3, 3], %again.2: i32[3] = aten._linalg_det.default(%m)
+      return %again.0, %again.1
+    }}""")
+    x = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
+    report = compare(ir, None, (x,), run="aten", against="reference")
+    assert report.verdict == "agree", str(report)
