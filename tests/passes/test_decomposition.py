@@ -297,3 +297,20 @@ def test_what_torch_writes_in_python_is_taken_apart_as_its_kernel_computes(reduc
     torch.testing.assert_close(IRExecutor(core, weights)(*args), model(*args))
     assert str(validate(ir, weights, args)).startswith("all readers agree")
     assert operators(decompose(ir, preserve=[node.op_type])) >= {node.op_type}
+
+
+@pytest.mark.parametrize(("short", "dtype"), [("b8", torch.bool), ("u8", torch.uint8),
+                                              ("i8", torch.int8), ("i64", torch.int64)])  # fmt: skip
+@pytest.mark.parametrize("alpha", [1, 2, 0, 0.5, 2.7, True])
+def test_a_factor_of_added_elements_has_their_type(short, dtype, alpha):
+    ir = parse(f"""ir {{
+      input %x: {short}[3, 2]
+      input %i: i64[4]
+      input %s: {short}[4, 2]
+      %y: {short}[3, 2] = aten.index_add.default(%x, 0, %i, %s, alpha={alpha})
+      return %y
+    }}""")
+    x, s = torch.tensor([[0, 1]] * 3, dtype=dtype), torch.tensor([[1, 3]] * 4, dtype=dtype)
+    inputs = (x, torch.tensor([0, 1, 1, 2]), s)
+    (made,) = IRExecutor(decompose(ir), {})(*inputs)
+    assert same(made, torch.ops.aten.index_add(x, 0, inputs[1], s, alpha=alpha))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 import torch
+from torch._decomp.decompositions import index_add  # pyright: ignore[reportPrivateImportUsage]
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ir.arguments import public
@@ -356,6 +357,20 @@ def _by_sizes(name: str) -> Decomposition:
     return call
 
 
+def _index_add(
+    tensor: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    *,
+    alpha: complex = 1,
+) -> torch.Tensor:
+    """torch's, with a factor of the elements' type: it promotes them by the number's."""
+    is_inexact = tensor.is_floating_point() or tensor.is_complex()
+    factor: Any = alpha if is_inexact else (bool if tensor.dtype == torch.bool else int)(alpha)  # type: ignore[arg-type]  # real
+    return cast(Any, index_add)(tensor, dim, index, source, alpha=factor)
+
+
 _BY_SIZES = (
     *[f"aten.upsample_nearest{n}d" for n in (1, 3)],
     *[f"aten._upsample_nearest_exact{n}d" for n in (1, 2, 3)],
@@ -368,6 +383,7 @@ _OURS: dict[str, Decomposition] = {
     **{f"aten.upsample_nearest{n}d.default": _nearest(0.0) for n in (1, 2, 3)},
     **{f"aten._upsample_nearest_exact{n}d.default": _nearest(0.5) for n in (1, 2, 3)},
     "aten.as_strided.default": _by_elements,
+    "aten.index_add.default": _index_add,
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,
     "aten._embedding_bag_forward_only.default": _bags,
