@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -88,6 +89,32 @@ def most_at_once(pieces: Iterable[Piece]) -> int:
         16
     """
     return max([live for live, _ in _profile(pieces)], default=0)
+
+
+def least_arena(pieces: Iterable[Piece], alignment: int) -> int:
+    """Return the bytes that pieces take at least, whose offsets are multiples of an alignment.
+
+    Of those that are needed at one time, each takes its size rounded up, but the last of them:
+    at best the one that is rounded up most.
+
+    Example:
+        >>> least_arena([Piece("a", 100, 0, 1), Piece("b", 40, 1, 2)], 64)
+        168
+    """
+    least = taken = 0
+    open_: list[tuple[int, int]] = []  # what rounding adds, negated, and the last step
+    ends: list[tuple[int, int]] = []
+    for piece in sorted(pieces, key=lambda piece: piece.birth):
+        rounded = -(-piece.size // alignment) * alignment
+        while ends and ends[0][0] < piece.birth:
+            taken -= heappop(ends)[1]
+        while open_ and open_[0][1] < piece.birth:
+            heappop(open_)
+        heappush(open_, (piece.size - rounded, piece.death))
+        heappush(ends, (piece.death, rounded))
+        taken += rounded
+        least = max(least, taken + open_[0][0])
+    return least
 
 
 def busiest(pieces: Iterable[Piece]) -> int:

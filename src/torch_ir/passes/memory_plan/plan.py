@@ -17,7 +17,7 @@ from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.aliases import KEEP_ORDER, Sharing, sharing
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
-from torch_ir.passes.memory_plan.offsets import Piece, most_at_once, overlapping
+from torch_ir.passes.memory_plan.offsets import Piece, least_arena, overlapping
 from torch_ir.passes.memory_plan.packing import spread
 from torch_ir.passes.memory_plan.scheduling import scheduled
 from torch_ir.passes.requirements import require_functional
@@ -74,7 +74,8 @@ class MemoryPlan(Shown):
         ir: The program, its nodes in the order that is planned.
         allocations: The pieces, by birth and name.
         size: Bytes of the arena; of all banks together.
-        lower_bound: The most bytes that are needed at one time: no arena is smaller.
+        lower_bound: The bytes that are needed at one time, with what aligned offsets waste: no
+            arena is smaller.
         alignment: What every offset is a multiple of.
         live: The bytes that are needed during each node.
         banks: The bytes that are used of each bank, where there are some.
@@ -229,7 +230,7 @@ def _planned(
     alignment: int,
     capacity: int | Mapping[str, int] | None,
 ) -> MemoryPlan:
-    pieces = [Piece(s.name, s.size, s.birth, s.death) for s in storages]
+    pieces = [*map(_piece, storages)]
     banks = capacity if isinstance(capacity, Mapping) else {"": capacity}
     for given in banks.values():
         if given is not None and given < 0:
@@ -244,7 +245,7 @@ def _planned(
         ir,
         tuple(sorted(allocations, key=lambda a: (a.birth, a.name))),
         sum(used.values()),
-        max(live, default=sum(piece.size for piece in pieces)),
+        least_arena(pieces, alignment if len(banks) == 1 else 1),
         alignment,
         live,
         FrozenDict(used if isinstance(capacity, Mapping) else {}),
@@ -261,9 +262,14 @@ def _ordered(
     apart = _Storages(ir, {**options, "in_place": False}, inputs=False, outputs=True).found()
     other = scheduled(ir, [(s.size, s.values) for s in apart])
     found = _Storages(other, options, inputs=inputs, outputs=outputs).found()
-    peaks = [most_at_once(Piece(s.name, s.size, s.birth, s.death) for s in all_)
-             for all_ in (storages, found)]  # fmt: skip
-    return (other, found) if peaks[1] < peaks[0] else (ir, storages)
+    least, now = [
+        least_arena(map(_piece, stored), options["alignment"]) for stored in (found, storages)
+    ]
+    return (other, found) if least < now else (ir, storages)
+
+
+def _piece(storage: _Storage) -> Piece:
+    return Piece(storage.name, storage.size, storage.birth, storage.death)
 
 
 def _allocations(
