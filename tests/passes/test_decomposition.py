@@ -299,8 +299,10 @@ def test_what_torch_writes_in_python_is_taken_apart_as_its_kernel_computes(reduc
     assert operators(decompose(ir, preserve=[node.op_type])) >= {node.op_type}
 
 
-@pytest.mark.parametrize(("short", "dtype"), [("b8", torch.bool), ("u8", torch.uint8),
-                                              ("i8", torch.int8), ("i64", torch.int64)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("short", "dtype"),
+    [("b8", torch.bool), ("u8", torch.uint8), ("i8", torch.int8), ("i64", torch.int64)],
+)
 @pytest.mark.parametrize("alpha", [1, 2, 0, 0.5, 2.7, True])
 def test_a_factor_of_added_elements_has_their_type(short, dtype, alpha):
     ir = parse(f"""ir {{
