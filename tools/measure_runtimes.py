@@ -14,14 +14,13 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 import torch_ir
 from small_models import CASES, Case
-from torch_ir.backends.native.auto import CANDIDATES
+from torch_ir.backends.native.auto import CANDIDATES, installed_runtimes
 from torch_ir.torch_api import pytree
 
 TOLERANCE = 1e-3
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     warnings.simplefilter("ignore")
     failed = 0
     for backend in options.backends:
-        if find_spec(CANDIDATES[backend]) is None:
+        if backend not in installed_runtimes():
             print(f"{backend}: not installed")
             continue
         taken = total = 0

@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +29,7 @@ from torch.nn import functional
 from torch_ir import IR, compare, extract_ir
 from torch_ir.backends import SUPPORTED
 from torch_ir.backends.backend_registry import find_backend
-from torch_ir.backends.native.auto import CANDIDATES
+from torch_ir.backends.native.auto import installed_runtimes
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, Delegated, Support
 from torch_ir.executor import IRExecutor
@@ -344,7 +343,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
-    installed = [name for name, package in CANDIDATES.items() if find_spec(package)]
+    installed = installed_runtimes()
     path: Path | None = options.record
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
     records: list[Record] = [json.loads(line) for line in lines]

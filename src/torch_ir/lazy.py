@@ -111,7 +111,12 @@ is not installed
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise OptionalDependencyError(
-            f"{feature} needs {error.name}, which is not installed",
-            remedy=f'Install it with: pip install "torch-ir[{extra}]"',
-        ) from error
+        raise without_package(str(error.name), feature, extra) from error
+
+
+def without_package(name: str, feature: str, extra: str) -> OptionalDependencyError:
+    """Return the error about what needs a package, which an extra brings, where it is missing."""
+    return OptionalDependencyError(
+        f"{feature} needs {name}, which is not installed",
+        remedy=f'Install it with: pip install "torch-ir[{extra}]"',
+    )

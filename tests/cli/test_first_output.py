@@ -33,6 +33,8 @@ class Stop:
 
 found = PathFinder.find_spec
 def find_spec(name, *rest):
+    if name == "openvino":
+        return None
     return ModuleSpec(name, Stop()) if name == "torch" else found(name, *rest)
 PathFinder.find_spec = find_spec
 from torch_ir.cli.process import run
@@ -74,12 +76,12 @@ CALLS = {
     "profile": ["m.ir", "--random"],
     "bench": ["m.ir", "--random"],
     "plan": ["m.ir"],
-    "support": ["m.ir", "--backend", "executorch"],
-    "partition": ["m.ir", "--backend", "executorch"],
+    "support": ["m.ir", "--backend", "tuned"],
+    "partition": ["m.ir", "--backend", "tuned"],
     "verify": ["m.ir", "net.py:Net"],
     "validate": ["m.ir", "--random"],
-    "conform": ["--backend", "executorch"],
-    "fuzz": ["--backend", "executorch"],
+    "conform": ["--backend", "tuned"],
+    "fuzz": ["--backend", "tuned"],
     "cases": ["m.ir"],
     "bisect": ["m.ir", "-p", "decompose", "--random"],
     "reduce": ["m.ir", "--run", "aten", "--random", "-o", "small"],
@@ -99,7 +101,8 @@ def call_of(name):
 WRONG = {
     "FILE": "absent.tir",
     "--passes": "csee",
-    "--backend": "executorhc",
+    "--backend": "openvnio",
+    "--backends": "tuned,openvnio",
     "--run": "eagerr",
     "--against": "eagerr",
     "--weights": "absent.safetensors",
@@ -184,6 +187,22 @@ def test_what_is_wrong_is_said_before_torch_is_loaded(folder):
         assert "PyTorch" not in shown, (args, shown)
         assert shown.count("\n") <= 8, (args, shown)
         assert [line for line in shown.splitlines() if not fits(line)] == [], args
+
+
+def test_a_backend_that_cannot_run_is_refused_before_torch_is_loaded(folder):
+    """Each option that names backends, with one whose package is missing and a misspelt one."""
+    listed = [call for call in wrong_calls() if "openvnio" in call[-1]]
+    assert len(listed) >= 8
+    missing = [[*call[:-1], call[-1].replace("openvnio", "openvino")] for call in listed]
+    for args, (code, shown) in zip(
+        [*listed, *missing], seen(folder, [*listed, *missing]), strict=True
+    ):
+        unknown = ("there is no backend 'openvnio'", "Did you mean openvino?")
+        lacking = ("'openvino' needs openvino, which is not installed", "torch-ir[openvino]")
+        told = " ".join(shown.split())
+        assert code == 1, (args, shown)
+        for text in lacking if "openvino" in args[-1] else unknown:
+            assert text in told, (args, shown)
 
 
 def fits(line, variables=CALM):

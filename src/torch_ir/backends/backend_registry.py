@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from inspect import Parameter, isabstract, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
@@ -18,6 +19,7 @@ from torch_ir.arguments import public, require_seconds
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
+from torch_ir.lazy import without_package
 from torch_ir.ops.extensions import (
     forget_extension,
     load_with_operators,
@@ -92,6 +94,8 @@ _OWN = {
     "reference": ("torch_ir.backends.reference", "compile_reference"),
     "tuned": ("torch_ir.backends.torch.tuned", "TUNED"),
 }
+_RUNTIMES = ("executorch", "onnxruntime", "openvino")
+"""Our own that need a package of their name, which the extra of that name brings."""
 _REGISTERED: dict[str, Backend] = {}
 
 
@@ -148,29 +152,47 @@ def registered_backends() -> tuple[str, ...]:
     return tuple(sorted(_REGISTERED))
 
 
+def has_package(name: str) -> bool:
+    """Return whether the package that a backend of ours needs, if any, is installed."""
+    return name not in _RUNTIMES or find_spec(name) is not None
+
+
+def require_backend(name: str) -> None:
+    """Refuse the name of a backend that is not there, without loading those that are.
+
+    Raises:
+        ExecutionError: There is none.
+        OptionalDependencyError: The package that it needs is not installed.
+    """
+    known = known_backends()
+    if name not in known:
+        hint = did_you_mean(str(name), known)
+        raise ExecutionError(
+            f"there is no backend {name!r}",
+            remedy=f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}",
+        )
+    if not has_package(name):
+        raise without_package(name, f"the backend {name!r}", name)
+
+
 def find_backend(name: str) -> Backend:
     """Look up the backend of a name, or of its place: ``package.module:NAME``, ``FILE.py:NAME``.
 
     Raises:
         ExecutionError: There is none, the package that offers it cannot be imported, or it is a
             class that takes arguments.
+        OptionalDependencyError: The package that it needs is not installed.
         TargetError: There is nothing in that place, or importing it fails.
     """
     if ":" in name:
         return _require_backend(instance_of(import_object(name), name), name)
+    require_backend(name)
     if name in _OWN:
         module, function = _OWN[name]
         return getattr(import_module(module), function)
     if name in _REGISTERED:
         return instance_of(_REGISTERED[name], f"the backend {name!r}")
-    installed = _installed().get(name)
-    if installed is None:
-        known = known_backends()
-        hint = did_you_mean(str(name), known)
-        raise ExecutionError(
-            f"there is no backend {name!r}",
-            remedy=f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}",
-        )
+    installed = _installed()[name]
     with raised_as(
         lambda error: ExecutionError(
             f"the backend {name!r} of {installed.value} cannot be loaded: {error}"

@@ -104,12 +104,14 @@ def _require_file(path: str) -> None:
 
 
 def _require_backend(name: str) -> None:
-    from torch_ir.backends.backend_registry import find_backend, known_backends
+    from torch_ir.backends.backend_registry import require_backend
 
-    if ":" in name:
-        require_code(name)
-    elif name not in known_backends():
-        find_backend(name)  # which says so
+    require_code(name) if ":" in name else require_backend(name)
+
+
+def _require_backends(names: str) -> None:
+    for name in () if names == "all" else pass_list(names):
+        _require_backend(name)
 
 
 def _require_reader(name: str) -> None:
@@ -127,7 +129,7 @@ def _require_passes(names: str) -> None:
 
 
 def pass_list(names: str) -> list[str]:
-    """Return the names in a list of passes, separated by commas."""
+    """Return the names in a list of passes or backends, separated by commas."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
@@ -141,6 +143,8 @@ INPUT = CheckedText(_require_file)
 """The name of a file or folder that will be read."""
 BACKEND = CheckedText(_require_backend)
 """A backend: its name, ``package.module:NAME`` or ``file.py:NAME``."""
+BACKENDS = CheckedText(_require_backends)
+"""Backends with commas between, or ``all``."""
 PASSES = CheckedText(_require_passes)
 """Names of passes, in order, separated by commas."""
 READER = CheckedText(_require_reader)

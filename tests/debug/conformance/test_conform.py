@@ -9,7 +9,7 @@ from torch_ir import DelegateBackend, cases, compile_graph, conform, parse
 from torch_ir.backends import SUPPORTED, NativeBackend, Support
 from torch_ir.debug.conformance.operator_cases import made_cases, operator_cases
 from torch_ir.debug.conformance.scorecard import Conformance
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import ExecutionError, InvalidIRError
 
 WANTED = ["aten.add.Tensor", "aten.exp.default", "aten.mm.default", "aten.amax.default"]
 DEVICE = """
@@ -138,6 +138,13 @@ def test_a_process_that_dies_or_hangs_is_replaced(tmp_path):
         "aten.amax.default": "timeout",
         "aten.exp.default": "crash",
     }
+
+
+def test_a_backend_that_cannot_be_loaded_is_refused_before_any_case(tmp_path):
+    (tmp_path / "device.py").write_text("import no_such_runtime\n")
+    for name, why in ((f"{tmp_path / 'device.py'}:Device", "no_such_runtime"), ("nil", "'nil'")):
+        with pytest.raises(ExecutionError, match=why):
+            conform(name, operators=["aten.exp.default"], dtypes=["float32"])
 
 
 def test_an_operator_that_nothing_matches_is_refused():

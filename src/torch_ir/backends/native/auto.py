@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from torch_ir.backends.assignment import Assignment
 from torch_ir.backends.aten import compile_aten
-from torch_ir.backends.backend_registry import Options, Runner, find_backend
+from torch_ir.backends.backend_registry import Options, Runner, find_backend, has_package
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
@@ -25,14 +24,8 @@ from torch_ir.executor.samples import in_structure
 from torch_ir.ir import IR
 from torch_ir.tables import table
 
-CANDIDATES = {
-    "openvino": "openvino",
-    "onnxruntime": "onnxruntime",
-    "tuned": "torch",
-    "executorch": "executorch",
-    "inductor": "torch",
-}
-"""Runtimes in the order in which they are tried, with the package that each needs."""
+CANDIDATES = ("openvino", "onnxruntime", "tuned", "executorch", "inductor")
+"""Runtimes in the order in which they are tried."""
 
 GAIN = 0.95
 """A delegate is used if it takes at most this part of torch's time."""
@@ -298,7 +291,7 @@ def least(functions: Sequence[Callable[[], Any]], seconds: float = 0.4) -> list[
 
 def installed_runtimes() -> list[str]:
     """Return the names of the runtimes that are installed, the likeliest first."""
-    return [name for name, package in CANDIDATES.items() if find_spec(package) is not None]
+    return [name for name in CANDIDATES if has_package(name)]
 
 
 AUTO = Auto()

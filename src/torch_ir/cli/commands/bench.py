@@ -10,7 +10,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import BACKENDS, pass_list, require_torch
 from torch_ir.cli.progress import held_back, progress
 from torch_ir.cli.values import symbol_values
 from torch_ir.errors import TorchIRError
@@ -22,6 +22,7 @@ from torch_ir.tables import table
 @call_options
 @click.option(
     "--backends",
+    type=BACKENDS,
     default="all",
     show_default=True,
     help="Names with commas between; all is every runtime that is installed.",
@@ -52,7 +53,7 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
     inputs = call.tensors(ir)
     weights = call.weight_tensors(ir, file)
     args, kwargs = in_structure(ir, inputs, {**symbol_values(ir, dict(call.symbols))})
-    names = installed_runtimes() if backends == "all" else backends.split(",")
+    names = installed_runtimes() if backends == "all" else pass_list(backends)
     aten = compile_program(ir, weights)
     rows = [("backend", "us", "of torch", "nodes", "")]
     reports: list[str] = []

@@ -12,6 +12,7 @@ from queue import Empty, Queue
 from typing import Any
 
 from torch_ir.arguments import require_list, require_seconds
+from torch_ir.backends.backend_registry import require_backend
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.debug.comparing.compared import compare
@@ -19,7 +20,7 @@ from torch_ir.debug.comparing.sources import BackendSource, part_of, source_of
 from torch_ir.debug.conformance.operator_cases import operator_cases, torch_takes
 from torch_ir.debug.conformance.scorecard import CaseResult, Conformance, Status
 from torch_ir.debug.fuzzing.random_programs import operators_matching
-from torch_ir.errors import CompileError, Raised, attempt, error_text
+from torch_ir.errors import CompileError, ExecutionError, Raised, attempt, error_text
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
@@ -49,9 +50,13 @@ def conform(
         seconds: How long one case may take in a process of its own.
 
     Raises:
-        InvalidIRError: There is no such operator or backend.
+        InvalidIRError: There is no such operator.
+        ExecutionError: There is no such backend, or it cannot be loaded.
+        OptionalDependencyError: The package that it needs is not installed.
         SerializationError: The cases cannot be read.
     """
+    if isinstance(backend, str) and ":" not in backend:
+        require_backend(backend)
     require_seconds(seconds)
     require_list(operators, "operators", str)
     require_list(dtypes, "dtypes", str)
@@ -136,15 +141,26 @@ def _compared(
 
 # -- a process of its own -------------------------------------------------------------------------
 
+_IMPORTING = 60.0  # seconds until torch and the backend are imported
 _WORKER = "from torch_ir.debug.conformance.conforming import work; work()"
 
 
 def work() -> None:
-    """Judge cases that are read from standard input, one JSON document a line."""
+    """Judge cases that are read from standard input, one JSON document a line.
+
+    A line without a case asks whether the backend can be loaded.
+    """
     for line in sys.stdin:
         request = json.loads(line)
-        found = result_of(Case.from_dict(request["case"]), request["backend"])
-        told = {"status": found.status, "reason": found.reason}
+        if "case" in request:
+            found = result_of(Case.from_dict(request["case"]), request["backend"])
+            told = {"status": found.status, "reason": found.reason}
+        else:
+            made = attempt(source_of, request["backend"])
+            is_raised = isinstance(made, Raised)
+            told = {"status": "error" if is_raised else "pass", "reason": ""}
+            if is_raised:
+                told["reason"] = error_text(made.error)
         sys.stdout.write(f"\x1e{json.dumps(told)}\n")
         sys.stdout.flush()
 
@@ -195,12 +211,15 @@ class _Worker:
 
 def _in_worker(backend: str, cases: CaseSet, seconds: float) -> Iterator[CaseResult]:
     worker = _Worker()
-    first = True
+    first = False
     try:
+        status, reason = worker.ask({"backend": backend}, seconds + _IMPORTING)
+        if status != "pass":
+            raise ExecutionError(f"the backend {backend!r} cannot be loaded: {reason}")
         for case in steps(cases.cases):
             if worker.process.poll() is not None:
                 worker, first = _Worker(), True
-            more = 60.0 if first else 0.0  # torch is imported
+            more = _IMPORTING if first else 0.0
             status, reason = worker.ask(
                 {"case": case.to_dict(), "backend": backend}, seconds + more
             )
