@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch_ir.debug.trace import chrome_trace
 from torch_ir.errors import counted, printable
-from torch_ir.ir.analysis.groups import grouped
-from torch_ir.tables import Shown, bytes_text, module_paths, number_text, table, time_text
+from torch_ir.ir.analysis.groups import Grouped
+from torch_ir.tables import bytes_text, module_paths, number_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile(Shown):
+class Profile(Grouped[NodeProfile, Group]):
     """Where the time of a program goes.
 
     Attributes:
@@ -81,6 +81,8 @@ class Profile(Shown):
         plain_seconds: Median wall time of a whole run that nobody watches.
         watched_seconds: The same with the watch on every node: how much watching costs.
     """
+
+    noun: ClassVar[str] = "a profile"
 
     model_name: str
     nodes: tuple[NodeProfile, ...] = field(repr=False)
@@ -95,28 +97,6 @@ class Profile(Shown):
         """The sum over all nodes."""
         return sum(node.seconds for node in self.nodes)
 
-    def by_node(self) -> tuple[Group, ...]:
-        """Return one group for each node, the slowest first."""
-        return self.groups("node")
-
-    def by_operator(self) -> tuple[Group, ...]:
-        """Group the nodes by operator, the slowest first."""
-        return self.groups("operator")
-
-    def by_module(self) -> tuple[Group, ...]:
-        """Group the nodes by module, each with all that is inside it, from the root on."""
-        return self.groups("module")
-
-    def groups(self, by: str) -> tuple[Group, ...]:
-        """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
-
-        Raises:
-            InvalidIRError: It is none of these.
-        """
-        members = grouped(self.nodes, by, "a profile")
-        found = tuple([self._group(name, nodes) for name, nodes in members.items()])
-        return found if by == "module" else _slowest_first(found)
-
     def _group(self, name: str, nodes: Sequence[NodeProfile]) -> Group:
         seconds = sum(node.seconds for node in nodes)
         return Group(
@@ -129,6 +109,9 @@ class Profile(Shown):
             sum(node.flops or 0 for node in nodes),
             sum(node.flops is None for node in nodes),
         )
+
+    def _weight(self, group: Group) -> float:
+        return group.seconds
 
     def __str__(self) -> str:
         return self.table()
@@ -143,8 +126,7 @@ class Profile(Shown):
         Raises:
             InvalidIRError: There are no such groups.
         """
-        groups = self.groups(by)
-        shown = _top(groups, top)
+        shown, more = self._top(by, top)
         labels = {group.name: group.name for group in shown}
         if by == "node":
             labels = {node.node: f"{node.node}  {node.operator}" for node in self.nodes}
@@ -153,9 +135,7 @@ class Profile(Shown):
         rows = [("time", "share", "nodes", "read", "written", "FLOPs", by)]
         rows += [(*_cells(group), labels[group.name]) for group in shown]
         lines = [*map(printable, self._headline()), "", table(rows, align=_SIDES)]
-        if len(shown) < len(groups):
-            lines.append(f"and {len(groups) - len(shown)} more")
-        return "\n".join(lines)
+        return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
     def _headline(self) -> list[str]:
         return [
@@ -192,18 +172,6 @@ class Profile(Shown):
 
 
 _SIDES = ("right", "right", "right", "right", "right", "right", "left")
-
-
-def _slowest_first(groups: Iterable[Group]) -> tuple[Group, ...]:
-    return tuple(sorted(groups, key=lambda group: -group.seconds))
-
-
-def _top(groups: Sequence[Group], top: int | None) -> Sequence[Group]:
-    """Those that take the most time, in the order that they have."""
-    if top is None or top >= len(groups):
-        return groups
-    kept = {group.name for group in _slowest_first(groups)[:top]}
-    return [group for group in groups if group.name in kept]
 
 
 def _indented(path: str) -> str:

@@ -283,3 +283,14 @@ def test_what_was_measured_of_this_machine_is_kept(tmp_path, monkeypatch):
     assert path != calibration_path(machine[0], machine[1], 99)
     MACHINE.save(path)
     assert calibrate() == MACHINE
+
+
+def test_a_table_of_modules_keeps_the_most_costly():
+    lines = [
+        f"%a{i}: f32[2] = aten.relu.default(%x)  # m.py:1 in small{i} (m.S)" for i in range(3)
+    ]
+    lines += ["%b: f32[8, 8] = aten.mm.default(%w, %w)  # m.py:2 in large (m.L)"]
+    body = "\n  ".join(["input %x: f32[2]", "input %w: f32[8, 8]", *lines, "return %a0, %b"])
+    found = cost(parse(f"ir {{\n  {body}\n}}"))
+    rows = found.table("module", top=2).splitlines()[3:]
+    assert [row.split()[0] for row in rows] == ["(root)", "large", "and"]

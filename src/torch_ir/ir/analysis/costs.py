@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import prod
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.aliases import possible_sources
 from torch_ir.ir.analysis.calibrations import Calibration
-from torch_ir.ir.analysis.groups import grouped
+from torch_ir.ir.analysis.groups import Grouped
 from torch_ir.ir.analysis.layouts import (
     Layout,
     Shape,
@@ -34,7 +34,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
-from torch_ir.tables import Rows, Shown, bytes_text, number_text, table, time_text
+from torch_ir.tables import Rows, bytes_text, number_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class CostGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost(Shown):
+class Cost(Grouped[NodeCost, CostGroup]):
     """What a program costs.
 
     Attributes:
@@ -98,6 +98,8 @@ class Cost(Shown):
         peak_flops: Operations per second, if given.
         bandwidth: Bytes per second, if given.
     """
+
+    noun: ClassVar[str] = "a cost"
 
     model_name: str
     nodes: tuple[NodeCost, ...] = field(repr=False)
@@ -124,30 +126,16 @@ class Cost(Shown):
         """The sum over all nodes; None without peak and bandwidth."""
         return _seconds(self.nodes)
 
-    def by_node(self) -> tuple[CostGroup, ...]:
-        """Return one group for each node, the most costly first."""
-        return self.groups("node")
+    def _group(self, name: str, nodes: Sequence[NodeCost]) -> CostGroup:
+        return CostGroup(
+            *(name, len(nodes), sum(node.flops or 0 for node in nodes)),
+            sum(node.bytes_read + node.bytes_written for node in nodes),
+            _seconds(nodes),
+            sum(node.flops is None for node in nodes),
+        )
 
-    def by_operator(self) -> tuple[CostGroup, ...]:
-        """Group the nodes by operator, the most costly first."""
-        return self.groups("operator")
-
-    def by_module(self) -> tuple[CostGroup, ...]:
-        """Group the nodes by module, each with all inside it, from the root on."""
-        return self.groups("module")
-
-    @public
-    def groups(self, by: str) -> tuple[CostGroup, ...]:
-        """Return the groups by ``"node"``, ``"operator"`` or ``"module"``.
-
-        Raises:
-            InvalidIRError: It is none of these.
-        """
-        members = grouped(self.nodes, by, "a cost")
-        found = [_group(name, nodes) for name, nodes in members.items()]
-        if by != "module":
-            found.sort(key=lambda g: (-(g.seconds or 0.0), -g.bytes, -g.flops))
-        return tuple(found)
+    def _weight(self, group: CostGroup) -> tuple[float, int, int]:
+        return group.seconds or 0.0, group.bytes, group.flops
 
     @public
     def table(self, by: str = "operator", top: int | None = None) -> str:
@@ -165,12 +153,11 @@ class Cost(Shown):
         return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
     def _rows(self, by: str, top: int | None) -> tuple[list[tuple[str, ...]], int]:
-        groups = self.groups(by)
-        shown = groups[:top] if top is not None else groups
+        shown, more = self._top(by, top)
         timed = self.seconds is not None
         heads = (by, "nodes", "FLOPs", "bytes", *(["time"] if timed else []))
         rows = [heads, *[_cells(group, timed=timed) for group in shown]]
-        return rows, len(groups) - len(shown)
+        return rows, more
 
     def _headline(self) -> str:
         least = ">= " if self.unknown else ""
@@ -413,15 +400,6 @@ def _seconds(nodes: Sequence[NodeCost]) -> float | None:
     if any(node.seconds is None for node in nodes):
         return None
     return sum(node.seconds or 0.0 for node in nodes)
-
-
-def _group(name: str, nodes: Sequence[NodeCost]) -> CostGroup:
-    return CostGroup(
-        *(name, len(nodes), sum(node.flops or 0 for node in nodes)),
-        sum(node.bytes_read + node.bytes_written for node in nodes),
-        _seconds(nodes),
-        sum(node.flops is None for node in nodes),
-    )
 
 
 def _cells(group: CostGroup, *, timed: bool) -> tuple[str, ...]:
