@@ -1,6 +1,7 @@
 """The tree of a program in a terminal: lazy, whole, and tried with Textual's pilot."""
 
 import asyncio
+import gc
 import sys
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import pytest
 from torch_ir.errors import OptionalDependencyError
 from torch_ir.ir import IR
 from torch_ir.ir.queries import graphs
+from torch_ir.viz.hierarchy import hierarchy
 from torch_ir.viz.terminal import Branch, ProgramTree, browser
 from viz.programs import branches, chain, hostile, layers, tangled
 
@@ -120,7 +122,34 @@ def test_a_call_leads_to_its_function():
 
 
 def test_of_a_large_program_only_what_is_open_is_made():
-    ir = layers(2000)  # 10,000 nodes
-    made, place, _ = in_terminal(ir, "slash", *"layers.1777.mlp", "enter")
-    assert ir.nodes[place.member].location.module == "layers.1777.mlp"
-    assert made < 400
+    ir = layers(20_000)  # 100,000 nodes
+    keys = ("slash", *"layers.17771.mlp", "enter", "up", "down", "u", "d")
+    made, place, _ = in_terminal(ir, *keys)
+    assert ir.nodes[place.member].location.module.startswith("layers.17771")
+    assert made < 500
+
+
+def test_a_list_of_100000_nodes_without_modules_is_walked_and_left():
+    made, place, _ = in_terminal(chain([""] * 100_000), "slash", *"v77777", "enter", "n", "d")
+    assert place == Branch("", 77778)
+    assert made < 900
+    app = browser(chain([""]))
+
+    async def leave():
+        async with app.run_test() as pilot:
+            await pilot.press("q")
+        assert not app.is_running
+        assert app.return_code == 0
+
+    asyncio.run(leave())
+
+
+def test_no_collection_of_garbage_looks_at_a_program_while_it_is_grouped():
+    """Each would look at every node; as many objects are made as there are nodes."""
+    ir, found = layers(2000), []
+    gc.callbacks.append(lambda phase, info: found.append(info["generation"]))
+    try:
+        hierarchy(ir)
+    finally:
+        gc.callbacks.pop()
+    assert len(found) < 5

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Literal, TypeAlias
 
 from torch_ir.ir import IR, OpNode
+from torch_ir.steps import uncollected
 from torch_ir.viz.fold import module_path
 
 DEEPEST_LEVEL = 16
@@ -57,6 +58,7 @@ class ModuleGroup:
 Member: TypeAlias = ModuleGroup | int
 
 
+@uncollected()
 def hierarchy(ir: IR) -> ModuleGroup:
     """ModuleGroup the nodes of one graph by calls of modules; functions are graphs of their own.
 
