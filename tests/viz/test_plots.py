@@ -105,6 +105,14 @@ def test_boxes_of_a_treemap_have_the_areas_of_their_values_inside_their_modules(
             assert outer[1] < top < bottom < outer[3]
 
 
+def test_nodes_of_no_module_are_boxes_of_operators_in_one_that_says_so():
+    named = {"aten.relu.default": "", "aten.add.Tensor": "", "higher_order.cond.default": "m"}
+    rows = [{"operator": name, "module": m, "seconds": 1.0} for name, m in named.items()]
+    found = plot({"nodes": rows}, "treemap")
+    titles = re.findall(r"<title>([^:<]+): [^<]* s</title>", found.svg)
+    assert titles == ["(no module)", "m", "(no module).relu", "(no module).add.Tensor"]
+
+
 @pytest.mark.parametrize("kind", ["treemap", "flame"])
 def test_modules_differ_in_color_inside_the_last_that_is_most_of_all(kind):
     modules = [*(f"m.layers.{at}.{part}" for at in range(3) for part in "ab"), "m.head"]

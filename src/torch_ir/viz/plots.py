@@ -228,7 +228,8 @@ def _treemap(data: Mapping[str, Any]) -> Plot:
     rows, spell, unit = _measured(data)
     totals: dict[str, float] = {}
     for row, value in rows:
-        path = str(row.get("module") or row.get("operator") or "")
+        operator = short_operator(str(row.get("operator") or ""))
+        path = str(row.get("module") or f"(no module).{operator}".rstrip("."))
         totals[path] = totals.get(path, 0.0) + value
     ranked = sorted(((value, path) for path, value in totals.items() if value > 0), reverse=True)
     title = f"{data.get('model_name') or 'program'}: {spell(sum(totals.values()))} by module"
