@@ -93,7 +93,7 @@ def test_a_plan_as_a_picture(run, place, ir):
         assert run("plot", "-", "-o", name, stdin=report.encode()).code == 0
         assert (place / name).read_text().startswith(start)
     refused = run("plot", "-", "-o", "a.png", stdin=report.encode())
-    assert "a plot is .html, .svg or .json, not .png" in refused.err
+    assert "a plot is .html, .svg, .json or .vl.json, not .png" in refused.err
     assert run("plot", "m.json").err.startswith("error: this has not what a plot needs")
 
 

@@ -6,7 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from torch_ir.cli import main
 from torch_ir.debug.capture import histograms
 from torch_ir.errors import InvalidIRError
 from torch_ir.passes.memory_plan import plan_memory
@@ -77,6 +79,28 @@ def test_a_plot_is_well_formed_and_holds_its_data(kind):
         for name in ("x", "y", "width", "height", "cx", "cy", "r"):
             assert float(element.get(name, "0").rstrip("%")) >= 0 or name in ("y", "x")
             assert element.get(name) not in ("nan", "inf")
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_vega_lite_has_what_it_draws_in_its_rows(kind):
+    found = plot(DRAWN[kind], kind).vega_lite()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["$schema"].endswith("/vega-lite/v6.json")
+    for layer in found.get("layer", [found]):
+        rows = layer["data"]["values"]
+        assert rows
+        for channel in layer["encoding"].values():
+            assert all(channel["field"] in row for row in rows), channel
+        names = [text for row in rows for text in row.values() if isinstance(text, str)]
+        assert all(name.isprintable() for name in names)
+
+
+def test_a_plot_is_written_as_vega_lite(tmp_path):
+    (tmp_path / "values.json").write_text('{"values": {"a": [0.0, 1.0], "b": [2.0, 2.0]}}')
+    out = tmp_path / "values.vl.json"
+    done = CliRunner().invoke(main, ["plot", str(tmp_path / "values.json"), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert json.loads(out.read_text())["encoding"]["facet"]["field"] == "tensor"
 
 
 def test_every_piece_of_a_plan_is_drawn_where_it_lies():

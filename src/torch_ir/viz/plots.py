@@ -17,6 +17,7 @@ from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture,
 from torch_ir.viz.fold import short_operator
 from torch_ir.viz.overlays import malformed
 from torch_ir.viz.page import Page
+from torch_ir.viz.vega import vega_lite
 
 MOST_MARKS = 1500
 """The largest are drawn; the data beside the picture has all."""
@@ -51,6 +52,10 @@ class Plot:
     def to_dict(self) -> dict[str, Any]:
         """Convert the plot to plain data, without the picture."""
         return {"kind": self.kind, "title": self.title, "data": dict(self.data)}
+
+    def vega_lite(self) -> dict[str, Any]:
+        """Return the plot as a Vega-Lite specification with its data; a treemap becomes bars."""
+        return vega_lite(self.kind, self.title, self.data)
 
     def page(self) -> Page:
         """Return a page with the picture and the data, which no script reads."""

@@ -28,7 +28,8 @@ KINDS = ("memory", "roofline", "treemap", "flame", "errors", "quantization", "hi
     "-o",
     "--output",
     metavar="PATH",
-    help="Where to write: a page (.html), a picture (.svg) or the data (.json) [stdout, a page].",
+    help="Where to write: a page (.html), a picture (.svg), the data (.json) or Vega-Lite "
+    "(.vl.json) [stdout, a page].",
 )
 def command(report: str, kind: str | None, values: tuple[str, ...], output: str | None) -> None:
     """Draw REPORT, what another command prints with --json, or captured tensors.
@@ -52,13 +53,16 @@ def command(report: str, kind: str | None, values: tuple[str, ...], output: str 
     from torch_ir.viz.plots import plot
 
     found = plot(data, kind)
+    is_vega = str(output).lower().endswith(".vl.json")
     forms = {
         ".svg": lambda: found.svg,
-        ".json": lambda: json.dumps(found.to_dict(), indent=1) + "\n",
+        ".json": lambda: (
+            json.dumps(found.vega_lite() if is_vega else found.to_dict(), indent=1) + "\n"
+        ),
     }
     suffix = "" if output in (None, STDIO) else Path(str(output)).suffix.lower()
     if suffix not in ("", ".html", *forms):
-        raise click.UsageError(f"a plot is .html, .svg or .json, not {suffix}")
+        raise click.UsageError(f"a plot is .html, .svg, .json or .vl.json, not {suffix}")
     write(forms.get(suffix, lambda: found.page().html)().encode(), output)
 
 
