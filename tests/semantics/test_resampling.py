@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from semantics.compare import check, refused
+from torch_ir.semantics.operators.separable import BACKWARD
 
 SIZES = [
     ([7, 3], None),
@@ -73,6 +75,37 @@ def test_the_nearest_on_more_axes(name: str) -> None:
         check(f"aten.{name}2d.vec", tensor((2, 3, 5, 6)), size, factors)
         goal, scales = size and [2, *size], factors and [2.5, *factors]
         check(f"aten.{name}3d.vec", tensor((2, 3, 2, 5, 6)), goal, scales)
+
+
+SCALES = (None, 0.7, 1.2, 2.1)
+
+
+@pytest.mark.parametrize("name", [name for name in BACKWARD if "_aa" not in name])
+def test_gradients_with_scales_at_all_small_sizes(name: str) -> None:
+    rank = next(rank for rank in (1, 2, 3) if f"{rank}d" in name)
+    corners = () if "nearest" in name else (False,)
+    for size, goal, scale in itertools.product((1, 2, 3, 5), (1, 2, 3, 4, 6, 10), SCALES):
+        for axis in range(rank):
+            goals, sizes, scales = [3] * rank, [3] * rank, [None] * rank
+            goals[axis], sizes[axis], scales[axis] = goal, size, scale
+            gradient = tensor((1, 2, *goals))
+            call = name, gradient, goals, [1, 2, *sizes], *corners, *scales
+            check(*call, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_antialiasing_leaves_out_an_axis_whose_size_stays(kind: str, align_corners: bool) -> None:
+    name = f"aten._upsample_{kind}2d_aa"
+    for goal, scales in itertools.product(([3, 4], [5, 4], [3, 2]), itertools.pairwise(SCALES)):
+        values = tensor((1, 2, 3, 4))
+        check(f"{name}.default", values, goal, align_corners, *scales, atol=1e-4)
+        gradient = tensor((1, 2, *goal))
+        call = gradient, goal, [1, 2, 3, 4], align_corners, *scales
+        check(f"{name}_backward.default", *call, atol=1e-4)
+    for dtype in (torch.int32, torch.bool, torch.uint8):
+        check(f"{name}.default", values.to(dtype), [3, 4], align_corners, 1.2, None)
+    check(f"{name}.vec", values, None, align_corners, [1.2, 1.1], atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

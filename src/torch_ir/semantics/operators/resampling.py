@@ -67,7 +67,10 @@ def _elements(size: int, count: int, factor: float | None, *, exact: bool, plane
 
 
 def _first_elements(size: int, count: int, scale: np.float32, *, plane: bool) -> Array:
-    """``⌊i · scale⌋``; on planes of the same or twice the size, by that and not by the scale."""
+    """``⌊i · scale⌋``; on planes of the same or twice the size, by that and not by the scale.
+
+    So are gradients, of lines and volumes too.
+    """
     if plane and count in (size, 2 * size):
         return np.arange(count) // (count // size)
     return np.floor(np.arange(count, dtype="float32") * scale).astype("int64")
@@ -98,7 +101,9 @@ def axis_weights(
     """
     weights = np.zeros((size, count))
     if "nearest" in base:
-        chosen = _elements(size, count, factor, exact="exact" in base, plane="2d" in base)
+        exact = "exact" in base
+        plane = "2d" in base or (not exact and base.endswith("_backward"))
+        chosen = _elements(size, count, factor, exact=exact, plane=plane)
         parts = [(chosen, np.ones(count))]
     else:
         parts = _taps("cubic" in base, size, count, factor, align, cubic)

@@ -29,6 +29,11 @@ from torch_ir.semantics.registry import denotes
 _RANKS = {"1d": 1, "2d": 2, "3d": 3}
 
 
+def _is_antialiased(op_type: str) -> bool:
+    """Whether the kernel leaves out an axis whose size stays, whatever its scale is."""
+    return "_aa." in op_type
+
+
 def matrices(
     op_type: str, arguments: Mapping[str, Any], cubic: Callable[[Array], Array] | None = None
 ) -> list[Array]:
@@ -50,6 +55,11 @@ def matrices(
         factors = each_or_none(scales, rank)
         if goal is None:
             goal = [int(n * f) for n, f in zip(sizes, factors, strict=True)]
+    stays = [size == count for size, count in zip(sizes, goal, strict=True)]
+    if _is_antialiased(op_type):
+        factors = [None if stay else f for f, stay in zip(factors, stays, strict=True)]
+    elif base == "upsample_bicubic2d_backward" and all(stays):  # its kernel copies
+        factors = [None] * rank
     align = bool(arguments.get("align_corners", False))
     weights = _antialiased if "_aa" in base else partial(axis_weights, cubic=cubic)
     return [
@@ -103,6 +113,8 @@ def _declare(op_type: str) -> None:
         """
         values, weights = arguments[operand], matrices(op_type, arguments)
         sizes = [matrix.shape[back] for matrix in weights]
+        if _is_antialiased(op_type) and sizes == [matrix.shape[1] for matrix in weights]:
+            return values.copy()
         is_taken = is_float(values.dtype) or (values.dtype == np.uint8 and not back)
         if not is_taken or [*values.shape[2:]] != sizes:
             said = f"{values.dtype} of shape {list(values.shape)}"
