@@ -21,7 +21,7 @@ from torch_ir.ops.schema import Argument, Schema
 Arguments = dict[str, Any]
 
 WILD = (10**12, -(10**12), -1, 2**31 - 1, -(2**31), 2**62, 0, 1, 2, 7)
-FLOATS = (0.0, -1.0, math.nan, math.inf, 1e30, 1e-30)
+FLOATS = (0.0, -1.0, math.nan, math.inf, 1e30, 0.01, 1e-19, 1e-30)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
 LARGEST = 1 << 16
 """Bytes of the largest tensor that a call is made of."""
@@ -195,6 +195,8 @@ def _wrong(rng: random.Random, argument: Argument, value: Any) -> Any:
             return _wrong_tensor(rng, torch.ones(3, 3))
         case None if argument.type.startswith(("int", "SymInt")) and "[" not in argument.type:
             return rng.choice(WILD)
+        case None if argument.type in ("float?", "Scalar?"):
+            return rng.choice(FLOATS)
         case _:
             return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -100,6 +100,50 @@ def fractional(rank: int) -> Callable[[Arguments], Faults]:
             yield f"output_size is {[*call['output_size']]}, where grad_output is {[*grad.shape]}"
 
     return rule
+
+
+_FARTHEST = 2**31
+"""Positions are numbers before they are indices: what is much greater has no index."""
+
+
+def resampled(call: Arguments) -> Faults:
+    """Yield the scales by which a place stands beyond all elements; kernels turn it into an index.
+
+    A scale that is not positive is as none.
+    """
+    for name, scale, count, _ in _scaled(call):
+        if not count / scale < _FARTHEST:
+            yield f"{name} is {scale}, which is too small for {count} places"
+
+
+def antialiased(reach: int) -> Callable[[Arguments], Faults]:
+    """Return the rule of filters that read the first element they reach, if there is one or not.
+
+    Args:
+        reach: How many elements a filter reaches to each side, at a scale of 1.
+    """
+
+    def rule(call: Arguments) -> Faults:
+        yield from resampled(call)
+        for name, scale, count, size in _scaled(call):
+            if size == count:
+                continue  # such an axis is left out
+            step = 1 / scale
+            first = (count - 0.5) * step - reach * max(step, 1) + 0.5
+            if not step <= size + 1 or not first * (1 + 2**-22) < size:  # in float32
+                yield f"{name} is {scale}, where {size} elements become {count}"
+
+    return rule
+
+
+def _scaled(call: Arguments) -> Iterator[tuple[str, float, int, int]]:
+    """Yield each scale that is used, with its name, the places and the elements of its axis."""
+    sizes = call["input_size"] if "input_size" in call else call["self"].shape
+    names = [n for n in ("scales", "scales_d", "scales_h", "scales_w") if n in call]
+    for name, count, size in zip(names, call["output_size"], sizes[2:], strict=False):
+        scale = call[name]
+        if scale is not None and scale > 0 and not call.get("align_corners"):
+            yield name, scale, count, size
 
 
 def grid_gradient(call: Arguments) -> Faults:

@@ -139,6 +139,14 @@ _POOLED = {
     "adaptive_max_pool3d_backward": 3,
 }
 
+_RESAMPLED = (
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *(
+        f"{kind}{rank}d"
+        for kind in ("upsample_nearest", "_upsample_nearest_exact")
+        for rank in (1, 2, 3)
+    ),
+)
 _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "mkldnn_rnn_layer: default out": (one_layer, None),
     "_ctc_loss: default Tensor Tensor_out out": (indices.sequences, indices.alignments),
@@ -205,6 +213,17 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
             indices.pooled(rank)[1],
         )
         for rank in (2, 3)
+    },
+    **{
+        f"{name}{way}": (rule, None)
+        for names, rule in (
+            (_RESAMPLED, shapes.resampled),
+            (("_upsample_bilinear2d_aa",), shapes.antialiased(1)),
+            (("_upsample_bicubic2d_aa",), shapes.antialiased(2)),
+            (("_upsample_lanczos2d_aa",), shapes.antialiased(3)),
+        )
+        for name in names
+        for way in (": default out", "_backward: default grad_input")
     },
     "grid_sampler_2d_backward: default out": (shapes.grid_gradient, None),
     "grid_sampler_3d_backward: default out": (shapes.grid_gradient, None),
