@@ -195,6 +195,8 @@ def _wrong(rng: random.Random, argument: Argument, value: Any) -> Any:
             return _wrong_tensor(rng, torch.ones(3, 3))
         case None if argument.type.startswith(("int", "SymInt")) and "[" not in argument.type:
             return rng.choice(WILD)
+        case None if argument.type.startswith(("int[", "SymInt[")):
+            return [rng.choice(WILD) for _ in range(rng.randrange(4))]
         case None if argument.type in ("float?", "Scalar?"):
             return rng.choice(FLOATS)
         case _:

@@ -47,3 +47,21 @@ def test_every_division_that_cuts_has_the_rule():
     }
     assert len(cut) > 8
     assert cut <= PRECONDITIONS.keys(), cut - PRECONDITIONS.keys()
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64", "u8"])
+@pytest.mark.parametrize("beta", [0.0, 0.3, -0.9, 2.5])
+def test_integers_are_not_divided_by_a_width_that_is_0_as_an_integer(dtype, beta):
+    call = f"aten.smooth_l1_loss_backward.default(%x, %x, %y, reduction=0, beta={beta})"
+    graph = torch_ir.compile(program(call, dtype), {})
+    x = (
+        torch.arange(6)
+        .reshape(2, 3)
+        .to({"i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}[dtype])
+    )
+    if beta < 1:
+        with pytest.raises(ExecutionError, match=rf"beta is {beta}, which is 0 as an integer"):
+            graph(x, x)
+    else:
+        whole = torch.ops.aten.smooth_l1_loss_backward(x, x, x, 0, beta)
+        assert torch.equal(graph(x, x)[0], whole)

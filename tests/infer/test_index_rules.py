@@ -283,3 +283,26 @@ def test_rules_name_arguments_of_their_operators():
     }
     # of which only whether they are dense is asked
     assert {op.split(".")[1] for op in bare} == {"copy", "resize_as", "resize_as_", "trapz"}
+
+
+def test_gradients_of_gathered_elements_stay_inside():
+    op_type = "aten._gather_sparse_backward.default"
+    right = {
+        "self": torch.zeros(2, 4),
+        "dim": 1,
+        "index": torch.tensor([[0, 3, 1], [2, 2, 0]]),
+        "grad": torch.ones(2, 3),
+    }
+    assert eager(op_type, right).to_dense().sum() == 6
+    assert refusals(op_type, right, [torch.zeros(2, 4)])[1] == "ran"
+    wrong = [
+        {**right, "index": right["index"] + 2},
+        {**right, "index": -right["index"]},
+        {**right, "index": right["index"][:1]},
+        {**right, "dim": 2},
+        {**right, "dim": 0},
+        {**right, "grad": torch.ones(0, 3), "index": torch.zeros(0, 3, dtype=torch.int64)},
+        {**right, "grad": torch.ones(()), "index": torch.tensor(7)},
+    ]
+    for end in in_child(lambda: [refusals(op_type, call)[1] for call in wrong]):
+        assert end.startswith("refused: ")

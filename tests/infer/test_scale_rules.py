@@ -34,12 +34,12 @@ def call_of(op_type, count, scale):
 
 @pytest.mark.parametrize("op_type", RESAMPLING)
 def test_no_scale_ends_the_process(op_type):
-    scales = [10.0**exponent for exponent in range(-320, 310, 7)]
+    scales = [10.0**exponent for exponent in range(-320, 310, 30)]
     scales += [1e-19, 1e-18, 0.3, 0.7, 1.3, -1.0, 0.0, float("inf"), float("nan")]
     ends = in_child(
         lambda: [
             refusals(op_type, call_of(op_type, count, scale))[1]
-            for scale, count in itertools.product(scales, (1, 2, ELEMENTS, 7, 300))
+            for scale, count in itertools.product(scales, (1, 7, 300))
         ]
     )
     assert {end.partition(": ")[0] for end in ends} == {"ran", "refused"}, set(ends)

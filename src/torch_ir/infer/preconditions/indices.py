@@ -150,6 +150,39 @@ def looked_up_rows(call: Arguments) -> Faults:
     yield from falls("offsets", call["offsets"])
 
 
+# -- gathered elements ----------------------------------------------------------------------------
+
+
+def scattered(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of ``_gather_sparse_backward``, which looks at none."""
+    size, grad, dim = call["self"].shape, call["grad"], call["dim"]
+    yield from unlike("index", call["index"], grad.shape)
+    yield from of_rank("grad", grad, len(size))
+    yield from outside("dim", dim, -len(size), len(size) - 1)
+    for axis, (given, most) in enumerate(zip(grad.shape, size, strict=False)):
+        if axis != dim % max(len(size), 1):
+            yield from outside(f"dimension {axis} of grad", given, 1, most)
+
+
+def scattered_to(call: Arguments) -> Faults:
+    """Yield the indices that are outside of what was gathered from."""
+    size = call["self"].shape
+    if size:
+        yield from holds_outside("index", call["index"], 0, size[call["dim"]] - 1)
+
+
+def gathered(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of ``gather_backward``, where it is that operator."""
+    if call["sparse_grad"]:
+        yield from scattered(call)
+
+
+def gathered_from(call: Arguments) -> Faults:
+    """Yield what is wrong with its indices."""
+    if call["sparse_grad"]:
+        yield from scattered_to(call)
+
+
 # -- segments -------------------------------------------------------------------------------------
 
 

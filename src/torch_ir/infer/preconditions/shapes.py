@@ -42,6 +42,11 @@ def batch_norm(call: Arguments) -> Faults:
             yield f"{name} is not given"
 
 
+def batch_norm_as_is(call: Arguments) -> Faults:
+    """Yield what is wrong with a batch norm that uses the statistics it is given."""
+    yield from batch_norm({**call, "update": False})
+
+
 def layer_norm_gradient(call: Arguments) -> Faults:
     """Yield what is wrong with the backward pass of a layer norm."""
     given, sizes = call["input"], [*call["normalized_shape"]]
@@ -146,6 +151,80 @@ def _scaled(call: Arguments) -> Iterator[tuple[str, float, int, int]]:
             yield name, scale, count, size
 
 
+def stepped(call: Arguments) -> Faults:
+    """Yield a step of ``range`` that is 0 as an integer: it divides integers by it."""
+    made = call.get("dtype")
+    is_inexact = made is None or made.is_floating_point or made.is_complex
+    if not is_inexact and not abs(call.get("step", 1)) >= 1:
+        yield f"step is {call['step']}, which is 0 as an integer"
+
+
+def alike(*names: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that tensors have the shape of the first."""
+
+    def rule(call: Arguments) -> Faults:
+        for name in names[1:]:
+            yield from unlike(name, call[name], call[names[0]].shape)
+
+    return rule
+
+
+def filled_matrix(name: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that a tensor is a matrix with elements."""
+
+    def rule(call: Arguments) -> Faults:
+        yield from of_rank(name, call[name], 2)
+        if 0 in call[name].shape:
+            yield f"{name} is {[*call[name].shape]}, and has to have elements"
+
+    return rule
+
+
+def points(call: Arguments) -> Faults:
+    """Yield what is wrong with points whose distances are wanted."""
+    yield from of_rank("self", call["self"], 2)
+
+
+def observed(call: Arguments) -> Faults:
+    """Yield what is wrong with a moving average of what quantization sees.
+
+    The kernel reads a number of each state, or one of each row, as it is.
+    """
+    axis, given = call["ch_axis"], call["self"].shape
+    is_by_row = call.get("per_row_fake_quant", False)
+    if is_by_row:
+        yield from outside("ch_axis", axis, 0, len(given) - 1)
+    count = given[axis] if is_by_row and 0 <= axis < len(given) else 1
+    for name in ("observer_on", "fake_quant_on"):
+        if math.prod(call[name].shape) != 1:
+            yield f"{name} is {[*call[name].shape]}, and has to have 1 element"
+    if is_by_row and 0 in call["running_min"].shape:
+        return  # the first call gives them their sizes
+    for name in ("running_min", "running_max", "scale", "zero_point"):
+        if math.prod(call[name].shape) != count:
+            yield f"{name} is {[*call[name].shape]}, and has to have {count} elements"
+
+
+def observed_types(call: Arguments) -> Faults:
+    """Yield the states of other element types than the kernel reads."""
+    if not call["self"].is_floating_point():
+        yield f"self is {call['self'].dtype}, and has to be floating"
+    floats = dict.fromkeys(("running_min", "running_max", "scale"), torch.float32)
+    for name, dtype in {**floats, "zero_point": torch.int32}.items():
+        if call[name].dtype != dtype:
+            yield f"{name} is {call[name].dtype}, and has to be {dtype}"
+
+
+def of_one_type(first: str, second: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that two tensors have one element type."""
+
+    def rule(call: Arguments) -> Faults:
+        if call[first].dtype != call[second].dtype:
+            yield f"{first} is {call[first].dtype}, where {second} is {call[second].dtype}"
+
+    return rule
+
+
 def grid_gradient(call: Arguments) -> Faults:
     """Yield what is wrong with the backward pass of sampling by a grid."""
     given, grid = call["input"], call["grid"]
@@ -161,6 +240,11 @@ def embedding_gradient(call: Arguments) -> Faults:
     grad, indices = call["grad_output"], call["indices"]
     yield from of_rank("grad_output", grad, len(indices.shape) + 1)
     yield from unlike("grad_output", grad, [*indices.shape, grad.shape[-1]])
+
+
+def embedding_gradient_of(call: Arguments) -> Faults:
+    """Yield the same of the operator that calls it."""
+    yield from embedding_gradient({**call, "grad_output": call["grad"]})
 
 
 def embedded(call: Arguments) -> Faults:
@@ -258,6 +342,17 @@ def quotients(call: Arguments) -> Faults:
     least = torch.iinfo(dtype).min
     if bool(overflows(left, torch.as_tensor(right), least).any()):
         yield f"self holds {least} where other holds -1, and {-least} is outside of {dtype}"
+
+
+def smoothed(call: Arguments) -> Faults:
+    """Yield a ``beta`` that is 0 as an integer: dividing integers by it ends the process.
+
+    It is the width below which a loss is smooth.
+    """
+    given = [call[name].dtype for name in ("grad_output", "self", "target")]
+    is_whole = not any(dtype.is_floating_point or dtype.is_complex for dtype in given)
+    if is_whole and not abs(call["beta"]) >= 1:
+        yield f"beta is {call['beta']}, which is 0 as an integer"
 
 
 def cholesky(call: Arguments) -> Faults:

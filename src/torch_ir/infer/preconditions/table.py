@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -158,6 +159,29 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_embedding_bag_dense_backward: default out": (indices.bags, indices.bagged),
     "_embedding_bag_per_sample_weights_backward: default out": (indices.bags, indices.bagged),
     "_embedding_bag_sparse_backward: default": (indices.bags, indices.bagged),
+    "_gather_sparse_backward: default": (indices.scattered, indices.scattered_to),
+    "gather_backward: default": (indices.gathered, indices.gathered_from),
+    "smooth_l1_loss_backward: default grad_input": (None, shapes.smoothed),
+    "range: default step": (shapes.stepped, None),
+    "gelu_backward: default grad_input": (shapes.alike("self", "grad_output"), None),
+    **{
+        row: (
+            shapes.alike("output", "grad_output"),
+            shapes.of_one_type("output", "grad_output"),
+        )
+        for row in ("_softmax_backward_data: default out", "_log_softmax_backward_data: default")
+    },
+    "_pdist_forward: default out": (shapes.points, None),
+    "_saturate_weight_to_fp16: default": (shapes.filled_matrix("weight"), None),
+    "fbgemm_linear_quantize_weight: default": (shapes.filled_matrix("input"), None),
+    "fbgemm_pack_gemm_matrix_fp16: default": (shapes.filled_matrix("input"), None),
+    "_fused_moving_avg_obs_fq_helper: default": (shapes.observed, shapes.observed_types),
+    "_fused_moving_avg_obs_fq_helper_functional: default": (
+        shapes.observed,
+        shapes.observed_types,
+    ),
+    "_batch_norm_no_update: default out": (shapes.batch_norm_as_is, None),
+    "embedding_backward: default": (shapes.embedding_gradient_of, shapes.embedded),
     "segment_reduce: default out": (indices.segments, indices.segmented),
     "_segment_reduce_backward: default out": (indices.segments, indices.segmented),
     "_convert_indices_from_csr_to_coo: default out": (indices.compressed, indices.compressed_rows),
@@ -231,6 +255,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_fft_c2c: default out": (shapes.transformed, None),
     "_fft_c2r: default out": (shapes.transformed, None),
     "_fft_r2c: default out": (shapes.transformed, None),
+    "prims.fft_c2r: default": (shapes.transformed, None),
     "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),
     "_weight_norm: default": (shapes.weight_norm, None),
     "_weight_norm_interface: default out": (shapes.weight_norm, None),
@@ -280,6 +305,13 @@ _LAYOUTS: Mapping[str, Rule] = {
     "native_group_norm: default out": not_dense("weight", "bias"),
     "native_group_norm_backward: default out": shapes.group_norm_layouts,
     "_scaled_dot_product_flash_attention_for_cpu: default": strided_rows("query", "key", "value"),
+    "_weight_norm_interface: default out": repeated("v", "g"),
+    "adaptive_avg_pool3d_backward: grad_input": repeated("grad_input"),
+    "log_sigmoid_forward: output": repeated("output", "buffer"),
+    **{
+        f"{kind}_pad{rank}d: out": repeated("out")
+        for kind, rank in product(("reflection", "replication"), (1, 2, 3))
+    },
     "median: dim dim_values": repeated("self"),
     "nanmedian: dim dim_values": repeated("self"),
     # what is written gets no copy in lowered programs
