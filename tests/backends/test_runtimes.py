@@ -92,12 +92,14 @@ def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
 
     from torch_ir.backends.backend_registry import find_backend
 
-    fresh = type(find_backend(name))()
-    for module in (name, "executorch.exir", "executorch.extension.pybindings.portable_lib"):
-        monkeypatch.setitem(sys.modules, module, None)
-    ir = extract_ir(nn.ReLU(), (torch.ones(2),))
+    def compiled():
+        fresh = type(find_backend(name))()
+        for module in (name, "executorch.exir", "executorch.extension.pybindings.portable_lib"):
+            monkeypatch.setitem(sys.modules, module, None)
+        torch_ir.compile(extract_ir(nn.ReLU(), (torch.ones(2),)), {}, backend=fresh)
+
     with pytest.raises(OptionalDependencyError) as error:
-        torch_ir.compile(ir, {}, backend=fresh)
+        compiled()
     assert str(error.value).endswith(f'Install it with: pip install "torch-ir[{name}]"')
 
 

@@ -99,7 +99,7 @@ def least_arena(pieces: Iterable[Piece], alignment: int) -> int:
 
     Example:
         >>> least_arena([Piece("a", 100, 0, 1), Piece("b", 40, 1, 2)], 64)
-        168
+        164
     """
     least = taken = 0
     open_: list[tuple[int, int]] = []  # what rounding adds, negated, and the last step
