@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from infer.trusting_calls import eager, in_child, refusals
+from torch_ir.errors import ExecutionError
+from torch_ir.infer.preconditions.table import require_arguments
 
 ROWS = torch.arange(6.0).reshape(2, 3)
 STATES = {
@@ -32,7 +34,41 @@ SOFTMAX = {"grad_output": ROWS, "output": ROWS, "dim": 1, "input_dtype": torch.f
 EMBEDDED = {"grad": torch.ones(2, 3), "indices": torch.tensor([0, 3]), "num_weights": 4}
 EMBEDDED |= {"padding_idx": -1, "scale_grad_by_freq": True, "sparse": False}
 GATHERED = {"grad": ROWS, "self": ROWS, "dim": 1, "index": torch.tensor([[0, 1, 2]] * 2)}
+HEADS = torch.ones(1, 2, 3, 4)
+ATTENDED = {"query": HEADS, "key": HEADS, "value": HEADS, "enable_gqa": True}
+PICKED = {"mask": torch.tensor([True, False]), "indices": [torch.tensor([0, 1])], "fill": 0.5}
+WRITTEN = {
+    "_softmax": {"self": ROWS, "dim": 1, "half_to_float": False},
+    "_log_softmax": {"self": ROWS, "dim": 1, "half_to_float": False},
+    "tril": {"self": ROWS},
+    "triu": {"self": ROWS},
+}
 CALLS = {
+    **{
+        f"aten.{name}.out": (
+            {**call, "out": torch.empty(2, 3)},
+            [
+                {**call, "out": torch.empty(3)},
+                {**call, "out": torch.empty(2, 3, dtype=torch.int64)},
+            ],
+        )
+        for name, call in WRITTEN.items()
+    },
+    **{
+        f"aten.{name}.default": (
+            ATTENDED,
+            [{**ATTENDED, "key": HEADS[:, :0], "value": HEADS[:, :0]}],
+        )
+        for name in ("_scaled_dot_product_attention_math", "scaled_dot_product_attention")
+    },
+    "aten._unsafe_masked_index.default": (
+        {**PICKED, "self": torch.ones(2)},
+        [{**PICKED, "self": torch.ones(0)}, {**PICKED, "self": torch.tensor(1.0)}],
+    ),
+    "prims.fft_r2c.default": (
+        {"self": ROWS, "dim": [1], "onesided": True},
+        [{"self": ROWS, "dim": [-1], "onesided": True}],
+    ),
     "aten._batch_norm_no_update.default": (
         {**NORM, **STATISTICS},
         [NORM | dict.fromkeys(STATISTICS), {**NORM, **STATISTICS, "weight": torch.ones(2)}],
@@ -91,3 +127,12 @@ def test_matrices_to_be_packed_have_elements():
     ):
         end = in_child(lambda: refusals(op_type, {name: torch.ones(2, 0)})[1])  # noqa: B023
         assert f"{name} is [2, 0], and has to have elements" in end
+
+
+def test_an_output_repeats_no_element():
+    repeated = torch.empty(1, 3).expand(2, 3)
+    calls = {f"aten.{name}.out": {**call, "out": repeated} for name, call in WRITTEN.items()}
+    calls["aten.resize_as_.default"] = {"self": repeated, "the_template": ROWS}
+    for op_type, call in calls.items():
+        with pytest.raises(ExecutionError, match=r"has strides \[0, 1\], and has to"):
+            require_arguments(op_type, (), call)

@@ -174,6 +174,15 @@ def filled_matrix(name: str) -> Callable[[Arguments], Faults]:
 
     def rule(call: Arguments) -> Faults:
         yield from of_rank(name, call[name], 2)
+        yield from with_elements(name)(call)
+
+    return rule
+
+
+def with_elements(name: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that a tensor has elements."""
+
+    def rule(call: Arguments) -> Faults:
         if 0 in call[name].shape:
             yield f"{name} is {[*call[name].shape]}, and has to have elements"
 
@@ -225,6 +234,13 @@ def of_one_type(first: str, second: str) -> Callable[[Arguments], Faults]:
     return rule
 
 
+def written(call: Arguments) -> Faults:
+    """Yield an output of another element type than the operator writes."""
+    wanted = torch.float32 if call.get("half_to_float") else call["self"].dtype
+    if call["out"].dtype != wanted:
+        yield f"out is {call['out'].dtype}, and has to be {wanted}"
+
+
 def grid_gradient(call: Arguments) -> Faults:
     """Yield what is wrong with the backward pass of sampling by a grid."""
     given, grid = call["input"], call["grid"]
@@ -272,6 +288,23 @@ def attended(call: Arguments) -> Faults:
             shape = [*call[name].shape]
             yield f"{name} is {shape}, and has to have a head and a row at least"
     yield from unlike("value", call["value"], [*call["key"].shape[:3], *call["value"].shape[3:]])
+
+
+def grouped_heads(call: Arguments) -> Faults:
+    """Yield what is wrong with the heads by whose number those of the queries are divided."""
+    for name in ("key", "value") if call.get("enable_gqa") else ():
+        if len(shape := call[name].shape) >= 3 and shape[-3] == 0:
+            yield f"{name} is {[*shape]}, and has to have a head at least"
+
+
+def masked_index(call: Arguments) -> Faults:
+    """Yield what is wrong with the dimensions that indices are clamped to."""
+    shape, indices = call["self"].shape, call["indices"]
+    if len(indices) > len(shape):
+        yield f"indices has {len(indices)} elements, and self {len(shape)} dimensions"
+    for dim, (size, index) in enumerate(zip(shape, indices, strict=False)):
+        if size == 0 and index is not None:
+            yield f"dimension {dim} of self is empty, and indices holds a tensor for it"
 
 
 def weight_norm(call: Arguments) -> Faults:

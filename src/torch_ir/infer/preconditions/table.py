@@ -180,6 +180,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
         shapes.observed,
         shapes.observed_types,
     ),
+    "fused_moving_avg_obs_fake_quant: default": (shapes.observed, shapes.observed_types),
     "_batch_norm_no_update: default out": (shapes.batch_norm_as_is, None),
     "embedding_backward: default": (shapes.embedding_gradient_of, shapes.embedded),
     "segment_reduce: default out": (indices.segments, indices.segmented),
@@ -255,7 +256,16 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_fft_c2c: default out": (shapes.transformed, None),
     "_fft_c2r: default out": (shapes.transformed, None),
     "_fft_r2c: default out": (shapes.transformed, None),
-    "prims.fft_c2r: default": (shapes.transformed, None),
+    **{f"prims.fft_{way}: default": (shapes.transformed, None) for way in ("c2c", "c2r", "r2c")},
+    "_scaled_dot_product_attention_math: default": (shapes.grouped_heads, None),
+    "scaled_dot_product_attention: default": (shapes.grouped_heads, None),
+    "_masked_softmax: default": (shapes.with_elements("self"), None),
+    "_unsafe_masked_index: default": (shapes.masked_index, None),
+    # torch would give an output of another shape a new size
+    **{
+        f"{name}: out": (shapes.alike("self", "out"), shapes.written)
+        for name in ("_softmax", "_log_softmax", "tril", "triu")
+    },
     "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),
     "_weight_norm: default": (shapes.weight_norm, None),
     "_weight_norm_interface: default out": (shapes.weight_norm, None),
@@ -312,6 +322,13 @@ _LAYOUTS: Mapping[str, Rule] = {
         f"{kind}_pad{rank}d: out": repeated("out")
         for kind, rank in product(("reflection", "replication"), (1, 2, 3))
     },
+    "_softmax: out": repeated("out"),
+    "_log_softmax: out": repeated("out"),
+    "tril: out": not_dense("self", "out"),
+    "triu: out": not_dense("self", "out"),
+    "_convert_indices_from_coo_to_csr: default out": not_dense("self"),
+    "choose_qparams_optimized: default": not_dense("input"),
+    "resize_as_: default": repeated("self"),
     "median: dim dim_values": repeated("self"),
     "nanmedian: dim dim_values": repeated("self"),
     # what is written gets no copy in lowered programs
