@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,8 @@ _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in .*\n\s+(?P<
 _GENERATED = "<eval_with_key>"
 """Code that torch writes as it traces; its number is another one in each extraction."""
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_THIS = f"{Path(__file__).parents[1]}{os.sep}"
+"""Our own modules stand between the user's where a part of a model is traced alone."""
 
 
 def node_location(node: torch.fx.Node) -> Location | None:
@@ -36,9 +39,19 @@ def _innermost_frame(trace: str) -> tuple[str, int, str]:
     ]
     if not frames:
         return "", 0, ""
-    own = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    file, line, code = (own or frames)[-1]
+    others = [frame for frame in frames if not frame[0].startswith(_THIS)]
+    own = [frame for frame in others if not frame[0].startswith(_TORCH)]
+    file, line, code = (own or others or frames)[-1]
     return _portable(file), line, code
+
+
+def own_line(location: Location) -> Location:
+    """Drop a source line that is torch's, which stands where no frame is the user's.
+
+    A layer that is traced alone has the frames inside of it; its call may have one of the user's.
+    """
+    is_of_torch = location.file.startswith(_portable(_TORCH))
+    return replace(location, file="", line=0, code="") if is_of_torch else location
 
 
 def _portable(file: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from torch_ir.errors import ConversionError, ExportError, Raised, attempt, did_you_mean, first_line
+from torch_ir.frontend.locations import own_line
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
 from torch_ir.frontend.regions.literals import Literals, is_literal
@@ -29,7 +31,7 @@ from torch_ir.frontend.regions.opaque import (
 from torch_ir.frontend.regions.own_weights import with_own_weights, with_unseen
 from torch_ir.ir import IR, Location
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of
+from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of, map_locations
 from torch_ir.steps import uncollected
 from torch_ir.torch_api import FakeTensorMode, storage_of, tracing_for_export
 
@@ -52,6 +54,10 @@ class _MemberBody(NamedTuple):
     function: IR
     operands: list[str]
     literals: int
+
+    def called_from(self, place: Location) -> IR:
+        """The function for calls that have a line of the user's code, or none."""
+        return map_locations(self.function, own_line) if place.file else self.function
 
 
 class Regions:
@@ -226,7 +232,7 @@ class Regions:
         ir, own = with_own_weights(ir, sites.values(), self._model)
         builder, literals = Builder(ir), Literals(ir)
         needed = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
-        functions: dict[tuple[str, tuple[int, ...]], str] = {}
+        functions: dict[tuple[str, tuple[int, ...], bool], str] = {}
         for node in ir.nodes:
             if node.op_type != OPAQUE:
                 literals.meet(node)
@@ -239,12 +245,12 @@ class Regions:
             body = self._body(first, made)
             if isinstance(body, str):
                 raise ConversionError(body)
-            key = first.record.path, made
+            place = replace(own_line(node.location or Location()), module=path)
+            key = first.record.path, made, bool(place.file)
             if key not in functions:
-                functions[key] = add_layer(builder, body.function)
+                functions[key] = add_layer(builder, body.called_from(place))
             given = dict(zip(site.operands, node.tensors("operands"), strict=True))
             given |= {label: own[name] for name, label in site.unseen_paths.items()}
-            kind = node.location.module_type if node.location else ""
             literals.enter(body.literals)
             operands = [
                 given[label]
@@ -252,7 +258,7 @@ class Regions:
                 else literals.add(body.program, label, first.record.path, path)
                 for label in body.operands
             ]
-            call_layer(builder, functions[key], operands, results, Location("", 0, "", path, kind))
+            call_layer(builder, functions[key], operands, results, place)
         return literals.placed(builder.finish(), known)
 
 

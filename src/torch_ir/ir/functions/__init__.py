@@ -1,6 +1,13 @@
 """Calls of functions: written out in place, and made of what repeats."""
 
-from torch_ir.ir.functions.inlining import CALLS, GRADIENT_SCOPES, MODULE, inline_scopes, rerooted
+from torch_ir.ir.functions.inlining import (
+    CALLS,
+    GRADIENT_SCOPES,
+    MODULE,
+    inline_scopes,
+    map_locations,
+    rerooted,
+)
 from torch_ir.ir.functions.outlining import (
     CALL,
     LayerRun,
@@ -26,6 +33,7 @@ __all__ = [
     "function_of",
     "inline_scopes",
     "layer_path",
+    "map_locations",
     "merged_functions",
     "outlined",
     "rerooted",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import cast
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
 from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.queries import CUSTOM_GRADIENTS, listed_gradients, result_names
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
@@ -74,7 +74,7 @@ def _write_out(builder: Builder, call: OpNode, prefix: str) -> None:
             remedy="See ir.check(), or torch-ir check.",
         )
     builder.operators.update(body.operators)
-    root, place = str(body.metadata.get(MODULE, "")), call.location.module if call.location else ""
+    root, place = str(body.metadata.get(MODULE, "")), call.location or Location()
     taken = {key: _add(builder, key, _moved(f, root, place)) for key, f in body.functions.items()}
     symbols = _symbols(builder, call, body)
 
@@ -132,22 +132,39 @@ def _add(builder: Builder, name: str, body: IR) -> str:
     return name if builder.functions.get(name) == body else builder.add_function(body, name)
 
 
-def _moved(body: IR, root: str, place: str) -> IR:
-    """The function, and those in it, with module paths as they are for another call."""
-    if not root or root == place:
+def _moved(body: IR, root: str, place: Location) -> IR:
+    """The function, and those in it, with locations as they are for another call."""
+    has_root = bool(root) and root != place.module
+    if not has_root and not place.file:
         return body
-    nodes = [
-        node.replace(location=replace(found, module=rerooted(found.module, root, place)))
-        if (found := node.location)
-        else node
-        for node in body.nodes
-    ]
-    own = rerooted(str(body.metadata.get(MODULE, "")), root, place)
-    return body.replace(
-        nodes=nodes,
-        functions={name: _moved(inner, root, place) for name, inner in body.functions.items()},
-        metadata={**body.metadata, **({MODULE: own} if own else {})},
-    )
+
+    def moved(found: Location) -> Location:
+        line = found if found.file else place
+        module = rerooted(found.module, root, place.module) if has_root else found.module
+        return Location(line.file, line.line, line.code, module, found.module_type)
+
+    return map_locations(body, moved)
+
+
+def map_locations(ir: IR, change: Callable[[Location], Location]) -> IR:
+    """Give the nodes of a program, and of its functions, other locations.
+
+    Args:
+        ir: The program.
+        change: Gives another location for one; for that of a function as a whole, too.
+
+    Example:
+        >>> node = OpNode("y", "aten.seed.default", (), (), location=Location("a.py", 3))
+        >>> ir = IR([node], [], [], [])
+        >>> str(map_locations(ir, lambda place: Location("b.py", place.line)).nodes[0].location)
+        'b.py:3'
+    """
+    nodes = [n.replace(location=change(n.location)) if n.location else n for n in ir.nodes]
+    functions = {name: map_locations(body, change) for name, body in ir.functions.items()}
+    metadata = ir.metadata
+    if root := metadata.get(MODULE):
+        metadata = {**metadata, MODULE: change(Location(module=str(root))).module}
+    return ir.replace(nodes=nodes, functions=functions, metadata=metadata)
 
 
 def rerooted(module: str, root: str, place: str) -> str:
@@ -158,7 +175,7 @@ def rerooted(module: str, root: str, place: str) -> str:
         'layers.7.mlp'
     """
     inside = module == root or module.startswith(f"{root}.")
-    return place + module[len(root) :] if inside else module
+    return (place + module[len(root) :]).lstrip(".") if inside else module
 
 
 def _symbols(builder: Builder, call: OpNode, body: IR) -> dict[str, Attribute]:
