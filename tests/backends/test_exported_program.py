@@ -53,7 +53,8 @@ def test_models_give_the_same_bits_and_leave_the_same_state(name, level):
     for _ in range(2):
         given, expected = case.inputs(), case.inputs()
         torch.manual_seed(0)
-        got = module(*given[0], **given[1])
+        with torch.no_grad():  # recurrent kernels are others where gradients are recorded
+            got = module(*given[0], **given[1])
         torch.manual_seed(0)
         assert same(plain(got), executor(*expected[0], **expected[1]))
         assert same(given, expected)

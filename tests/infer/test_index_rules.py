@@ -282,7 +282,7 @@ def test_rules_name_arguments_of_their_operators():
         if rule.shapes is rule.values is rule.layouts is None
     }
     # of which only whether they are dense is asked
-    assert {op.split(".")[1] for op in bare} == {"copy", "resize_as", "resize_as_", "trapz"}
+    assert {op.split(".")[1] for op in bare} == {"copy", "resize_as", "trapz"}
 
 
 def test_gradients_of_gathered_elements_stay_inside():

@@ -18,8 +18,9 @@ from torch_ir.torch_api import overload
 
 
 def eager(op_type: str, arguments: Mapping[str, Any]) -> Any:
-    """What torch gives for a call."""
-    return overload(*op_type.split(".", 2))(**arguments)
+    """What torch gives for a call where no gradients are recorded, as in a run."""
+    with torch.no_grad():  # recurrent kernels are others where they are
+        return overload(*op_type.split(".", 2))(**arguments)
 
 
 def program_of(op_type: str, arguments: Mapping[str, Any], results: Sequence[torch.Tensor] = ()):

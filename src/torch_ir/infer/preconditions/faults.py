@@ -27,6 +27,12 @@ def of_rank(name: str, value: Any, *ranks: int) -> Faults:
         yield f"{name} is {[*value.shape]}, and has to have {allowed} dimensions"
 
 
+def of_type(name: str, value: torch.Tensor, dtype: torch.dtype) -> Faults:
+    """Yield a fault for another element type than a kernel takes."""
+    if value.dtype != dtype:
+        yield f"{name} is {value.dtype}, and has to be {dtype}"
+
+
 def outside(name: str, value: int, low: int, high: int) -> Faults:
     """Yield a fault where a number is not from ``low`` to ``high``, which is among them."""
     if not low <= value <= high:
@@ -57,6 +63,18 @@ def not_dense(*names: str) -> Callable[[Arguments], Faults]:
             value = call.get(name)
             if value is not None and not value.is_contiguous():
                 yield f"{name} has strides {[*value.stride()]}, and has to be contiguous"
+
+    return rule
+
+
+def not_matrices(*names: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that tensors are dense, matrices row by row or column by column."""
+
+    def rule(call: Arguments) -> Faults:
+        for name in names:
+            value = call[name]
+            if not (value.is_contiguous() or (value.dim() > 1 and value.mT.is_contiguous())):
+                yield f"{name} has strides {[*value.stride()]}, and has to hold dense matrices"
 
     return rule
 

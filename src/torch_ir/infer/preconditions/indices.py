@@ -14,6 +14,7 @@ from torch_ir.infer.preconditions.faults import (
     falls,
     holds_outside,
     of_rank,
+    of_type,
     outside,
     unlike,
 )
@@ -30,10 +31,14 @@ def pooled(rank: int) -> tuple[Callable[[Arguments], Faults], Callable[[Argument
         yield from of_rank("grad_output", grad, len(given.shape))
         yield from unlike("grad_output", grad, [*given.shape[:-rank], *grad.shape[-rank:]])
         yield from unlike("indices", call["indices"], grad.shape)
+        if "grad_input" in call:
+            yield from unlike("grad_input", call["grad_input"], given.shape)
 
     def values(call: Arguments) -> Faults:
         size = math.prod(call["self"].shape[-rank:])
         yield from holds_outside("indices", call["indices"], 0, size - 1)
+        for name in {"grad_output", "grad_input"} & call.keys():
+            yield from of_type(name, call[name], call["self"].dtype)
 
     return shapes, values
 

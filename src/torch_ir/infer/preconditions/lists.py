@@ -47,3 +47,11 @@ def copied(call: Arguments) -> Faults:
             yield f"{name} has {len(call[name])} tensors, where self has {len(call['self'])}"
     if not call["self"]:
         yield "self has no tensors"
+
+
+def in_chunks(call: Arguments) -> Faults:
+    """Yield what is wrong with the tensors of which ``_chunk_cat`` takes chunks along a dim."""
+    dim = call["dim"] + (len(call["tensors"][0].shape) if call["dim"] < 0 else 0)
+    for index, tensor in enumerate(call["tensors"]):
+        if len(tensor.shape) <= dim:
+            yield f"tensor {index} is {[*tensor.shape]}, and has to have a dimension {dim}"

@@ -14,6 +14,7 @@ from torch_ir.infer.preconditions.faults import (
     holds_outside,
     not_dense,
     of_rank,
+    of_type,
     outside,
     unlike,
 )
@@ -237,8 +238,7 @@ def of_one_type(first: str, second: str) -> Callable[[Arguments], Faults]:
 def written(call: Arguments) -> Faults:
     """Yield an output of another element type than the operator writes."""
     wanted = torch.float32 if call.get("half_to_float") else call["self"].dtype
-    if call["out"].dtype != wanted:
-        yield f"out is {call['out'].dtype}, and has to be {wanted}"
+    yield from of_type("out", call["out"], wanted)
 
 
 def grid_gradient(call: Arguments) -> Faults:

@@ -22,6 +22,7 @@ from torch_ir.infer.preconditions.faults import (
     Arguments,
     Faults,
     not_dense,
+    not_matrices,
     repeated,
     strided_rows,
 )
@@ -169,7 +170,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
             shapes.alike("output", "grad_output"),
             shapes.of_one_type("output", "grad_output"),
         )
-        for row in ("_softmax_backward_data: default out", "_log_softmax_backward_data: default")
+        for row in ("_softmax_backward_data: default", "_log_softmax_backward_data: default")
     },
     "_pdist_forward: default out": (shapes.points, None),
     "_saturate_weight_to_fp16: default": (shapes.filled_matrix("weight"), None),
@@ -259,6 +260,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     **{f"prims.fft_{way}: default": (shapes.transformed, None) for way in ("c2c", "c2r", "r2c")},
     "_scaled_dot_product_attention_math: default": (shapes.grouped_heads, None),
     "scaled_dot_product_attention: default": (shapes.grouped_heads, None),
+    "_chunk_cat: default": (lists.in_chunks, None),
     "_masked_softmax: default": (shapes.with_elements("self"), None),
     "_unsafe_masked_index: default": (shapes.masked_index, None),
     # torch would give an output of another shape a new size
@@ -305,7 +307,7 @@ _LAYOUTS: Mapping[str, Rule] = {
         for row in (
             "_embedding_bag: default out",
             "_embedding_bag_forward_only: default out",
-            "adaptive_max_pool3d_backward: default grad_input",
+            "adaptive_max_pool3d_backward: default",
             "fractional_max_pool2d_backward: default grad_input",
             "fractional_max_pool3d_backward: default grad_input",
             "native_layer_norm_backward: default out",
@@ -322,6 +324,9 @@ _LAYOUTS: Mapping[str, Rule] = {
         f"{kind}_pad{rank}d: out": repeated("out")
         for kind, rank in product(("reflection", "replication"), (1, 2, 3))
     },
+    "adaptive_max_pool3d_backward: grad_input": not_dense("indices", "grad_input"),
+    "max_pool3d_with_indices_backward: grad_input": not_dense("indices", "grad_input"),
+    "linalg_lu: out": not_matrices("P", "L", "U"),
     "_softmax: out": repeated("out"),
     "_log_softmax: out": repeated("out"),
     "tril: out": not_dense("self", "out"),
@@ -332,7 +337,7 @@ _LAYOUTS: Mapping[str, Rule] = {
     "median: dim dim_values": repeated("self"),
     "nanmedian: dim dim_values": repeated("self"),
     # what is written gets no copy in lowered programs
-    "rrelu_with_noise: default out": not_dense("noise"),
+    "rrelu_with_noise: default": not_dense("noise"),
     "rrelu_with_noise_: default": not_dense("noise"),
 }
 """The rules about strides, likewise: these kernels take memory for dense that may not be."""
