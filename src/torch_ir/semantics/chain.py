@@ -147,7 +147,7 @@ def _of_node(
         raise InvalidIRError(f"no tolerance is stated for {op_type}")
     arrays = [result for result in results if isinstance(result, np.ndarray)]
     moved = [name for name, value in given.items() if _is_off(value)]
-    if not moved:
+    if not moved or not arrays:
         return own
     with np.errstate(all="ignore"):
         call = BoundedCall(op_type, arguments, arrays)

@@ -100,3 +100,15 @@ def test_factors_that_depend_on_a_layout_are_open_in_a_whole_run(made):
     x = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
     report = compare(ir, None, (x,), run="aten", against="reference")
     assert report.verdict == "agree", str(report)
+
+
+def test_a_check_of_an_inexact_number_says_nothing_of_it():
+    ir = parse("""ir {
+      input %x: f32[4]
+      %a: f32[4] = aten.exp.default(%x)
+      check: aten._assert_tensor_metadata.default(%a, dtype=torch.float32)
+      %b: f16[4] = aten.to.dtype(%a, dtype=torch.float16)
+      return %b
+    }""")
+    report = compare(ir, None, (torch.ones(4),), mode="accumulated")
+    assert (report.verdict, report.whole_run) == ("agree", ""), str(report)
