@@ -14,6 +14,7 @@ from torch_ir import (
     compile_graph,
     decompose,
     extract_ir,
+    functionalize,
     parse,
     register_backend,
     to_backend,
@@ -163,6 +164,28 @@ def test_a_fault_of_a_fused_pair_is_told_as_a_region(net):
         assert report.first.node == second
 
 
+@pytest.mark.parametrize("last", ["layer_norm.default(%e, [64])", "cumprod.default(%e, 1)"])
+@pytest.mark.parametrize("wide", ["10000.0", "30000.0"])
+def test_a_fault_of_a_pair_that_only_a_later_node_shows_is_told_as_the_pair(last, wide):
+    program = parse(f"""ir {{
+      input %x: f32[16, 64]
+      %a: f32[16, 64] = aten.exp.default(%x)
+      %b: f32[16, 64] = aten.add.Tensor(%a, {wide})
+      %c: f32[16, 64] = aten.sub.Tensor(%b, {wide})
+      %d: f32[16, 64] = aten.sigmoid.default(%c)
+      %e: f32[16, 64] = aten.mul.Tensor(%d, 0.5)
+      %f: f32[16, 64] = aten.{last}
+      return %f
+    }}""")
+
+    def fault(names, at, result):
+        return result * 1.001 if at.name == "e" and "d" in names else result
+
+    x = torch.linspace(-1, 1, 1024).reshape(16, 64)
+    found = compare(program, {}, (x,), run=Whole(fault), mode="isolated").first
+    assert (found.node, found.region) == ("e", ("d", "e"))
+
+
 def test_a_fault_of_a_pair_is_found_in_a_subgraph_that_is_judged_in_pieces(net, monkeypatch):
     ir, weights, inputs = net
     monkeypatch.setattr("torch_ir.debug.comparing.isolation.MAX_BYTES", 512)
@@ -226,6 +249,31 @@ def test_a_program_agrees_with_its_own_lowering_and_a_wrong_node_is_told_as_the_
         found = compare(ir, weights, inputs, run=core.replace(nodes=nodes))
         assert found.first.node == (node.origins or (node.name,))[-1]
     del wrong
+
+
+def test_a_wrong_node_of_a_scope_that_lowering_wrote_out_is_told_by_its_call():
+    class Scoped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            with torch.no_grad():
+                scale = torch.sin(x).mul(2.0).to(torch.float32)
+            return scale * self.weight
+
+    model, inputs = Scoped(), (torch.arange(3.0),)
+    ir = extract_ir(model, inputs)
+    (call,) = [node.name for node in ir.nodes if node.functions]
+    core = decompose(functionalize(ir))
+    for name in ("sin", "mul"):
+        other = "aten.cos.default" if name == "sin" else "aten.add.Scalar"
+        changed = [n.replace(op_type=other) if n.name == name else n for n in core.nodes]
+        wrong = core.replace(nodes=changed)
+        first = compare(ir, dict(model.state_dict()), inputs, run=wrong).first
+        assert (first.node, first.value) == (f"{call}.{name}",) * 2
+    right = compare(ir, dict(model.state_dict()), inputs, run=core)
+    assert right.verdict == "agree"
 
 
 def test_one_changed_value_of_a_golden_file_is_exactly_that_node(net, tmp_path):

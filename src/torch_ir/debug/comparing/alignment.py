@@ -102,8 +102,14 @@ def _region(
 def _blamed(own: list[OpNode], theirs: list[OpNode]) -> tuple[OpNode, ...]:
     """The nodes of the region of which the lowered ones are made; all if nothing says so."""
     made_of = {name for node in theirs for name in node.made_of}
-    found = tuple([node for node in own if made_of & set(node.made_of)])
+    found = tuple([node for node in own if made_of & _calls_and_names(node)])
     return found or tuple(own)
+
+
+def _calls_and_names(node: OpNode) -> set[str]:
+    """What a node is made of, and the calls around it: ``a.b`` is a node of what ``a`` calls."""
+    parts = [name.split(".") for name in node.made_of]
+    return {".".join(names[:end]) for names in parts for end in range(1, len(names) + 1)}
 
 
 def _back(ir: IR, name: str, known: set[str]) -> list[OpNode]:

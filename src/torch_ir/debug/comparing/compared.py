@@ -131,6 +131,27 @@ def _save(found: tuple[IR, Tensors], folder: Path) -> None:
     write_atomically(folder / "inputs.safetensors", save(tensors))
 
 
+def _with_equal_names(ir: IR, written: IR, judged: AnySource) -> tuple[IR, AnySource]:
+    """The functional program, and what is judged, with values of one name on both sides.
+
+    Passes write calls out with other names than reports have: those of ``written`` are origins.
+    """
+    program = written
+    if isinstance(judged, LoweredSource):
+        if written is ir:
+            judged = replace(judged, ir=inline_scopes(judged.ir, CALLS))
+        elif written_out(judged.ir) is judged.ir:
+            program = inline_scopes(ir, CALLS)
+        else:
+            judged = replace(judged, ir=written_out(judged.ir))
+    if program is written and is_functional(program):
+        return program, judged
+    pairs = zip(program.nodes, [node.name for node in written.nodes], strict=True)
+    nodes = [node.replace(origins=() if node.name == name else (name,)) for node, name in pairs]
+    program = program.replace(nodes=nodes)
+    return program if is_functional(program) else without_writes(program), judged
+
+
 class _Pair:
     """A program, both sides, and what has been found."""
 
@@ -143,13 +164,8 @@ class _Pair:
         other: AnySource,
         mode: CompareMode,
     ):
-        is_flat = written_out(ir) is ir
-        if isinstance(judged, LoweredSource):  # names of nodes are those of the compared program
-            lowered = inline_scopes(judged.ir, CALLS) if is_flat else written_out(judged.ir)
-            judged = replace(judged, ir=lowered)
-        self.ir = ir = written_out(ir)
-        plain = ir.replace(nodes=[node.replace(origins=()) for node in ir.nodes])
-        self.program = ir if is_functional(ir) else without_writes(plain)
+        self.ir = written_out(ir)
+        self.program, judged = _with_equal_names(ir, self.ir, judged)
         self.judged = judged
         self.other = other
         self.mode: CompareMode = "accumulated" if isinstance(judged, GoldenSource) else mode
@@ -266,9 +282,11 @@ class _Pair:
         nodes = [node for item in found.nodes for node in self._own(item)]
         blamed = nodes[-1]
         names = dict.fromkeys([node.name for node in nodes])
+        made = [meta.name for meta in found.nodes[-1].outputs]
+        own = dict(zip(made, [meta.name for meta in blamed.outputs], strict=False))
         error = found.fault.error
         return NodeDivergence(
-            *(blamed.name, blamed.op_type, found.fault.value),
+            *(blamed.name, blamed.op_type, own.get(found.fault.value, found.fault.value)),
             str(blamed.location or ""),
             *(found.fault.kind, mode, tuple(names), number, error.reason),
             *(error.ulp, error.absolute, error.relative, error.part),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -233,15 +233,15 @@ class Unit:
         whole = self._run(self.nodes, self.returned, self.given)
         values = {**self.given, **self.known}
         if isinstance(whole, Exception):
-            nodes = self._smallest(values) or self.nodes
+            nodes = self._smallest(self.nodes, values) or self.nodes
             results = self._run(nodes, self._live(nodes), values)
             return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
         faults = region_faults(self.state, self.nodes, self.returned, values, self.known, whole)
         if isinstance(faults, str):
-            if found := self._in_halves(self.nodes, values):
-                return found
+            if half := self._half(self.nodes, values):
+                return self._of(self._smallest(half, values) or half, values)
         elif faults:
-            nodes = self._smallest(values)
+            nodes = self._smallest(self.nodes, values)
             return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
         else:
             self.state.covered |= {node.name for node in self.nodes} - seen
@@ -249,28 +249,28 @@ class Unit:
                 self.state.reasons.pop(node.name, None)
         if len(self.nodes) > MAX_PAIRS:
             return []
-        for nodes in self._neighbors():
+        for nodes in self._neighbors(self.nodes):
             if found := self._of(nodes, values):
                 return found
         return []
 
-    def _in_halves(self, nodes: Sequence[OpNode], values: Values) -> list[Found]:
-        """What the halves of nodes show that cannot be judged together, and their halves."""
+    def _half(self, nodes: Sequence[OpNode], values: Values) -> tuple[OpNode, ...]:
+        """A half of nodes that cannot be judged together, or a half of one, that shows a fault."""
         middle = len(nodes) // 2
-        for half in (nodes[:middle], nodes[middle:]):
+        for half in (tuple(nodes[:middle]), tuple(nodes[middle:])):
             if len(half) < 2:
                 continue  # it was judged alone
             faults = self._faults(half, values)
-            found = self._in_halves(half, values) if isinstance(faults, str) else faults
+            found = self._half(half, values) if isinstance(faults, str) else half if faults else ()
             if found:
                 return found
-        return []
+        return ()
 
-    def _neighbors(self) -> Iterator[tuple[OpNode, ...]]:
+    def _neighbors(self, nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
         """Pairs of nodes of which only the second reads the first."""
-        inside = {node.name: node for node in self.nodes}
+        inside = {node.name: node for node in nodes}
         wanted = {meta.name for meta in self.returned}
-        for node in self.nodes:
+        for node in nodes:
             users = [u for m in node.outputs for u in self.state.program.users.get(m.name, ())]
             names = {user.name for user in users}
             if (
@@ -282,21 +282,41 @@ class Unit:
 
     # -- the smallest part that shows a fault -----------------------------------------------------
 
-    def _smallest(self, values: Values) -> tuple[OpNode, ...]:
-        """The shortest run of nodes that shows a fault, then without what it does not need."""
-        every = self.nodes
+    def _smallest(self, every: tuple[OpNode, ...], values: Values) -> tuple[OpNode, ...]:
+        """The shortest run that shows a fault, without what it does not need; or a pair in it.
+
+        A pair has the tightest bound of all that shows a fault of two nodes together.
+        """
         ends = range(1, len(every))
         end = 1 + bisect_left(ends, True, key=lambda end: self._fails(every[:end], values))
         if not self._fails(every[:end], values):
             return ()
+        last = [pair for pair in self._neighbors(every[:end]) if pair[-1] is every[end - 1]]
+        if pair := self._failing(last, values):
+            return pair
         starts = range(1, end)
         start = bisect_left(starts, True, key=lambda at: not self._fails(every[at:end], values))
-        nodes = list(every[start:end])
-        for node in tuple(nodes[:-1]):
-            rest = [other for other in nodes if other is not node]
-            if self._fails(rest, values):
-                nodes = rest
-        return tuple(nodes)
+        nodes = self._needed(every[start:end], values)
+        return self._failing(self._neighbors(nodes), values) or nodes
+
+    def _needed(self, nodes: tuple[OpNode, ...], values: Values) -> tuple[OpNode, ...]:
+        """Leave out halves, quarters, … of nodes, without which the last still shows the fault."""
+        size = len(nodes) // 2
+        while size:
+            start = 0
+            while start < len(nodes) - 1:
+                rest = (*nodes[:start], *nodes[min(start + size, len(nodes) - 1) :])
+                if self._fails(rest, values):
+                    nodes = rest
+                else:
+                    start += size
+            size //= 2
+        return nodes
+
+    def _failing(
+        self, parts: Iterable[tuple[OpNode, ...]], values: Values
+    ) -> tuple[OpNode, ...] | None:
+        return next((nodes for nodes in parts if self._fails(nodes, values)), None)
 
     def _fails(self, nodes: Sequence[OpNode], values: Values) -> bool:
         return bool(nodes) and bool(self._of(nodes, values))
