@@ -284,10 +284,10 @@ def value_range(lower: int | None, upper: int | None) -> ValueRanges[Any]:
 
 
 def module_call_graph(
-    in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec
+    names: list[str] | None, in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec
 ) -> list[ModuleCallEntry]:
-    """Describe how the arguments and results of an exported program are nested."""
-    return [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))]
+    """Describe how the arguments and results of an exported program are nested, and named."""
+    return [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec, names))]
 
 
 def state_of_torch() -> tuple[object, ...]:

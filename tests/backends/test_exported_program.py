@@ -300,3 +300,30 @@ def test_an_ir_without_a_signature_takes_and_gives_tensors():
         "ir {\ninput %x: f32[2]\n%y: f32[2] = aten.relu.default(%x)\nreturn %y\n}"
     )
     assert torch.equal(to_exported_program(ir).module()(torch.ones(2))[0], torch.ones(2))
+
+
+class Named(nn.Module):
+    def forward(self, ids, pair, n, *, scale):
+        return ids * n + pair[0] * scale
+
+
+def test_arguments_keep_their_names():
+    x = torch.ones(2)
+    ir = extract_ir(Named(), (x, (x, x), 3), kwargs={"scale": x})
+    program = to_exported_program(ir)
+    assert torch.equal(program.module()(x, (x, x), 3, scale=x), Named()(x, (x, x), 3, scale=x))
+    inputs = program.run_decompositions().graph_signature.user_inputs
+    assert inputs[:3] == ("ids", "arg_1_0", "arg_1_1")
+    assert inputs[-1] == "scale"
+
+
+def test_arguments_whose_names_python_does_not_take():
+    ir = torch_ir.parse("""ir {
+      input %self: f32[2]
+      input %a.b: f32[2]
+      %y: f32[2] = aten.sub.Tensor(%self, %a.b)
+      return %y
+    }""")
+    given = torch.ones(2), torch.zeros(2)
+    program = to_exported_program(ir).run_decompositions()
+    assert torch.equal(program.module()(*given)[0], given[0])

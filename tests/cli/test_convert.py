@@ -1,11 +1,14 @@
 """convert to the formats of other tools."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from torch_ir import IR, extract_ir
+from torch_ir import IR, extract_ir, parse
 from torch_ir.ir.builder import with_weights_as_inputs
+from torch_ir.ir.tree import Container, Signature, TensorLeaf
 from torch_ir.serde import save
 
 MODEL = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval()
@@ -47,6 +50,20 @@ def test_onnx_has_the_weights_inside(run, files):
     assert run("convert", "bare.tir", "m.onnx").code == 0
     given = runtime.InferenceSession("m.onnx").get_inputs()
     assert len(given) == len(with_weights_as_inputs(IR.load("bare.tir")).graph_inputs)
+
+
+def test_onnx_needs_no_class_of_the_arguments_and_keeps_their_names(run, tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    ir = parse(
+        "ir {\n  input %x: f32[2, 3]\n  %y: f32[2, 3] = aten.relu.default(%x)\n  return %y\n}"
+    )
+    outputs = Container("elsewhere.Output", (TensorLeaf("y"),))
+    signature = replace(Signature.of(["x"], ()), outputs=outputs)
+    ir.replace(signature=signature).save(tmp_path / "m.tir")
+    assert run("convert", "m.tir", "m.onnx").err == ""
+    (got,) = runtime.InferenceSession("m.onnx").run(None, {"x": X.numpy()})
+    torch.testing.assert_close(torch.from_numpy(got), X.relu())
 
 
 def test_weights_are_for_programs_of_other_tools(run, files):

@@ -131,8 +131,8 @@ def test_a_named_tuple_class_that_is_not_imported_is_named(monkeypatch):
         IRExecutor(ir)(X)
     assert str(caught.value) == (
         "no named tuple 'torch_ir_test_shapes.Box' with the fields width, height is imported\n"
-        "Import the module that defines it, or use execute(), which takes and returns plain "
-        "tensors."
+        "Import the module that defines it (--import on the command line), or use execute(), "
+        "which takes and returns plain tensors."
     )
     assert same(execute_ir(ir, (X,), {}), (X + 1, X - 1))
     module.Box = namedtuple("Box", ["height", "width"], module="torch_ir_test_shapes")
@@ -149,8 +149,8 @@ def test_a_registered_class_that_is_not_imported_is_named():
         IRExecutor(changed)(*PAIRS)
     assert str(caught.value) == (
         "no class is registered with torch's pytree under the name 'some.library.Thing'\n"
-        "Import the module that registers it, or use execute(), which takes and returns plain "
-        "tensors."
+        "Import the module that registers it (--import on the command line), or use execute(), "
+        "which takes and returns plain tensors."
     )
 
 

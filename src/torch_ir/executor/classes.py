@@ -109,8 +109,8 @@ def _class(tree: Container) -> type[Any]:
     if found is None:
         raise ExecutionError(
             f"no class is registered with torch's pytree under the name {tree.type!r}",
-            remedy="Import the module that registers it, or use execute(), which takes and "
-            "returns plain tensors.",
+            remedy="Import the module that registers it (--import on the command line), or use "
+            "execute(), which takes and returns plain tensors.",
         )
     return found
 
@@ -128,8 +128,8 @@ def _named_tuple_class(tree: Container) -> type[Any]:
         return cast(type[Any], found)
     raise ExecutionError(
         f"no named tuple {name!r} with the fields {', '.join(map(str, fields))} is imported",
-        remedy="Import the module that defines it, or use execute(), which takes and returns "
-        "plain tensors.",
+        remedy="Import the module that defines it (--import on the command line), or use "
+        "execute(), which takes and returns plain tensors.",
     )
 
 

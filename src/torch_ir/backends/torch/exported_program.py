@@ -175,7 +175,7 @@ class _Exported:
             ExportGraphSignature(self.inputs, specs),
             self._state(),
             self._ranges(),
-            module_call_graph(*self._structures()),
+            module_call_graph(_names(self.signature, self.built.values), *self._structures()),
             example_inputs=sample_arguments(self.ir),
             constants=self._constants(),
         )
@@ -341,6 +341,19 @@ def _argument(node: FxNode) -> Any:
             return SymBoolArgument(node.name)
         case _:
             return TensorArgument(node.name)
+
+
+def _names(signature: Signature, values: Mapping[str, FxNode]) -> list[str] | None:
+    """The names of the arguments, by which ONNX knows its inputs; None where two are equal."""
+    if signature.arguments is None:
+        return None
+    positional, named = signature.arguments
+    names = [
+        values[child.name].name if isinstance(child, TensorLeaf) else f"arg_{at}"
+        for at, child in enumerate(positional.children)
+    ]
+    names += map(str, named.keys)
+    return names if len({"self", *names}) == len(names) + 1 else None
 
 
 def _position(leaf: TensorLeaf | ValueLeaf) -> object:

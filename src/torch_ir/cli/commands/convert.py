@@ -88,6 +88,8 @@ def _program(ir: IR, kind: str, weights: str | None) -> bytes:
     if ir.weights and weights is None:
         console.note("no weights are given: the program takes them as arguments")
         ir = with_weights_as_inputs(ir)
+    if kind == "onnx" and ir.signature is not None:  # which has no structures: no class is needed
+        ir = ir.replace(signature=ir.signature.flat())
     exported = to_exported_program(ir, {} if weights is None else load_weights(weights))
     if kind == "onnx":
         from torch_ir.backends.runtimes.onnx_model import onnx_bytes
