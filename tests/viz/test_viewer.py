@@ -330,3 +330,33 @@ def test_tree_results_and_panel_have_a_place_at_every_width(opened, width):
     view.page.keyboard.press("/")
     view.page.keyboard.type("name:v7")
     view.page.locator("#results .row").first.wait_for(state="visible")
+
+
+def test_a_legend_of_many_rows_covers_nothing_of_a_picture_that_fits(opened):
+    names = [
+        "relu",
+        "sigmoid",
+        "tanh",
+        "sin",
+        "cos",
+        "exp",
+        "neg",
+        "abs",
+        "sqrt",
+        "rsqrt",
+        "floor",
+        "ceil",
+    ]
+    lines = [
+        f"%v{at}: f32[2] = aten.{name}.default(%{'x' if at == 0 else f'v{at - 1}'})"
+        for at, name in enumerate(names)
+    ]
+    program = "\n".join(["ir {", "input %x: f32[2]", *lines, "return %v11", "}"])
+    view = opened(parse(program))
+    view.page.set_viewport_size({"width": 800, "height": 900})
+    view.page.select_option("#colors", "operator")
+    view.page.evaluate(f"() => new Promise((done) => {FRAMES})")
+    covered = "() => document.querySelector('.legend').getBoundingClientRect().top"
+    lowest = """() => Math.max(...[...page.active.boxes.values()].map(
+        ({ box }) => box.element.getBoundingClientRect().bottom))"""
+    assert view(lowest) < view(covered)

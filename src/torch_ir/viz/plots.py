@@ -151,9 +151,8 @@ def _memory(data: Mapping[str, Any]) -> Plot:
         frame.line(list(_thinned(live)), "currentColor", "live bytes")
         peak, most = max(live, key=lambda point: point[1])
         frame.line([(peak, 0), (peak, size)], RED, "the peak")
-        name = data["nodes"][int(peak)]["node"]
-        side = "end" if peak > steps * 0.6 else "start"
-        frame.note(f"peak {bytes_text(int(most))} at %{name}", peak, size, dy=-6, text_anchor=side)
+        name = shortened(data["nodes"][int(peak)]["node"], 30)
+        frame.legend((RED, f"peak {bytes_text(int(most))} at %{name}"))
     return Plot("memory", title, data, frame.svg())
 
 

@@ -138,7 +138,7 @@ class Pane {
     const top = this.shown.children[0], middle = across >= k || !top ? this.shown.w / 2 : top.x + top.box.w / 2;
     this.view = { x: w / 2 - middle * k, y: all >= k ? (h - this.shown.h * k) / 2 : 12, k };
     this.apply();
-    this.moved = false; // it is fitted again when the window changes
+    this.moved = false; // it is fitted again when the window or the legend changes
   }
 
   /** Bring a box to the middle; of one that is larger than the view, the upper end of what is in it. */

@@ -255,7 +255,8 @@ class Page {
     for (const [id, act] of [["fit", () => this.active.fit()], ["in", () => this.active.zoom(1.3)], ["out", () => this.active.zoom(1 / 1.3)], ["theme", () => this.theme()], ["help", () => this.help()]]) {
       this.find(id).addEventListener("click", act);
     }
-    new ResizeObserver(() => this.panes.forEach((pane) => { if (!pane.moved) pane.fit(); })).observe(this.find("panes"));
+    const room = new ResizeObserver(() => this.panes.forEach((pane) => { if (!pane.moved) pane.fit(); }));
+    for (const id of ["panes", "legend"]) room.observe(this.find(id));
     addEventListener("hashchange", () => this.readHash());
     addEventListener("beforeprint", () => this.panes.forEach((pane) => { pane.element.setAttribute("viewBox", `0 0 ${pane.shown.w} ${pane.shown.h}`); pane.world.removeAttribute("transform"); }));
     addEventListener("afterprint", () => this.panes.forEach((pane) => { pane.element.removeAttribute("viewBox"); pane.apply(); }));
