@@ -103,3 +103,30 @@ def test_cubic_weights_are_off_by_what_their_terms_cancel(size: int, goal: int) 
     planes = torch.rand(9, 2, size, size, generator=generator) + 100
     part = parts_of("aten.upsample_bicubic2d.vec", planes, [goal, goal], False, None)
     assert 0.05 < part <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "reach"),
+    [
+        ("mish", 120),
+        ("softplus", 120),
+        ("digamma", 9.99),
+        ("special_i1", 80),
+        ("special_i1e", 120),
+    ],
+)
+def test_functions_are_within_their_bounds_from_end_to_end(name: str, reach: float) -> None:
+    values = torch.linspace(-reach, reach, 9600)
+    assert parts_of(f"aten.{name}.default", values) <= 1
+
+
+@pytest.mark.parametrize("name", ["i0", "special_i1", "special_modified_bessel_k0", "softplus"])
+def test_functions_far_from_zero_have_bounds_by_their_last_places(name: str) -> None:
+    values = torch.linspace(30, 80, 100, dtype=torch.float64)
+    (meant,), _, (limits,) = bounds_of(f"aten.{name}.default", values)
+    assert (limits < 20 * np.finfo("float64").eps * abs(meant)).all()
+
+
+def test_the_reflected_digamma_is_bounded_by_its_angle() -> None:
+    (meant,), _, (limits,) = bounds_of("aten.digamma.default", torch.tensor([-1e-3, -1e-6, -1e-9]))
+    assert (limits < 8 * np.finfo("float32").eps * abs(meant)).all()

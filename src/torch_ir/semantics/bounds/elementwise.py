@@ -88,6 +88,12 @@ def function(call: BoundedCall) -> Errors:
     ]
 
 
+def mish(call: BoundedCall) -> Errors:
+    """Allow what a function may; ``x`` multiplies ``e^x``, which may be 0 below normal numbers."""
+    (error,) = function(call)
+    return [error + least_normal(call.dtype) * np.nan_to_num(call.size("self"), posinf=0.0)]
+
+
 def power(call: BoundedCall) -> Errors:
     """Allow what a function may; of a complex power, the roundings of ``exponent · ln base`` too.
 
@@ -242,16 +248,18 @@ def round_decimals(call: BoundedCall) -> Errors:
 
 
 def softplus(call: BoundedCall) -> Errors:
-    """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, e^ and ln(1 + …).
+    """Bound ``ln(1 + e^(beta · x)) / beta``: the rounded exponent, by its slope, e^ and ln(1 + …).
 
     The value past the threshold is allowed too, where ``beta · x`` may be rounded to there.
     """
     (result,) = call.results
     beta, threshold = call.arguments.get("beta", 1), call.arguments.get("threshold", 20)
     exponents = call.size("self") * abs(beta)
-    error = call.unit * moduli(result) * (4 + np.minimum(exponents, 100))
     x = call.wide("self")
     with np.errstate(all="ignore"):
+        slope = np.nan_to_num(1 / (1 + np.exp(-x * beta)))
+        turned = np.where(np.isfinite(x), np.abs(x), 0) * slope
+        error = call.unit * (4 * moduli(result) + turned)
         step = np.abs(np.logaddexp(0, x * beta) / beta - x)
         is_near = np.abs(x * beta - threshold) <= 4 * call.unit * exponents
     return [error + np.where(is_near & np.isfinite(step), step, 0)]

@@ -31,6 +31,8 @@ _LACKING = {
 of 1. torch begins them with 0, so that what it computes is off in any type, by 4e-7 at 5."""
 NEAR, AIRY_NEAR = 5.0, 2.09
 """Where polynomials of x² end, and power series."""
+SERIES_OF_I = 8.0
+"""The same of modified Bessel functions."""
 _PI = 3e-8
 """What π is off by in float32, which torch's incomplete gamma functions take in every type."""
 
@@ -43,7 +45,8 @@ def _lacked(name: str, power: Array) -> Array:
 def waves(call: BoundedCall) -> Errors:
     """Bound J and Y by what they are made of, and their waves by a rounded phase of size x.
 
-    What torch's denominators lack is added. A wave is off by no more than its height, twice.
+    What torch's denominators lack is added. A wave is off by no more than its height, twice; an
+    infinite phase has no cosine: 0, which it means, is NaN of some kernels.
     """
     (result,) = call.results
     name, x, sizes = call.op_type.split(".")[1][-2:], call.size("self"), moduli(result)
@@ -60,7 +63,7 @@ def waves(call: BoundedCall) -> Errors:
     height = np.sqrt(2 / (math.pi * far))
     part = (1 + 2 * order) / (8 * far) * _lacked(f"far {order}", (NEAR / far) ** 2)
     wave = height * np.minimum(call.unit * (8 + 2 * far) + part, 2)
-    return [np.where(x <= NEAR, near, wave)]
+    return [np.where(np.isinf(x), np.inf, np.where(x <= NEAR, near, wave))]
 
 
 def airy(call: BoundedCall) -> Errors:
@@ -76,28 +79,44 @@ def airy(call: BoundedCall) -> Errors:
     error = np.where(
         x < 0, call.opened(wave, far**1.5), call.unit * (8 + 4 * zeta) * moduli(result)
     )
-    return [np.where(np.abs(x) < AIRY_NEAR, call.unit * 16, error)]
+    error = np.where(np.abs(x) < AIRY_NEAR, call.unit * 16, error)
+    return [np.where(np.isinf(x), np.inf, error)]
 
 
 def grown(call: BoundedCall) -> Errors:
-    """Bound modified Bessel functions relative to the result, with the rounded exponential.
+    """Bound modified Bessel functions relative to the result: a series, an exponential, a root.
 
-    Where that overflows the result is open.
+    The exponent is the operand itself, which nothing rounds. Where the exponential overflows the
+    result is open. Up to 8 torch adds Chebyshev's polynomials up to what ``e^(−|x|) I(x)`` is of
+    what it is by 0, 1 or ``x / 2``: coefficients of both signs, whose roundings stay.
     """
     (result,) = call.results
     scaled = "scaled" in call.op_type or call.op_type.endswith("e.default")
+    x = call.size("x" if "x" in call.arguments else "self")
+    error = call.unit * 16 * moduli(result)
+    if "_k" not in call.op_type:
+        grows = 1.0 if scaled else np.exp(np.minimum(x, SERIES_OF_I))
+        first = grows * (x / 2 if "i1" in call.op_type else 1.0)
+        added = np.where(x <= SERIES_OF_I, first, moduli(result))
+        error = call.unit * (8 * moduli(result) + added)
     if scaled:  # some kernels compute in a narrow type itself
-        return [(call.unit * 16 + call.is_narrow * call.result_unit * 8) * moduli(result)]
-    error = call.unit * (16 + np.minimum(call.size("self"), 1e3)) * moduli(result)
-    return [call.opened(error, np.exp(call.size("self")))]
+        return [error + call.is_narrow * call.result_unit * 8 * moduli(result)]
+    return [call.opened(error, np.exp(x))]
 
 
 def digamma(call: BoundedCall) -> Errors:
-    """Bound by 1 what is 0 near 1.46, and by the square where it is reflected, near poles."""
+    """Bound by 1 what is 0 near 1.46; where it is reflected ``π / tan πr``, by a rounded πr.
+
+    r is the operand's fraction, which is exact. In float32, too, torch takes that in float64.
+    """
     (result,) = call.results
     sizes = np.nan_to_num(moduli(result), posinf=0.0)
-    reflected = np.where(call.wide("self") < 0, sizes**2, 0)
-    return [call.unit * 8 * (sizes + 2 + reflected)]
+    part, _ = np.modf(call.wide("self"))
+    with np.errstate(all="ignore"):
+        turned = np.abs(part) * (math.pi / np.sin(math.pi * part)) ** 2
+    reflected = np.where((part < 0) & np.isfinite(turned), turned, 0)
+    error = call.unit * 8 * (sizes + 2)
+    return [error + (call.unit * 2 * reflected if call.dtype == np.float64 else 0)]
 
 
 def quantile(call: BoundedCall) -> Errors:
@@ -142,10 +161,12 @@ def zetas(call: BoundedCall) -> Errors:
     terms = terms * math.factorial(min(call["n"], 150))
     if call["n"] == 0:
         return digamma(call)
-    if call["n"] == 1:  # π² / sin² πx, of a rounded πx; a series from 6 on ends before x⁻⁹ / 30
+    if call["n"] == 1:
+        # π² / sin² πx, of a rounded πx: no pole; a series from 6 on ends before x⁻⁹ / 30
         steep = np.where(x < 0.5, 2 * math.pi * np.abs(x) * sizes**1.5, 0)
         rest = (np.maximum(x, 1 - x) + 6) ** -9.0 / 30
-        return [call.unit * (8 * sizes + 4 * steep) + rest]
+        is_pole = (x <= 0) & (part == 0)
+        return [np.where(is_pole, np.inf, call.unit * (8 * sizes + 4 * steep) + rest)]
     return [call.unit * (8 + math.lgamma(call["n"] + 1)) * (sizes + terms)]  # n! as an exponential
 
 

@@ -143,11 +143,14 @@ _ATEN: dict[Rule, str] = {
         cos.default cosh.default elu.default erfc.default exp.default
         expm1.default hardsigmoid.default hardswish.default
         hypot.default log.default log10.default log1p.default log2.default
-        log_sigmoid.default mish.default polar.default selu.default
+        log_sigmoid.default polar.default selu.default
         sin.default sinh.default
         special_erfc.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.mish: """
+        mish.default
     """,
     elementwise.power: """
         exp2.default ldexp.Tensor pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
