@@ -185,3 +185,63 @@ def test_validate_finds_a_kernel_that_saturates(name: str) -> None:
         assert not torch_ir.validate(ir, {}, (x,), against=("denotation",)).is_valid
     finally:
         unregister_executor(op_type)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_a_coordinate_that_is_no_number_opens_its_point_alone(
+    rank: int, mode: int, padding: int
+) -> None:
+    if (rank, mode) == (3, 2):
+        return
+    generator = torch.Generator().manual_seed(0)
+    planes = torch.randn([1, 2, *[4] * rank], generator=generator)
+    points = torch.randn([1, *[3] * rank, rank], generator=generator)
+    points.view(-1)[rank + 1 :: 3 * rank] = float("nan")
+    arguments = (planes, points, mode, padding, True)
+    op_type = f"aten.grid_sampler_{rank}d.default"
+    (meant,), (made,), (limits,) = bounds_of(op_type, *arguments)
+    lost = np.isnan(points.numpy()).any(-1)[:, None]
+    assert (np.isinf(limits) == lost).all()
+    assert not within(meant, made, limits).reason
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        "aten._adaptive_avg_pool2d_backward.default",
+        "aten._adaptive_avg_pool3d_backward.default",
+        "aten._upsample_nearest_exact2d_backward.default",
+        "aten.upsample_bilinear2d_backward.default",
+        "aten.upsample_bicubic2d_backward.default",
+        "aten._upsample_bilinear2d_aa_backward.default",
+    ],
+)
+def test_an_infinite_gradient_stays_where_its_weights_are(op_type: str) -> None:
+    rank = 3 if "3d" in op_type else 2
+    gradient = torch.ones([1, 1, *[3] * rank])
+    gradient[(0, 0, *[1] * rank)] = INF
+    sizes = [1, 1, *[11] * rank]
+    more: list[Any] = [False] if "linear" in op_type or "cubic" in op_type else []
+    rest = [torch.zeros(sizes)] if "pool" in op_type else [[3] * rank, sizes, *more]
+    (meant,), (made,), (limits,) = bounds_of(op_type, gradient, *rest)
+    assert np.isinf(meant).any()
+    assert np.isfinite(meant[0, 0, 0]).any()
+    assert not within(meant, made, limits).reason
+
+
+def test_a_pole_is_open_and_an_infinite_phase() -> None:
+    for op_type, arguments in (
+        ("aten.polygamma.default", (1, torch.tensor([-1.0, 0.5]))),
+        ("aten.special_bessel_j0.default", (torch.tensor([INF, 0.5]),)),
+    ):
+        _, _, (limits,) = bounds_of(op_type, *arguments)
+        assert np.isinf(limits).tolist() == [True, False]
+
+
+def test_what_adds_up_in_a_narrow_type_may_overflow_in_it() -> None:
+    values = torch.full([1, 1, 1, 1, 6], 3e4, dtype=torch.float16)
+    op_type = "aten._adaptive_avg_pool3d.default"
+    (meant,), (made,), (limits,) = bounds_of(op_type, values, [1, 1, 2])
+    assert not within(meant, made, limits).reason

@@ -153,13 +153,22 @@ def bound(
             _require_one_each(op_type, errors, arrays)
             return [_whole(call, error, r) for error, r in zip(errors, call.results, strict=True)]
 
-        # functions have bounds of their own; of no solution, numbers are open too
-        if rule is control_flow.called or rule.__module__ == linear_equations.__name__:
-            return wholes(call)
-        if rule is rows.transform and not is_complex(arrays[0].dtype):
-            return wholes(call)  # of an infinite line, which are NaN is a matter of order
-        is_given = given is not None or rule is control_flow.converted
-        return _of_values(call, wholes, call.results if is_given else None)
+        if _is_open_beside_infinities(rule, arrays[0]):
+            return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
+        is_exact = given is not None or rule is control_flow.converted
+        return _of_values(call, wholes, call.results if is_exact else None)
+
+
+def _is_open_beside_infinities(rule: Rule, result: Array) -> bool:
+    """Whether a rule itself says what is open where something is not finite.
+
+    Functions have bounds of their own; of no solution numbers are open too, and of an infinite
+    line that is transformed to real numbers, which are NaN is a matter of order.
+    """
+    is_of_real = rule is rows.transform and not is_complex(result.dtype)
+    return (
+        is_of_real or rule is control_flow.called or rule.__module__ == linear_equations.__name__
+    )
 
 
 def _of_values(
@@ -170,7 +179,7 @@ def _of_values(
     What is relative to an infinity is infinite too, but not open. ``exact`` are the results in
     float64; None to compute them.
     """
-    bounds = rule(call)
+    bounds = _near_no_infinity(call, rule, rule(call))
     lost = [
         is_inexact(r.dtype) & ~np.isfinite(r) & (bound > 0)
         for r, bound in zip(call.results, bounds, strict=True)
@@ -189,11 +198,39 @@ def _of_values(
             exact = call.meant()
         sizes, bound, edge = np.abs(exact[index]), clipped[index], overflow_edge(result.dtype)
         near = np.isfinite(sizes) & (sizes - bound <= edge)  # where it may as well not overflow
-        if exact[index].dtype == result.dtype:
+        if not is_complex(result.dtype) or exact[index].dtype == result.dtype:
             near |= np.isinf(bound) & finite
         settled = np.where(near, bound, rounding(result, narrow=call.rounds_to(result.dtype)))
         found.append(np.where(places, settled, bounds[index]))
     return found
+
+
+def _near_no_infinity(
+    call: BoundedCall, rule: Callable[[BoundedCall], list[Array]], bounds: list[Array]
+) -> list[Array]:
+    """The bounds; of finite results for which a rule gives NaN, those without what is not finite.
+
+    That has no part in a finite result, but a rule may look at it beside others.
+    """
+    lost = [np.isnan(bound) for bound in bounds]
+    if not any(places.any() for places in lost):
+        return bounds
+    plain = {name: _without_infinities(value) for name, value in call.arguments.items()}
+    others = rule(replace(call, arguments=plain, _wide={}))
+    found: list[Array] = []
+    for places, result, bound, other in zip(lost, call.results, bounds, others, strict=True):
+        finite = np.isfinite(result) if is_inexact(result.dtype) else True
+        whole = np.where(places & finite, other, bound)
+        found.append(np.where(np.isnan(whole), 0, whole))  # infinities are equal
+    return found
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_infinities, value))
+    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
+        return value
+    return np.where(np.isfinite(value), value, np.zeros((), value.dtype))
 
 
 def _clipped(values: Array) -> Array:
@@ -232,7 +269,6 @@ def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
         return np.broadcast_to(0.0, result.shape)
     if not is_inexact(result.dtype):
         return np.broadcast_to(np.where(np.isposinf(error), np.inf, 0.0), result.shape)
-    error = np.where(np.isnan(error), 0, error)  # of infinities, which must be equal
     if (
         real_of(result.dtype) == np.float64
     ):  # in which the meaning is computed, and rounds as often

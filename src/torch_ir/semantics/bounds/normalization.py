@@ -207,8 +207,9 @@ def _normalized(
     normal = np.abs(center) * rstd
     moved = call.unit * sizes * rstd + off * rstd
     error = weight * (moved + normal * relative) + call.unit * FEW * (weight * normal + bias)
-    error = call.opened(error, _length(wide, axes) * greatest**2)
-    return [error, off, rstd * relative][: len(call.results)]
+    way = _length(wide, axes) * greatest**2
+    errors = [call.opened(error, way), off, call.opened(rstd * relative, way)]
+    return errors[: len(call.results)]
 
 
 def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
@@ -224,6 +225,7 @@ def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
         for name in ("running_mean", "running_var")
     ]
     off = (d * spread + count * (d * reach) ** 2) / max(count - 1, 1)
+    off = call.opened(off, count * np.max(np.abs(wide), axis=axes, initial=0) ** 2)
     return [kept[0] + momentum * d * reach, kept[1] + momentum * off]
 
 

@@ -29,10 +29,13 @@ KEPT, ROWS_ROUNDED = 1.75, 0.25
 rows add up to may be rounded to the type before it is weighted."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
+REACH = 2
+"""Elements from those with a weight to the others that cubic interpolation takes."""
 CUBIC_TERMS = 18
 """Units that the outer weight ((Ax − 5A)x + 8A)x − 4A is off by for A = −3/4 and x to 2: halves of
 4 · (1.5 + 3) + 2 · (4.5 + 3) + 3."""
-BICUBIC = 2
+NEAREST, BICUBIC = 1, 2
+BORDER, REFLECTED = 1, 2
 FAR = 2.0**-3
 """Positions from there on, over the unit of a narrow type, have no eighths of elements in it."""
 OUTSIDE = 8
@@ -133,7 +136,21 @@ def separable(call: BoundedCall) -> Errors:
         touched = (matrix != 0) * (np.arange(1, size + 1)[:, None] * steep * reach)
         moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
         error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
-    return [call.opened(error, terms)]
+    return [call.opened(error, terms) + _by_no_weight(sizes, weights, back=back)]
+
+
+def _by_no_weight(sizes: Array, weights: list[Array], *, back: bool) -> Any:
+    """Infinite where kernels may multiply what is not finite by a weight of 0, beside others."""
+    lost = ~np.isfinite(sizes)
+    if not lost.any():
+        return 0.0
+    reached = [sum(_shifted(m != 0, by) for by in range(-REACH, REACH + 1)) for m in weights]
+    return np.where(through(lost.astype("float64"), reached, back=back) > 0, np.inf, 0.0)
+
+
+def _shifted(taken: Array, by: int) -> Array:
+    padded = np.pad(taken.astype("float64"), [(REACH, REACH), (0, 0)])
+    return padded[REACH + by : REACH + by + len(taken)]
 
 
 def sampled_backward(call: BoundedCall) -> Errors:
@@ -152,12 +169,13 @@ def sampled_backward(call: BoundedCall) -> Errors:
     lost = np.zeros(call["grid"].shape[:-1], bool)
     for place, (axis, size) in enumerate(zip(taps, sizes, strict=True)):
         reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
-        off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != 1)
+        off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != NEAREST)
         exact.append([(at, np.abs(weight), np.abs(slope)) for at, weight, slope in axis])
         if call["interpolation_mode"] == BICUBIC:
             off = off + own * CUBIC_TERMS
         beyond = ~(np.abs(call.wide("grid")[..., rank - 1 - place]) < OUTSIDE)
         lost |= call.is_narrow & beyond & ~(reach < FAR / own)
+        lost |= ~np.isfinite(call.wide("grid")[..., rank - 1 - place])
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
             [(at, w + off + 2 * own * w, s * (1 + 2 * own) + bent) for at, w, s in exact[-1]]
@@ -183,27 +201,34 @@ def sampled_backward(call: BoundedCall) -> Errors:
         ones = [[(at, np.ones_like(w), np.ones_like(s)) for at, w, s in axis] for axis in exact]
         found[1] = call.opened(found[1], sampled_gradients(gradient, values, ones)[1], kept_in)
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
-    found[0] = found[0] + _opening(samples, found[0])
-    found[1] = found[1] + _opening(lost, found[1])
+    found = [_opened_at(where, error) for where, error in zip((samples, lost), found, strict=True)]
     return found if call["output_mask"][0] else found[1:]
 
 
-def _opening(is_open: Array, error: Array) -> Array:
+def _opened_at(is_open: Array, error: Array) -> Array:
     axes = tuple(range(is_open.ndim, error.ndim))
-    return np.expand_dims(np.where(is_open, np.inf, 0.0), axes)
+    return np.where(np.expand_dims(is_open, axes), np.inf, error)
 
 
 def sampled(call: BoundedCall) -> Errors:
-    """Bound sampling at points: positions from the grid's coordinates, in its own type."""
+    """Bound sampling at points: positions from the grid's coordinates, in its own type.
+
+    What a coordinate that is no number gives is open, and one that is infinite, where it is
+    mirrored or weighted.
+    """
     values, grid = call.wide("input"), call.wide("grid")
     is_cubic = call["interpolation_mode"] == BICUBIC
     sizes = values.shape[2:]
     reach = np.max((np.abs(grid) + 1) * np.array(sizes[::-1]), axis=-1, initial=0)[:, None]
     beyond = ~(np.max(np.abs(grid), axis=-1, initial=0)[:, None] < OUTSIDE)
     is_far = call.is_narrow & beyond & ~(reach < FAR / call.result_unit)
-    far = np.where(is_far, np.inf, 0.0)
-    if call["interpolation_mode"] == 1:
-        return [far]
+    is_lost = np.isnan(grid).any(axis=-1)
+    padding = call["padding_mode"]
+    if padding == REFLECTED or (padding != BORDER and call["interpolation_mode"] != NEAREST):
+        is_lost |= np.isinf(grid).any(axis=-1)
+    is_open = is_far | is_lost[:, None]
+    if call["interpolation_mode"] == NEAREST:
+        return [np.where(is_open, np.inf, 0.0)]
     mode: dict[str, Any] = {"interpolation_mode": 0}
     if is_cubic and call["padding_mode"] == 0:
         mode["padding_mode"] = 1  # cubic weights reach further out than linear ones
@@ -217,7 +242,7 @@ def sampled(call: BoundedCall) -> Errors:
         steps = _steps(values, place) + np.abs(values)
         (near,) = call.meant(input=_around(steps, is_cubic), **mode)
         moved = moved + np.abs(near) * (np.nan_to_num(reach) * size + 1)[:, None]
-    return [_off(call, terms, moved, rank, is_cubic) + far]
+    return [np.where(is_open, np.inf, _off(call, terms, moved, rank, is_cubic))]
 
 
 def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool) -> Array:

@@ -248,7 +248,7 @@ def distance(call: BoundedCall) -> Errors:
         count = count + 8 + 2 * order + 8 / order
     error = call.unit * count * sizes + (_lost(call, order, width) if order < inf else 0.0)
     if not _is_multiplied(call, order):
-        return [error]
+        return [call.opened(error, sizes ** min(order, 64.0)) if 0 < order < inf else error]
     first, second = (np.sum(np.abs(call.wide(name)) ** 2, axis=-1) for name in ("x1", "x2"))
     squares = first[..., :, None] + second[..., None, :]
     off = call.unit * 4 * count * squares
@@ -342,11 +342,16 @@ def attention(call: BoundedCall) -> Errors:
         relative = relative + call.result_unit
     sizes = np.abs(value)
     error = (weights * relative) @ sizes
-    errors: list[Any] = [np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))]
-    if call.op_type == "aten._scaled_dot_product_flash_attention_for_cpu.default":
+    error = np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))
+    is_flash = call.op_type == "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    reach = np.max(absolute, axis=-1, keepdims=True, initial=0) * sqrt(max(width, 1))
+    kept_in = call.dtype if is_flash else call.results[0].dtype
+    errors: list[Any] = [call.opened(error, reach, kept_in)]
+    if is_flash:
         finite = np.nan_to_num(moduli(call.results[1]), posinf=0.0)
         fast = FAST_EXPONENTIAL if call.is_narrow else 0.0
-        errors.append((shared + count)[..., 0] + call.unit * finite + fast)
+        lost = np.isnan(scores).any(axis=-1)  # a score that is NaN is not the greatest of a row
+        errors.append(np.where(lost, inf, (shared + count)[..., 0] + call.unit * finite + fast))
     elif len(call.results) > 1:
         errors.append(weights * relative)
     return errors

@@ -198,7 +198,9 @@ def pooling(call: BoundedCall) -> Errors:
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
-    return [error + call.stepped(1 + sqrt(count), terms) for error in errors]
+    way = terms if "backward" in call.op_type else count * terms  # sums are divided at their end
+    kept_in = call.results[0].dtype
+    return [call.opened(e + call.stepped(1 + sqrt(count), terms), way, kept_in) for e in errors]
 
 
 _IN_TYPE = frozenset(

@@ -67,18 +67,24 @@ for _rank in (2, 3):
     _declare_mean(_rank, f"aten._{_name}", f"aten.{_name}")
 
 
-@denotes("aten._adaptive_avg_pool2d_backward.default")
-@np.errstate(all="ignore")
-def adaptive_avg_pool2d_backward(grad_output: Array, self: Array) -> Array:
-    """The gradient of the mean: each element gets ``grad_output / number`` of all its windows."""
-    rows = _windows(self.shape[-2], grad_output.shape[-2])
-    columns = _windows(self.shape[-1], grad_output.shape[-1])
-    upper = grad_output.astype(working(self.dtype))
-    total = np.zeros(self.shape, upper.dtype)
-    for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):
-        number = (row.stop - row.start) * (column.stop - column.start)
-        total[..., row, column] += upper[..., i, j, None, None] / number
-    return rounded(total, self.dtype)
+def _declare_gradient(rank: int) -> None:
+    @denotes(f"aten._adaptive_avg_pool{rank}d_backward.default")
+    @np.errstate(all="ignore")
+    def adaptive_avg_pool_backward(grad_output: Array, self: Array) -> Array:
+        """The gradient of the mean: an element gets ``grad_output / number`` of its windows."""
+        upper = grad_output.astype(working(self.dtype))
+        total = np.zeros(self.shape, upper.dtype)
+        pairs = zip(self.shape[-rank:], grad_output.shape[-rank:], strict=True)
+        for window in product(*(enumerate(_windows(*pair)) for pair in pairs)):
+            place, elements = zip(*window, strict=True)
+            number = prod(part.stop - part.start for part in elements)
+            part = upper[(..., *place)][(..., *[None] * rank)]
+            total[(..., *elements)] += part / number
+        return rounded(total, self.dtype)
+
+
+for _rank in (2, 3):
+    _declare_gradient(_rank)
 
 
 def _greatest(values: Array, output_size: int | Sequence[int], rank: int) -> tuple[Array, Array]:

@@ -57,21 +57,6 @@ for _rank in (1, 2, 3):
     _declare_padding(_rank)
 
 
-@denotes("aten._adaptive_avg_pool3d_backward.default")
-@np.errstate(all="ignore")
-def adaptive_avg_pool3d_backward(grad_output: Array, self: Array) -> Array:
-    """The gradient of the mean: each element gets ``grad_output / number`` of all its windows."""
-    total = grad_output.astype(working(self.dtype))
-    for axis in range(-3, 0):
-        size, count = self.shape[axis], grad_output.shape[axis]
-        weights = np.zeros((count, size))
-        for i in range(count):
-            first, last = i * size // count, -(-(i + 1) * size // count)
-            weights[i, first:last] = 1 / (last - first)
-        total = np.moveaxis(np.tensordot(total, weights, (axis, 0)), -1, axis)
-    return rounded(total, self.dtype)
-
-
 def _declare_pooling(rank: int) -> None:
     @denotes(f"aten.adaptive_max_pool{rank}d_backward.default")
     def adaptive_max_pool_backward(grad_output: Array, self: Array, indices: Array) -> Array:

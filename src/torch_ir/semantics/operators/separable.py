@@ -94,10 +94,30 @@ def _sharp_cubic(far: Array) -> Array:
 
 
 def through(values: Array, weights: Sequence[Array], *, back: bool) -> Array:
-    """Return values after each axis's matrix, or with ``back`` after its transpose."""
+    """Return values after each axis's matrix, or with ``back`` after its transpose.
+
+    What has no weight adds nothing, whatever it is.
+    """
     for axis, matrix in enumerate(weights, 2):
-        values = np.moveaxis(np.tensordot(values, matrix, (axis, 1 if back else 0)), -1, axis)
+        taken = matrix.T if back else matrix
+        values = np.moveaxis(_along_last(np.moveaxis(values, axis, -1), taken), -1, axis)
     return values
+
+
+def _along_last(values: Array, matrix: Array) -> Array:
+    """The last axis times a matrix; 0 times an infinity or NaN is 0."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return values @ matrix
+    total = np.where(finite, values, 0) @ matrix
+    for special in (np.inf, -np.inf):
+        for sign in (1, -1):
+            total = total + sign * _where_some(values == special, matrix * sign > 0, special)
+    return total + _where_some(np.isnan(values), matrix != 0, np.nan)
+
+
+def _where_some(marked: Array, taken: Array, value: float) -> Array:
+    return np.where(marked.astype("float64") @ taken > 0, value, 0.0)
 
 
 def _declare(op_type: str) -> None:
