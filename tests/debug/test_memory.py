@@ -1,10 +1,15 @@
 """Values are where they were made, views show what they must, and state is left as it is meant."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
 from torch_ir import compile_graph, extract_ir, parse, validate
+from torch_ir.debug.copies import copied
+from torch_ir.debug.judging import expecting
+from torch_ir.debug.reference.eager_call import call_plainly
 
 READERS = ["denotation", "eager"]
 
@@ -129,3 +134,30 @@ def test_a_value_that_its_last_reader_spoils(monkeypatch):
         "torch_ir.executor.graph._writing", lambda _: ()
     )  # as if no result took another's place
     assert ("a", "changed") in kinds(text, text, (torch.ones(3),))
+
+
+def test_what_eager_gives_is_freed_before_a_node_runs(monkeypatch):
+    """In a right run plain operators are called once, first, and nothing of theirs is held."""
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def called(*args):
+        assert not any(reference() is not None for reference in made)
+        results = call_plainly(*args)
+        made.extend(weakref.ref(tensor) for tensor in results)
+        return results
+
+    monkeypatch.setattr(expecting, "call_plainly", called)
+    ir = extract_ir(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Softmax(-1)), (torch.ones(2, 4),))
+    weights = {f"0.{name}": torch.rand(size) for name, size in (("weight", (4, 4)), ("bias", 4))}
+    report = validate(ir, weights, (torch.ones(2, 4),))
+    assert report.verdict == "agree"
+    assert len(made) == len(ir.nodes)
+    assert not any(reference() is not None for reference in made)
+
+
+def test_only_what_a_node_may_write_is_copied():
+    x, y = torch.arange(6.0).reshape(2, 3), torch.ones(3)
+    first, row, other = copied([x, x[1], y], [1])
+    assert other is y
+    assert first.data_ptr() != x.data_ptr()
+    assert row.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()

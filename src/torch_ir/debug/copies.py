@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from torch_ir.debug.judging.storages import is_plain
+from torch_ir.debug.judging.storages import is_plain, storage_key
 
 
-def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def copied(
+    tensors: Sequence[torch.Tensor], only: Iterable[int] | None = None
+) -> list[torch.Tensor]:
     """Copy tensors to new memory with the same strides, by which kernels choose their algorithm.
 
     Tensors that share memory have copies that share memory.
+
+    Args:
+        tensors: The tensors.
+        only: The positions of those to copy, with what shares memory with them; all if None.
 
     Example:
         >>> x = torch.arange(6.0).reshape(2, 3)
@@ -21,7 +27,10 @@ def copied(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         ((1, 3), True)
     """
     storages: dict[int, torch.UntypedStorage] = {}
-    return [_copied(tensor, storages) for tensor in tensors]
+    if only is None:
+        return [_copied(tensor, storages) for tensor in tensors]
+    keys = {storage_key(tensors[i]) for i in only}
+    return [_copied(t, storages) if storage_key(t) in keys else t for t in tensors]
 
 
 def _copied(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:

@@ -99,10 +99,15 @@ class Memory:
 
     # -- after a node -----------------------------------------------------------------------------
 
-    def read_last(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> Iterator[MemoryFault]:
-        """Yield what a node changed that nothing reads after it and that it must not write."""
-        for meta, tensor in zip(node.inputs, inputs, strict=True):
-            is_last = self.last_reader[meta.name] is node
+    def read_last(
+        self, node: OpNode, inputs: Sequence[torch.Tensor], before: Sequence[torch.Tensor]
+    ) -> Iterator[MemoryFault]:
+        """Yield what a node changed that nothing reads after it and that it must not write.
+
+        Of what it may write, ``before`` has copies.
+        """
+        for meta, tensor, copy in zip(node.inputs, inputs, before, strict=True):
+            is_last = self.last_reader[meta.name] is node and tensor is copy
             if is_last and self._storages.misplaced(meta.name, tensor) is None:
                 found = self._storages.changed(meta.name, tensor, f"when {node.name!r} ran")
                 if found is not None:
@@ -131,7 +136,8 @@ class Memory:
         Args:
             node: The node.
             inputs: The tensors that it took.
-            before: Copies of these, with the storages around them, from before; overwritten.
+            before: The same, of what it may write copies with the storages around them, which
+                are overwritten.
             outputs: Those that it made.
             plain: What torch's plain operator did on copies; None if there is none.
             is_own: Whether a user's kernel runs it, which may copy where nothing can tell.

@@ -2,7 +2,8 @@
 
 The compiled graph runs as it does in earnest, in-place reuse included. Each node is then read
 again on the inputs that it had, copied where it may write to them, so that errors do not add up:
-by its denotation, which has no part of torch, and by torch's plain operator. That no value changes
+by its denotation, which has no part of torch, and by torch's plain operator, which is called first
+and leaves hashes. That no value changes
 between the node that makes it and those that read it is checked too, by its hash: nothing else
 shows a result that took the place of a value which is still needed. Only hashes and one node's
 inputs are held.
@@ -10,7 +11,7 @@ inputs are held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
@@ -34,6 +35,7 @@ from torch_ir.debug.judging.backends import (
 )
 from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
+from torch_ir.debug.judging.expecting import Expected, expected
 from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, Place, storage_key
 from torch_ir.debug.judging.tally import Tally
@@ -284,29 +286,16 @@ class _Rereading:
         self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
         self._before: list[torch.Tensor] = []
         self._state: _RandomState | None = None
+        self._expected: Expected | None = None
         self._inputs: list[torch.Tensor] = []
         named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
         self._memory = Memory(graph.ir, {**graph.payload, **named})
         self._writing = graph.writing()
 
     def see_payload(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """See that the graph runs with the weights and constants of the program.
-
-        Args:
-            tensors: Weights and constants by key, as far as they are given.
-        """
-        written = {mutation.target for mutation in self.ir.mutations}
-        left = {*self.ir.output_names, *(mutation.value.name for mutation in self.ir.mutations)}
-        for name, (key, declared) in self.ir.external_values().items():
-            node = self._memory.last_reader.get(name)
-            if name in written or (node is None and name not in left):
-                continue
-            wanted = tensors.get(key)
-            if wanted is None and isinstance(declared, Constant):
-                wanted = constant_tensors(self.ir.constants, [key], tensors)[key]
-            if wanted is not None and not self._memory.is_same(name, wanted):
-                reason = "the graph was compiled with another value"
-                self.found.note_fault(node, MemoryFault(name, "changed", reason))
+        """See that the graph runs with the weights and constants of the program, given by key."""
+        for node, fault in _replaced(self.ir, self._memory, tensors):
+            self.found.note_fault(node, fault)
 
     # -- the listener -----------------------------------------------------------------------------
 
@@ -316,8 +305,14 @@ class _Rereading:
             self.found.note_fault(fault.culprit or node, fault)
         self._running = node
         self._inputs = list(inputs)
-        self._before = copied(inputs) if node.name in self._writing else self._inputs
         self._state = _random_state(self.device) if _may_draw(node) else None
+        is_judged = self.judge is not None and self.judge.knows(node)
+        if "eager" in self.against and not is_judged:
+            state, symbols = self._state, self.symbols
+            self._expected = _called_first(self.ir, node, inputs, symbols, self.device, state)
+        self._before = self._inputs
+        if node.name in self._writing:
+            self._before = copied(inputs, _positions(node, self._writing[node.name]))
 
     def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
         """Read the node again on the copies."""
@@ -340,9 +335,8 @@ class _Rereading:
             if judge is not None and judge.drift is not None and not drew:
                 judge.drift.follow(node, before, outputs, self.symbols, self.ir.functions)
         self.symbols = learned
-        if node.name not in self._writing:
-            for fault in self._memory.read_last(node, inputs):
-                self.found.note_fault(node, fault)
+        for fault in self._memory.read_last(node, inputs, before):
+            self.found.note_fault(node, fault)
         is_own = registered_kernel(node.op_type) is not None
         for fault in self._memory.made(node, inputs, before, outputs, plain, is_own=is_own):
             self.found.note_fault(fault.culprit or node, fault)
@@ -442,6 +436,10 @@ class _Rereading:
             after: What it wrote, by name.
             learned: Where the symbols go that its results determine.
         """
+        first, self._expected = self._expected, None
+        if first is not None and first.is_made(outputs):
+            learned.update(first.learned)
+            return first.plain, dict.fromkeys([meta.name for meta in node.outputs], Error())
         is_read = "eager" in self.against or bool(node.binds)
         if _is_foreign(node) or not (is_read or self._memory.needs_call(node, outputs)):
             bind(node, _placed(node, outputs), learned)
@@ -449,7 +447,9 @@ class _Rereading:
         drawn = None if self._state is None else _random_state(self.device)
         if self._state is not None:
             _set_random_state(self._state, self.device)
-        given = before if written_tensors(self.ir, node) == () else copied(before)
+        written = written_tensors(self.ir, node)
+        names = None if written is None else {meta.name for meta in written}
+        given = copied(before, _positions(node, names))
         storages = [storage_key(tensor) for tensor in given]
         made = call_plainly(node, given, self.symbols, self.ir.functions, self.device)
         if drawn is not None:
@@ -458,6 +458,45 @@ class _Rereading:
         is_read = "eager" in self.against
         unlike = _unlike(node, made, given, before, outputs, after) if is_read else None
         return PlainCall(given, storages, [Place.of(item) for item in made]), unlike
+
+
+def _replaced(
+    ir: IR, memory: Memory, tensors: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[OpNode | None, MemoryFault]]:
+    """Yield the weights and constants that are not those of the program, and what reads them."""
+    written = {mutation.target for mutation in ir.mutations}
+    left = {*ir.output_names, *(mutation.value.name for mutation in ir.mutations)}
+    for name, (key, declared) in ir.external_values().items():
+        node = memory.last_reader.get(name)
+        if name in written or (node is None and name not in left):
+            continue
+        wanted = tensors.get(key)
+        if wanted is None and isinstance(declared, Constant):
+            wanted = constant_tensors(ir.constants, [key], tensors)[key]
+        if wanted is not None and not memory.is_same(name, wanted):
+            yield node, MemoryFault(name, "changed", "the graph was compiled with another value")
+
+
+def _called_first(
+    ir: IR,
+    node: OpNode,
+    inputs: _Tensors,
+    symbols: Symbols,
+    device: torch.device,
+    state: _RandomState | None,
+) -> Expected | None:
+    """Call torch's plain operator before a node runs, if there is one and it writes nothing."""
+    if _is_foreign(node) or written_tensors(ir, node) != ():
+        return None
+    found = expected(ir, node, inputs, symbols, device)
+    if state is not None:
+        _set_random_state(state, device)
+    return found
+
+
+def _positions(node: OpNode, names: Set[str] | None) -> list[int]:
+    """The positions of some inputs; of all if None."""
+    return [i for i, meta in enumerate(node.inputs) if names is None or meta.name in names]
 
 
 def _unlike(

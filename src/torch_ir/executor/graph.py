@@ -81,7 +81,7 @@ class ExecGraph(Shown):
         device: Where it runs.
         grad: Whether a run records gradients.
         run_stats: What a run does.
-        writing: Finds the nodes that may write to the memory of what they take.
+        writing: Finds the inputs to whose memory each node may write, by name; None for any.
     """
 
     def __init__(self, program: CompiledProgram):
@@ -295,14 +295,19 @@ def _last_maker(ir: IR, wanted: frozenset[str]) -> str | None:
     return makers[-1] if makers else None
 
 
-def _writing(plan: Plan) -> frozenset[str]:
-    """The nodes that may write to the memory of what they take."""
-    return frozenset([step.call.node.name for step in plan.steps if _may_write(plan.ir, step)])
+def _writing(plan: Plan) -> dict[str, frozenset[str] | None]:
+    """The inputs to whose memory each node may write, by node; None for all of them."""
+    found = {step.call.node.name: _may_write(plan.ir, step) for step in plan.steps}
+    return {name: values for name, values in found.items() if values is None or values}
 
 
-def _may_write(ir: IR, step: Step) -> bool:
+def _may_write(ir: IR, step: Step) -> frozenset[str] | None:
+    written = written_tensors(ir, step.call.node)
     is_foreign = step.call.is_registered or not step.call.node.op_type.startswith("aten.")
-    return is_foreign or step.in_place is not None or written_tensors(ir, step.call.node) != ()
+    if is_foreign or written is None:
+        return None
+    replaced = [step.call.reads[0].name] if step.in_place is not None else []
+    return frozenset([*replaced, *[meta.name for meta in written]])
 
 
 def _all_functions(plan: Plan) -> Iterator[Plan]:

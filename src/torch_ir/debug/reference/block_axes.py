@@ -50,6 +50,8 @@ def ways_of(
     if lookup(node.op_type) is None or node.operands is None:
         return []
     slots = {name: slot for name, slot in node.operands.items() if isinstance(slot, int)}
+    if node.op_type in _JOINING:
+        return list(_joined(node, inputs, outputs))
     if node.op_type in _RULES:
         shapes = {name: tuple(inputs[slot].shape) for name, slot in slots.items()}
         found = list(_RULES[node.op_type](node, shapes))
@@ -76,6 +78,23 @@ def inner_size(
         return 0
     keys = inputs[key]
     return outputs[0].numel() // max(outputs[0].shape[-1], 1) * keys.shape[-2]
+
+
+_JOINING = frozenset(("aten.cat.default", "aten.concat.default", "aten.concatenate.default"))
+
+
+def _joined(
+    node: OpNode, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> Iterator[Way]:
+    """The axes along which tensors are not joined; of one of another rank, none."""
+    (whole,) = outputs
+    dim = node.attrs.get("dim", 0)
+    if not isinstance(dim, int) or any(tensor.dim() != whole.dim() for tensor in inputs):
+        return
+    for axis in range(-whole.dim(), 0):
+        if axis % whole.dim() != dim % whole.dim():
+            parts = dict.fromkeys(range(len(inputs)), partial(_narrowed, axis))
+            yield Way(whole.shape[axis], parts, {0: axis})
 
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]

@@ -1,0 +1,63 @@
+"""What torch's plain operator gives for a node, called before the node runs.
+
+Its results are hashed and freed, so that they are in no memory beside those of the run. Where what
+the node makes has other hashes, it has to be called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+
+from torch_ir.debug.judging.storages import Place, storage_key
+from torch_ir.debug.memory import PlainCall
+from torch_ir.debug.reference.eager_call import bind, call_plainly
+from torch_ir.debug.tensor_comparison import digest
+from torch_ir.infer.bindings import Symbols
+from torch_ir.ir import IR, OpNode
+
+Kind: TypeAlias = tuple[torch.layout, bytes]
+
+
+class Expected(NamedTuple):
+    """What a node should make.
+
+    Attributes:
+        plain: The call of torch's plain operator.
+        kinds: The layout and the hash of each of the node's outputs.
+        learned: The symbols that are known after it.
+    """
+
+    plain: PlainCall
+    kinds: Sequence[Kind]
+    learned: Symbols
+
+    def is_made(self, outputs: Sequence[torch.Tensor]) -> bool:
+        """Return whether outputs have the bits that are expected."""
+        return list(self.kinds) == [_kind(tensor) for tensor in outputs]
+
+
+def expected(
+    ir: IR,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    symbols: Symbols,
+    device: torch.device,
+) -> Expected | None:
+    """Call torch's plain operator of a node that writes nothing; None where that raises."""
+    learned = dict(symbols)
+    storages = [storage_key(tensor) for tensor in inputs]
+    try:
+        made = call_plainly(node, inputs, symbols, ir.functions, device)
+        bind(node, made, learned)
+        kinds = [_kind(made[meta.producer_output_idx]) for meta in node.outputs]
+    except Exception:  # noqa: BLE001  # the run raises it too, and says more of it
+        return None
+    places = [Place.of(item) for item in made]
+    return Expected(PlainCall(inputs, storages, places), kinds, learned)
+
+
+def _kind(tensor: torch.Tensor) -> Kind:
+    return tensor.layout, digest(tensor)
