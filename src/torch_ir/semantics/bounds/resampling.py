@@ -144,13 +144,15 @@ def _by_no_weight(sizes: Array, weights: list[Array], *, back: bool) -> Any:
     lost = ~np.isfinite(sizes)
     if not lost.any():
         return 0.0
-    reached = [sum(_shifted(m != 0, by) for by in range(-REACH, REACH + 1)) for m in weights]
+    reached = [_widened_by(matrix != 0, REACH) for matrix in weights]
     return np.where(through(lost.astype("float64"), reached, back=back) > 0, np.inf, 0.0)
 
 
-def _shifted(taken: Array, by: int) -> Array:
-    padded = np.pad(taken.astype("float64"), [(REACH, REACH), (0, 0)])
-    return padded[REACH + by : REACH + by + len(taken)]
+def _widened_by(taken: Array, reach: int) -> Array:
+    """Which elements are so near to one that is taken, as 1 and 0."""
+    padded = np.pad(taken, [(reach, reach), (0, 0)])
+    parts = [padded[by : by + len(taken)] for by in range(2 * reach + 1)]
+    return np.any(parts, axis=0).astype("float64")
 
 
 def sampled_backward(call: BoundedCall) -> Errors:
@@ -222,7 +224,7 @@ def sampled(call: BoundedCall) -> Errors:
     reach = np.max((np.abs(grid) + 1) * np.array(sizes[::-1]), axis=-1, initial=0)[:, None]
     beyond = ~(np.max(np.abs(grid), axis=-1, initial=0)[:, None] < OUTSIDE)
     is_far = call.is_narrow & beyond & ~(reach < FAR / call.result_unit)
-    is_lost = np.isnan(grid).any(axis=-1)
+    is_lost = np.asarray(np.isnan(grid).any(axis=-1))
     padding = call["padding_mode"]
     if padding == REFLECTED or (padding != BORDER and call["interpolation_mode"] != NEAREST):
         is_lost |= np.isinf(grid).any(axis=-1)
