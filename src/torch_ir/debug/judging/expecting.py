@@ -1,7 +1,7 @@
-"""What torch's plain operator gives for a node, called before the node runs.
+"""Call torch's plain operator of a node before the node runs, and keep hashes of what it gives.
 
-Its results are hashed and freed, so that they are in no memory beside those of the run. Where what
-the node makes has other hashes, it has to be called again.
+Its results are freed, so that they are in no memory beside those of the run. Where what the node
+makes has other hashes, the operator has to be called again.
 """
 
 from __future__ import annotations
