@@ -47,6 +47,7 @@ def test_what_is_not_met_is_found_with_its_line(text, line):
     (found,) = expect(PROGRAM, text)
     assert found.code == "not-met"
     assert found.message.startswith(line)
+    assert "\\x0a" not in str(found)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from torch_ir.errors import InputError, did_you_mean
 from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
+from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.tensor import type_text
 from torch_ir.tables import table
 
@@ -28,12 +29,7 @@ def symbol_values(ir: IR, given: Mapping[str, int]) -> dict[str, int]:
     Raises:
         InputError: A symbol is given that the program does not have.
     """
-    for name in given:
-        if name not in ir.symbols:
-            raise InputError(
-                f"there is no symbol {name!r}",
-                remedy=f"The symbols are {', '.join(ir.symbols)}." if ir.symbols else None,
-            )
+    require_symbols(ir, given)
     return {name: _nearest(UNSET_SYMBOL, span) for name, span in ir.symbols.items()} | {**given}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torch_ir.errors import printable
+from torch_ir.errors import InputError, printable
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -52,6 +52,20 @@ def given_symbols(ir: IR) -> frozenset[str]:
     """Return the symbols to which the arguments of a call give their values."""
     dims = [dim for meta in ir.graph_inputs for dim in meta.shape]
     return _symbols(dims) | _tree_symbols(signature_of(ir).inputs)
+
+
+def require_symbols(ir: IR, names: Iterable[str]) -> None:
+    """Raise unless a program has all of some symbols, to which values are given.
+
+    Raises:
+        InputError: It has not one of them.
+    """
+    dims = [dim for node in ir.nodes for meta in node.outputs for dim in meta.shape]
+    known = [*dict.fromkeys([*ir.symbols, *sorted(given_symbols(ir) | _symbols(dims))])]
+    for name in names:
+        if name not in known:
+            remedy = f"The symbols are {', '.join(known)}." if known else "The program has none."
+            raise InputError(f"there is no symbol {name!r}", remedy=remedy)
 
 
 def returned_symbols(ir: IR) -> frozenset[str]:

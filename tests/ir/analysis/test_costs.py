@@ -10,7 +10,7 @@ from tests.small_models import CASES
 
 from torch_ir import IRExecutor, cost, extract_ir, parse, profile
 from torch_ir.debug.conformance.calibrating import calibrate, calibration_path, processor_name
-from torch_ir.errors import InvalidIRError, SerializationError
+from torch_ir.errors import InputError, InvalidIRError, SerializationError
 from torch_ir.ir.analysis.calibrations import Calibration, Measured
 from torch_ir.ir.analysis.workloads import workload
 
@@ -69,6 +69,9 @@ def test_a_symbol_without_a_value_is_named():
         "the sizes depend on 1 symbol without a value: s0\n"
         "Give each one, as in symbols={'s0': 8} or --symbol s0=8."
     )
+    with pytest.raises(InputError) as refused:
+        cost(PROGRAM, symbols={"s0": 1, "s1": 2})
+    assert str(refused.value) == "there is no symbol 's1'\nThe symbols are s0."
     with pytest.raises(InvalidIRError, match="peak_flops is a positive number, got 0"):
         cost(PROGRAM, symbols={"s0": 1}, peak_flops=0)
 

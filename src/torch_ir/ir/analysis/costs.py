@@ -30,6 +30,7 @@ from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ops.aliases import Sharing, sharing
@@ -212,6 +213,7 @@ def cost(
     Raises:
         InvalidIRError: A symbol has no value, a machine's number is not positive, or there are
             numbers and a calibration.
+        InputError: A value is given to a symbol that the program has not.
 
     Example:
         >>> from torch_ir import parse
@@ -228,6 +230,7 @@ def cost(
         if value is not None and not value > 0:
             raise InvalidIRError(f"{name} is a positive number, got {value!r}")
     program = written_out(ir)
+    require_symbols(program, symbols or {})
     sizes = _Sizes(program, dict(symbols or {}))
     nodes = sizes.costs(peak_flops, bandwidth)
     if calibration is not None:

@@ -83,7 +83,9 @@ def _unmet(report: str) -> Diagnostic:
     lines = _COLOR.sub("", report).replace("error: ", "").splitlines()
     first, *rest = lines or ["an expectation is not met"]
     number, _, message = first.removeprefix(f"{_LINE}:").partition(":")
-    return Diagnostic("not-met", f"line {number}: {message.strip()}", remedy="\n".join(rest))
+    # a remedy is printed as one line
+    seen = " | ".join([line.strip() for line in rest if line.strip(" ^")])
+    return Diagnostic("not-met", f"line {number}: {message.strip()}", remedy=seen)
 
 
 def text_without_places(ir: IR | str) -> str:
