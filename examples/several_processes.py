@@ -87,7 +87,8 @@ def main() -> None:
     if given.step == "prepare":
         prepare(given.folder, given.count)
     else:
-        print(json.dumps(run(given.folder, given.backend)), flush=True)
+        line = json.dumps(run(given.folder, given.backend)) + "\n"
+        os.write(1, line.encode())  # a line of each process, whole
 
 
 if __name__ == "__main__":
