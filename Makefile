@@ -10,12 +10,13 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt
 RUNTIME_TESTS := tests/backends/test_runtimes.py tests/cli/test_convert.py
+BROWSER_TESTS := tests/viz/test_viewer.py tests/viz/test_screenshots.py
 PYTHON_CUDA ?= $(BIN)/python
 OFFLINE := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-cuda test-runtimes check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus operator-cases worlds generate docs docs-serve torch-versions models dist clean
+.PHONY: help demo test test-cuda test-runtimes test-browser check format bench gallery conformance agreement dtypes layouts planted-faults fuzz fuzz-long hostile-files thresholds own-errors trusting-kernels runtimes runtime-faults corpus operator-cases worlds generate docs docs-serve torch-versions models dist clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +32,9 @@ test-cuda: $(VENV)/dev.stamp  ## run the tests that need a GPU; PYTHON_CUDA=... 
 
 test-runtimes: $(VENV)/runtimes.stamp  ## run the tests that need ONNX Runtime or OpenVINO
 	$(OFFLINE) $(BIN)/python -m pytest -n $(WORKERS) $(RUNTIME_TESTS)
+
+test-browser: $(VENV)/browser.stamp  ## run the tests that need Chromium, skipped where there is none
+	$(BIN)/python -m pytest -n $(WORKERS) -rs $(BROWSER_TESTS)
 
 check: $(VENV)/dev.stamp  ## lint, formatting, types, borders, layers, sizes, docstrings, generated files
 	$(BIN)/ruff check .
@@ -52,7 +56,7 @@ generate: $(VENV)/dev.stamp  ## write every generated file anew
 bench: $(VENV)/demo.stamp  ## print how this compares with torch.export and eager
 	$(OFFLINE) $(BIN)/python benchmarks/run.py
 
-gallery: $(VENV)/dev.stamp  ## write the pictures in docs; needs Chromium and playwright
+gallery: $(VENV)/browser.stamp  ## write the pictures in docs; needs Chromium
 	$(OFFLINE) $(BIN)/python -W ignore tools/gallery_pictures.py
 
 conformance: $(VENV)/dev.stamp  ## run every operator that torch tests itself with; writes docs/conformance.md
@@ -143,6 +147,10 @@ $(VENV)/models.stamp: $(VENV)/dev.stamp tools/models.txt
 
 $(VENV)/runtimes.stamp: $(VENV)/dev.stamp
 	tools/install.sh $(BIN)/python onnxruntime,openvino
+	touch $@
+
+$(VENV)/browser.stamp: $(VENV)/dev.stamp
+	tools/install.sh $(BIN)/python browser
 	touch $@
 
 $(VENV)/dev.stamp: $(PINS) | $(BIN)/python
