@@ -98,20 +98,72 @@ class Tied(nn.Module):
         return self.two * 2
 
 
+class Shown(nn.Module):
+    """Returns what it writes, a view of it, and a part of what the buffer was."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.ones(2))
+        self.register_buffer("seen", torch.ones(2))
+        self.register_buffer("hidden", torch.ones(2))
+
+    def forward(self, x):
+        new, old = self.kept * 0.5 + x, self.seen[:1]
+        self.kept.copy_(new)
+        self.seen.copy_(x * 3)
+        self.hidden.copy_(self.hidden + x)
+        return new, new[1:], old, self.kept, self.hidden * 2
+
+
+class Twice(nn.Module):
+    """Two buffers take one value, which a third takes in another order in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("one", torch.zeros(2))
+        self.register_buffer("two", torch.zeros(2))
+        self.register_buffer("turned", torch.zeros(2, 2).t())
+
+    def forward(self, x):
+        new = self.one + x
+        self.one.copy_(new)
+        self.two.copy_(new)
+        self.turned.copy_(self.turned + x)
+        return self.two * 2, self.turned.sum()
+
+
 CALLS = [(torch.tensor([1.0, -2.0]) * factor,) for factor in (1, 3, 0.5, -1)]
 
 
-@pytest.mark.parametrize("make", [Delay, Swap, Average, Tied])
+@pytest.mark.parametrize("make", [Delay, Swap, Average, Tied, Shown, Twice])
 def test_buffers_and_inputs_are_written_as_in_eager(make):
     runs_as_eager(lambda: make().eval(), *CALLS)
 
 
-@pytest.mark.parametrize("make", [Delay, Swap, Average])
+@pytest.mark.parametrize("make", [Delay, Swap, Average, Tied, Shown, Twice])
+def test_functional_programs_write_back_as_eager_does(make):
+    ir = torch_ir.functionalize(torch_ir.extract_ir(make().eval(), CALLS[0]))
+    runs_as_eager(lambda: make().eval(), *CALLS, programs=[ir])
+
+
+@pytest.mark.parametrize("make", [Delay, Swap, Average, Shown])
 def test_what_a_functionalized_program_writes_back_is_read_before_it_is_written(make):
     exported = torch.export.export(make().eval(), CALLS[0]).run_decompositions({})
     ir = torch_ir.extract_ir(exported)
     assert any(mutation.value.name != mutation.target for mutation in ir.mutations)
     runs_as_eager(lambda: make().eval(), *CALLS, programs=[ir])
+
+
+def test_a_buffer_takes_the_memory_of_a_value_that_nothing_else_has():
+    exported = torch.export.export(Shown().eval(), CALLS[0]).run_decompositions({})
+    executor = IRExecutor(torch_ir.extract_ir(exported), exported.state_dict)
+    results = [[r.clone() for r in executor(*call)] for call in CALLS]
+    source = executor.graph.source
+    assert source.count("hand_over(b_hidden") == 1
+    assert source.count("hand_over(") == 1, "what is returned or shown is copied"
+    executor.reset()
+    kept = [executor(*call) for call in CALLS]
+    assert same([list(r) for r in kept], results), "results stay what they were"
 
 
 def test_a_tied_buffer_has_one_state():

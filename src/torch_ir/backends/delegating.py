@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -45,12 +45,14 @@ class Delegate:
         backend: The backend.
         held: Those inputs of the body that are the same in every call, by name.
         compiled: What the backend made of it.
+        is_pure: Whether it was seen to write to nothing, and to give memory of its own.
     """
 
     body: IR
     backend: DelegateBackend
     held: Mapping[str, torch.Tensor]
     compiled: Delegated
+    is_pure: bool = False
 
 
 class DelegatingExecutor:
@@ -107,7 +109,7 @@ class DelegatingExecutor:
             if (taker := called.get(node.name)) is not None:
                 op_type = f"{taker.name}.{node.name}_{next(_NUMBERS)}.default"
                 made = self.delegates[node.name] = self._delegate(node, payload, taker)
-                kernels[op_type] = _kernel(taker.name, node, made.body, made.compiled)
+                kernels[op_type] = _kernel(taker.name, node, made)
                 taken = [meta for meta in node.inputs if meta.name not in made.held]
                 slots = {"inputs": tuple(range(len(taken)))}
                 sizes = {"sizes": _sizes(node)}
@@ -216,8 +218,9 @@ def require_weights(ir: IR, weights: Mapping[str, torch.Tensor] | None) -> None:
         )
 
 
-def _kernel(backend: str, call: OpNode, body: IR, compiled: Callable[..., Any]) -> DirectKernel:
-    names = [node.name for node in body.nodes]
+def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
+    compiled = delegate.compiled
+    names = [node.name for node in delegate.body.nodes]
     nodes = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     types = [getattr(torch, meta.dtype) for meta in call.outputs]
     expected = [(i, types[i], meta.shape) for i, meta in enumerate(call.outputs)]
@@ -250,7 +253,7 @@ def _kernel(backend: str, call: OpNode, body: IR, compiled: Callable[..., Any]) 
             return replaced(f"it gives {fault}", given)
         return made
 
-    return DirectKernel(run)
+    return DirectKernel(run, delegate.is_pure)
 
 
 def misfit(outputs: Sequence[TensorMeta], made: Sequence[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from torch_ir.ir import IR, FrozenDict
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
+from torch_ir.weights.tensor_registry import DirectKernel
 
 Roots: TypeAlias = frozenset[str]
 """The values whose storage a value may have: itself, if it is fresh."""
@@ -59,11 +61,14 @@ class StateWrite:
         target: The name of the written value.
         value: The name of the value.
         is_copied_first: Whether the value may change as other targets are written.
+        is_handed_over: Whether a buffer may take the value's memory in place of a copy: nothing
+            else has or keeps it, and nothing shows the buffer's own.
     """
 
     target: str
     value: str
     is_copied_first: bool
+    is_handed_over: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,8 @@ def make_plan(
         scalar = _scalar(found) if reuse else None
         count = None if found is None or found.kind != "ok" else len(found.results)
         steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
-    writes = tuple(_writes(ir, roots))
     written = [_written(ir, call, roots) for call in calls]
+    writes = tuple(_writes(ir, roots, pinned, is_functional=not any(written)))
     state = [i for i, names in enumerate(written) if names & external.keys()]
     kept = {m.target: None for m in ir.mutations if m.target in external}
     used = {read.name for call in calls for read in call.reads}
@@ -202,6 +207,8 @@ def _shared(
     roots: Mapping[str, Roots],
 ) -> Roots | None:
     """The storage that one result has from the arguments; None if it cannot be told."""
+    if _is_pure(call):
+        return NOTHING
     if found is None or found.kind != "ok" or call.schema is None:
         return None
     if index >= len(found.results):
@@ -222,8 +229,14 @@ def _shared(
     return frozenset[str]().union(*seen, *stated)
 
 
+def _is_pure(call: BoundCall) -> bool:
+    return isinstance(call.target, DirectKernel) and call.target.is_pure
+
+
 def _written(ir: IR, call: BoundCall, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
+    if _is_pure(call):
+        return NOTHING
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
     if never_writes(call.schema.text):
@@ -243,12 +256,21 @@ def _outputs_are_apart(ir: IR, roots: Mapping[str, Roots]) -> bool:
     return True
 
 
-def _writes(ir: IR, roots: Mapping[str, Roots]) -> Iterable[StateWrite]:
+def _writes(
+    ir: IR, roots: Mapping[str, Roots], pinned: Set[str], *, is_functional: bool
+) -> Iterable[StateWrite]:
     moved = [m for m in ir.mutations if m.value.name != m.target]
     targets = frozenset[str]().union(*[roots[m.target] for m in moved])
+    keys = {name: key for name, (key, _) in ir.external_values().items()}
+    kept = [*ir.output_names, *(m.value.name for m in moved)]
+    holders = Counter(root for name in kept for root in roots[name])
+    shown = {keys[root] for root in holders if root in keys}
     for mutation in moved:
-        value = mutation.value.name
-        yield StateWrite(mutation.target, value, bool(roots[value] & targets))
+        target, value = mutation.target, mutation.value.name
+        is_alone = roots[value] == {value} and holders[value] == 1 and value not in pinned
+        is_hidden = target in keys and keys[target] not in shown
+        is_handed_over = is_functional and is_alone and is_hidden
+        yield StateWrite(target, value, bool(roots[value] & targets), is_handed_over)
 
 
 # -- life -----------------------------------------------------------------------------------------

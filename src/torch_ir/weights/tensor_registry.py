@@ -75,9 +75,11 @@ class DirectKernel:
     Attributes:
         call: Takes the node's tensors, then the values of its attribute ``sizes``; gives one
             tensor for each of the node's outputs.
+        is_pure: Whether it writes to nothing, and each result has memory of its own.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
+    is_pure: bool = False
 
     def __call__(
         self, inputs: list[torch.Tensor], attrs: Mapping[str, Attribute]

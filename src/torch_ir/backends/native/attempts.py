@@ -189,15 +189,28 @@ def _owned(
     call: Safe, others: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The results with memory of their own; from now on, each call copies those that lack it."""
-    taken = {tensor.untyped_storage().data_ptr() for tensor in others}
-    shared = set(call.shared)
+    shared = {*call.shared, *shared_places(others, results)}
+    call.shared = tuple(sorted(shared))
+    return [r.clone() if i in shared else r for i, r in enumerate(results)]
+
+
+def shared_places(others: Sequence[Any], results: Sequence[torch.Tensor]) -> set[int]:
+    """Return the positions of the results that have the memory of another, or of a tensor given.
+
+    Example:
+        >>> x = torch.ones(2)
+        >>> shared_places([x, 3], [x + 1, x.view(1, 2)])
+        {1}
+    """
+    tensors = [item for item in others if isinstance(item, torch.Tensor)]
+    taken = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    shared: set[int] = set()
     for position, result in enumerate(results):
         place = result.untyped_storage().data_ptr()
         if place and place in taken:
             shared.add(position)
         taken.add(place)
-    call.shared = tuple(sorted(shared))
-    return [r.clone() if i in shared else r for i, r in enumerate(results)]
+    return shared
 
 
 def _misshaped(

@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 
-from torch_ir.backends.native.attempts import Attempt, dims_of, judged_call, said
+from torch_ir.backends.native.attempts import (
+    Attempt,
+    dims_of,
+    judged_call,
+    said,
+    shared_places,
+)
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.samples import SETS
 from torch_ir.errors import Raised, attempt
@@ -71,7 +77,9 @@ class Guarded:
         results = self.on_torch(given)
         if self.is_used and self._left:
             self._judge(given, results)
-        return results
+        # what takes them counts on memory of their own
+        shared = shared_places([*given, *self.attempt.held.values()], results)
+        return [r.clone() if i in shared else r for i, r in enumerate(results)]
 
     def _judge(self, given: Sequence[Any], results: Sequence[torch.Tensor]) -> None:
         """Judge the runtime by a real call."""

@@ -112,8 +112,13 @@ class FunctionWriter:
                 copied[write.value] = self.names.copy(write.value)
                 yield CodeLine(f"{copied[write.value]} = {self.names.value(write.value)}.clone()")
         for write in self._plan.writes:
+            target = self.names.value(write.target)
             value = copied.get(write.value) or self.names.value(write.value)
-            yield CodeLine(f"{self.names.value(write.target)}.copy_({value})")
+            if write.is_handed_over and not self._observed:  # who watches keeps values
+                hand_over = self.names.module.imported(RUN_TIME, "hand_over")
+                yield CodeLine(f"{hand_over}({target}, {value})")
+            else:
+                yield CodeLine(f"{target}.copy_({value})")
         yield from self._copied_results()
         yield CodeLine(f"return {self._result()}")
 

@@ -67,6 +67,30 @@ def require_in_range(
         )
 
 
+def hand_over(buffer: torch.Tensor, value: torch.Tensor) -> None:
+    """Give a buffer a value that nothing else has: its memory, where that lies as the buffer's.
+
+    Example:
+        >>> buffer, value = torch.zeros(2), torch.ones(2)
+        >>> hand_over(buffer, value)
+        >>> buffer, buffer.data_ptr() == value.data_ptr()
+        (tensor([1., 1.]), True)
+    """
+    is_plain = value.__class__ is torch.Tensor and not value.requires_grad
+    is_alike = (
+        is_plain
+        and value.dtype is buffer.dtype
+        and value.shape == buffer.shape
+        and value.stride() == buffer.stride()
+        and value.device == buffer.device
+        and not buffer.requires_grad
+    )
+    if is_alike:
+        buffer.set_(value)  # pyright: ignore[reportArgumentType]  # torch's stub lacks this overload
+    else:
+        buffer.copy_(value)
+
+
 def tensors_among(args: Sequence[Any], count: int) -> list[torch.Tensor]:
     """Return the tensors among the arguments of a function.
 
