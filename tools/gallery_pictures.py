@@ -1,16 +1,14 @@
 """Write the pictures in docs: pages of the gallery in Chromium, without a window.
 
-Usage: ``python tools/gallery_pictures.py [FOLDER]``
-
 Needs Chromium (``$CHROMIUM`` or on the path) and ``pip install playwright``.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -63,10 +61,12 @@ def pages(folder: Path) -> None:
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "pictures")
+    target: Path = parser.parse_args().folder
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         raise SystemExit("no Chromium: install one, or set CHROMIUM to its path")
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         pages(Path(name))

@@ -17,6 +17,7 @@ PROGRAM = parse("""ir "Net" {
 
 
 MET = [
+    "CHECK: {{(}}aten.relu.default{{)+}}\nCHECK: [[A:neg]]{{.*}}\nCHECK: [[A]]{{(.default)*}}",
     "CHECK: aten.relu.default\nCHECK-NEXT: aten.neg.default",
     "a remark\n# CHECK: [[V:%[a-z]+]]: f32[2, 4] = aten.relu\n# CHECK: add.Tensor({{%.}}, [[V]])",
     "CHECK-COUNT-2: aten.neg\nCHECK-NOT: aten.neg",
@@ -60,9 +61,21 @@ def test_what_is_not_met_is_found_with_its_line(text, line):
             "line 2 of the expectations: there is no directive CHECK-NXET",
         ),
         ("CHECK:", "line 1 of the expectations: found empty check string with prefix 'CHECK:'"),
+        (
+            "CHECK: relu\n  CHECK-NOT: {{a[}}",
+            "line 2 of the expectations: Malformed regex expression: 'a['\n"
+            "    CHECK-NOT: {{a[}}",
+        ),
+        (
+            "CHECK: [[A:relu]]\nCHECK: [[B]]",
+            "line 2 of the expectations: nothing before captures B\n"
+            "    CHECK: [[B]]\n"
+            "Capture it by [[B:regex]].",
+        ),
+        ("CHECK: [[#N+1]]", "line 1 of the expectations: numbers are not computed here"),
     ],
 )
-def test_a_file_that_says_nothing_is_an_error(text, message):
+def test_a_file_that_cannot_be_met_is_an_error(text, message):
     with pytest.raises(InvalidIRError) as caught:
         expect(PROGRAM, text)
     assert str(caught.value).startswith(message)

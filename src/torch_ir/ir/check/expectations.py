@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
+from torch_ir.errors import (
+    InvalidIRError,
+    OptionalDependencyError,
+    Raised,
+    attempt,
+    did_you_mean,
+)
 from torch_ir.ir.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -70,6 +77,7 @@ def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnosti
             f"line {error.line_no} of the expectations: {error.message}",
             picture=error.offending_line.rstrip("\n"),
         ) from None
+    _require_patterns(operations, options, text)
     matcher = Matcher(options, FInput(_LINE, text_without_places(ir)), operations)
     told = matcher.stderr = io.StringIO()
     return () if matcher.run() == 0 else (_unmet(told.getvalue()),)
@@ -86,6 +94,37 @@ def _unmet(report: str) -> Diagnostic:
     # a remedy is printed as one line
     seen = " | ".join([line.strip() for line in rest if line.strip(" ^")])
     return Diagnostic("not-met", f"line {number}: {message.strip()}", remedy=seen)
+
+
+def _require_patterns(operations: Sequence[Any], options: Any, text: str) -> None:
+    """Check that each pattern can be compiled, and that what it refers to was captured before.
+
+    The matcher would tell so as an expectation that is not met.
+    """
+    from filecheck.compiler import compile_uops
+    from filecheck.error import CheckError
+    from filecheck.ops import Subst
+
+    known: dict[str, str] = {}
+    for operation in operations:
+        wanted = [part.variable for part in operation.uops if isinstance(part, Subst)]
+        made = attempt(compile_uops, operation, dict.fromkeys([*known, *wanted], "x"), options)
+        captured = {} if isinstance(made, Raised) else made[1]
+        fault, remedy = "", None
+        if isinstance(made, Raised):
+            is_malformed = isinstance(made.error, CheckError)
+            fault = made.error.message if is_malformed else "numbers are not computed here"
+        elif missing := [name for name in wanted if name not in known and name not in captured]:
+            fault = f"nothing before captures {missing[0]}"
+            remedy = f"Capture it by [[{missing[0]}:regex]]."
+        if fault:
+            line = text.splitlines()[operation.source_line - 1].strip()
+            raise InvalidIRError(
+                f"line {operation.source_line} of the expectations: {fault}",
+                picture=line,
+                remedy=remedy,
+            )
+        known |= dict.fromkeys(captured, "x")
 
 
 def text_without_places(ir: IR | str) -> str:
