@@ -41,6 +41,7 @@ import torch
 
 from fuzz_judging import FaultError, judge, program_key, run_and_compare
 from fuzz_mutations import MUTATORS, mutated
+from torch_ir.infer.resolve import resolve_operator
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests/fuzz/corpus"
@@ -52,6 +53,12 @@ CHUNK = 2000
 """Files for one child."""
 WARM = 100
 """Files that are made before the first child, which has what that takes."""
+IMPORTING = (
+    "dim_order_ops._clone_dim_order.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+    "higher_order.invoke_subgraph",
+)
+"""Operators whose libraries take seconds to import, where ExecuTorch is installed."""
 ROUND = 10_000
 """Files of all kinds, after which the table is written anew."""
 MAX_BYTES = 8192
@@ -171,6 +178,8 @@ class Fuzzer:
                 run_and_compare(judged.ir)
         for attempt in range(WARM):
             self.file(attempt)
+        for op_type in IMPORTING:
+            resolve_operator(op_type)
 
     def read(self, first: int, count: int) -> None:
         """Read files of these numbers, and run their programs."""

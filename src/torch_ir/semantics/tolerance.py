@@ -23,11 +23,12 @@ from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
     linear_equations,
+    resampling,
     rows,
     special,
     sums,
 )
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
@@ -156,7 +157,19 @@ def bound(
         if _is_open_beside_infinities(rule, arrays[0]):
             return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
         is_exact = given is not None or rule is control_flow.converted
-        return _of_values(call, wholes, call.results if is_exact else None)
+        found = _of_values(call, wholes, call.results if is_exact else None)
+        is_open = _OPEN[rule](call) if rule in _OPEN else None
+        if is_open is None:
+            return found
+        return [np.where(o, np.inf, error) for o, error in zip(is_open, found, strict=True)]
+
+
+_OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
+    sums.convolution: sums.beside_padding,
+    sums.trilinear: sums.not_finite,
+    resampling.sampled_backward: sums.not_finite,
+}
+"""Marks of what is open although nothing overflows, of operands that are not all finite."""
 
 
 def _is_open_beside_infinities(rule: Rule, result: Array) -> bool:
@@ -186,9 +199,9 @@ def _of_values(
     ]
     if not any(places.any() for places in lost):
         return bounds
-    given = [np.asarray(item) for value in call.arguments.values() for item in flat(value)]
-    finite = all(np.isfinite(item).all() for item in given if is_inexact(item.dtype))
-    clipped = rule(replace(call, results=[_clipped(r) for r in call.results]))
+    largest = replace(call, results=[_clipped(r) for r in call.results])
+    plain = {name: _without_infinities(value) for name, value in call.arguments.items()}
+    clipped, adding = rule(largest), rule(replace(largest, arguments=plain, _wide={}))
     found: list[Array] = []
     for index, (result, places) in enumerate(zip(call.results, lost, strict=True)):
         if not places.any():
@@ -199,7 +212,7 @@ def _of_values(
         sizes, bound, edge = np.abs(exact[index]), clipped[index], overflow_edge(result.dtype)
         near = np.isfinite(sizes) & (sizes - bound <= edge)  # where it may as well not overflow
         if not is_complex(result.dtype) or exact[index].dtype == result.dtype:
-            near |= np.isinf(bound) & finite
+            near |= np.isinf(adding[index])  # what is finite may overflow before the rest
         settled = np.where(near, bound, rounding(result, narrow=call.rounds_to(result.dtype)))
         found.append(np.where(places, settled, bounds[index]))
     return found

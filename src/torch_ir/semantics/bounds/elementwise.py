@@ -33,8 +33,13 @@ def shrink_gradient(call: BoundedCall) -> Errors:
 
 
 def codes(call: BoundedCall) -> Errors:
-    """Allow nothing: codes are defined by their steps in float32, so that one is right."""
-    return [None] * len(call.results)
+    """Allow nothing: codes are defined by their steps in float32, so that one is right.
+
+    NaN is no integer: its code is open.
+    """
+    values = call.arguments.get("self", call.arguments.get("input"))
+    lost = np.where(np.isnan(values), np.inf, 0.0)
+    return [lost if result.shape == lost.shape else None for result in call.results]
 
 
 def code_numbers(call: BoundedCall) -> Errors:
@@ -86,6 +91,22 @@ def function(call: BoundedCall) -> Errors:
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
+
+
+def hardswish(call: BoundedCall) -> Errors:
+    """Allow what a function may; it is divided by 6 at its end."""
+    (error,) = function(call)
+    return [call.opened(error, 6 * np.maximum(call.wide("self"), 0))]
+
+
+def remains(call: BoundedCall) -> Errors:
+    """Allow one rounding, none where the sign is the operand's; open where quotients overflow."""
+    is_exact = call.op_type in ("aten.fmod.Scalar", "aten.fmod.Tensor")
+    (error,) = exact(call) if is_exact else rounded(call)
+    if not is_inexact(call.results[0].dtype):
+        return [None]
+    first, second = call.size("self"), call.size("other")
+    return [call.opened(0.0 if error is None else error, np.where(second > 0, first / second, 0))]
 
 
 def mish(call: BoundedCall) -> Errors:
@@ -244,7 +265,8 @@ def round_decimals(call: BoundedCall) -> Errors:
     with np.errstate(all="ignore"):
         is_near = np.abs(scaled - np.floor(scaled) - 0.5) <= 2 * call.unit * np.abs(scaled)
     step = 1 / scale if decimals > 0 else scale
-    return [np.where(is_near, step + 2 * call.result_unit * moduli(result), 0)]
+    error = np.where(is_near, step + 2 * call.result_unit * moduli(result), 0)
+    return [call.opened(error, scaled)]
 
 
 def softplus(call: BoundedCall) -> Errors:
@@ -291,7 +313,8 @@ def sinc(call: BoundedCall) -> Errors:
     (result,) = call.results
     steep = COMPLEX_FUNCTION if is_complex(result.dtype) else 1
     growth = np.cosh(np.pi * np.imag(call.wide("self"))) if steep > 1 else 1.0
-    return [call.opened(call.unit * 4 * steep * (moduli(result) + growth), growth)]
+    way = np.maximum(growth, np.pi * call.size("self"))
+    return [call.opened(call.unit * 4 * steep * (moduli(result) + growth), way)]
 
 
 def log_gamma(call: BoundedCall) -> Errors:

@@ -46,6 +46,11 @@ def _finite(matrix: Array) -> Array:
     return np.where(np.isfinite(matrix), matrix, 0)
 
 
+def _lost(matrix: Array) -> Array:
+    """Which matrices of a batch hold what is not finite: whether that is a pivot is no law."""
+    return ~np.isfinite(matrix).all((-2, -1))
+
+
 def _inverse(matrix: Array) -> Array:
     """|A⁻¹|; infinite of what has none."""
     left, sizes, right = np.linalg.svd(_finite(matrix))
@@ -90,6 +95,8 @@ def solution(call: BoundedCall) -> Errors:
     if call["left"] is False:
         inverse, error, found = (np.swapaxes(part, -1, -2) for part in (inverse, error, found))
     moved, is_open = _solved(inverse, error, moduli(found))
+    lost = np.broadcast_to(_lost(call["A"]), is_open.shape)
+    moved, is_open = np.where(lost[..., None, None], np.inf, moved), is_open | lost
     moved = np.swapaxes(moved, -1, -2) if call["left"] is False else moved
     moved = moved[..., 0] if is_vector else moved
     beside = _of_factors(call, matrix) if len(call.results) > 2 else []
@@ -118,6 +125,7 @@ def determinant(call: BoundedCall) -> Errors:
     norm = np.sqrt(np.sum(grown**2, (-2, -1)))
     higher = np.prod(sizes + norm[..., None], -1) - value - np.sum(minors, -1) * norm
     error = error + np.maximum(np.where(np.isnan(higher), 0, higher), 0)
+    error = np.where(_lost(call["A"]), np.inf, error)
     beside = _of_factors(call, matrix)
     if len(call.results) == 3:
         return [error, *beside]
@@ -169,6 +177,7 @@ def _of_triangles(call: BoundedCall, whole: Array, pivot: bool) -> tuple[Array, 
     rivals = np.tril(_added(lower * pivots) / _added(pivots), -1)
     is_near = pivot & (rivals + 2 * off_lower >= 1) & (rivals > 0)
     is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST) | np.any(is_near, (-2, -1))
+    is_open |= _lost(call["A"])
     place = is_open[..., None, None]
     return np.where(place, np.inf, off_lower), np.where(place, np.inf, off_upper), is_open
 

@@ -37,9 +37,10 @@ CUBIC_TERMS = 18
 NEAREST, BICUBIC = 1, 2
 BORDER, REFLECTED = 1, 2
 FAR = 2.0**-3
-"""Positions from there on, over the unit of a narrow type, have no eighths of elements in it."""
+"""Positions from there on, over the unit of a type, have no eighths of elements in it."""
 OUTSIDE = 8
-"""Such positions are open this far outside of a plane, which reaches from -1 to 1."""
+"""In narrow types, and mirrored ones in all, such positions are open this far outside of a plane,
+which reaches from -1 to 1."""
 
 _LINEAR = {
     "aten.upsample_bicubic2d.default": "aten.upsample_bilinear2d.default",
@@ -169,6 +170,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
     sizes, rank = values.shape[2:], len(taps)
     exact, worse, hits = [], [], []
     lost = np.zeros(call["grid"].shape[:-1], bool)
+    may_be_far = call.is_narrow or call["padding_mode"] == REFLECTED
     for place, (axis, size) in enumerate(zip(taps, sizes, strict=True)):
         reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
         off = call.unit * POSITIONS * CUBIC_REACH * reach * (call["interpolation_mode"] != NEAREST)
@@ -176,7 +178,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
         if call["interpolation_mode"] == BICUBIC:
             off = off + own * CUBIC_TERMS
         beyond = ~(np.abs(call.wide("grid")[..., rank - 1 - place]) < OUTSIDE)
-        lost |= call.is_narrow & beyond & ~(reach < FAR / own)
+        lost |= may_be_far & beyond & ~(reach < FAR / own)
         lost |= ~np.isfinite(call.wide("grid")[..., rank - 1 - place])
         bent = size * off * (call["interpolation_mode"] == BICUBIC)
         worse.append(
@@ -223,7 +225,8 @@ def sampled(call: BoundedCall) -> Errors:
     sizes = values.shape[2:]
     reach = np.max((np.abs(grid) + 1) * np.array(sizes[::-1]), axis=-1, initial=0)[:, None]
     beyond = ~(np.max(np.abs(grid), axis=-1, initial=0)[:, None] < OUTSIDE)
-    is_far = call.is_narrow & beyond & ~(reach < FAR / call.result_unit)
+    may_be_far = call.is_narrow or call["padding_mode"] == REFLECTED
+    is_far = may_be_far & beyond & ~(reach < FAR / call.result_unit)
     is_lost = np.asarray(np.isnan(grid).any(axis=-1))
     padding = call["padding_mode"]
     if padding == REFLECTED or (padding != BORDER and call["interpolation_mode"] != NEAREST):

@@ -322,6 +322,15 @@ def transform(call: BoundedCall) -> Errors:
 # -- attention ------------------------------------------------------------------------------------
 
 
+def mode(call: BoundedCall) -> Errors:
+    """Allow nothing; kernels sort, by which NaN has no place: rows with one are open."""
+    self, dim = call["self"], call.arguments.get("dim", -1)
+    if not is_inexact(self.dtype) or not self.ndim:
+        return [None, None]
+    lost = np.isnan(self).any(axis=dim, keepdims=bool(call["keepdim"]))
+    return [np.where(lost, inf, 0.0)] * 2
+
+
 def attention(call: BoundedCall) -> Errors:
     """Allow ``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
 
@@ -351,9 +360,10 @@ def attention(call: BoundedCall) -> Errors:
         finite = np.nan_to_num(moduli(call.results[1]), posinf=0.0)
         fast = FAST_EXPONENTIAL if call.is_narrow else 0.0
         lost = np.isnan(scores).any(axis=-1)  # a score that is NaN is not the greatest of a row
-        errors.append(np.where(lost, inf, (shared + count)[..., 0] + call.unit * finite + fast))
+        own = np.where(lost, inf, (shared + count)[..., 0] + call.unit * finite + fast)
+        errors.append(call.opened(own, reach[..., 0]))
     elif len(call.results) > 1:
-        errors.append(weights * relative)
+        errors.append(call.opened(weights * relative, reach))
     return errors
 
 

@@ -21,8 +21,15 @@ FEW = 2
 
 
 def _summed(
-    call: BoundedCall, lengths: list[int], block: float, few: float = FEW, one_way: Any = 0.0
+    call: BoundedCall,
+    lengths: list[int],
+    block: float,
+    few: float = FEW,
+    one_way: Any = 0.0,
+    *,
+    divides: bool = False,
 ) -> Errors:
+    """The errors of sums of so many terms; a mean is divided when all is added."""
     parts = iter(call.terms())
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
@@ -34,10 +41,12 @@ def _summed(
         steps = call.depth(count, block, one_way)
         # kernels of products may take what is less than the least normal number for 0
         lost = count * least_normal(call.dtype) if call.is_narrow else 0.0
-        errors.append(call.opened(call.unit * scale * (few + steps) * terms + lost, terms))
+        whole = terms * max(count, 1) if divides else terms
+        errors.append(call.opened(call.unit * scale * (few + steps) * terms + lost, whole))
     return errors
 
 
+_MEANS = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
 _CASTING = frozenset(
     {
         "aten.mean.default",
@@ -53,7 +62,8 @@ _PARTED = frozenset({"aten.nansum.default", "aten.nanmean.default"})
 
 def reduction(call: BoundedCall) -> Errors:
     """Bound sums and means: torch adds in cascades, and may first round to ``dtype``, or not."""
-    errors = _summed(call, [length(call)] * len(call.results), STREAM)
+    is_mean = call.op_type in _MEANS
+    errors = _summed(call, [length(call)] * len(call.results), STREAM, divides=is_mean)
     if call.op_type in _PARTED and call.is_narrow:
         own = [call.stepped(PARTS, terms) for terms in call.terms()]
         errors = [e if e is None else e + part for e, part in zip(errors, own, strict=True)]
@@ -144,6 +154,14 @@ def trilinear(call: BoundedCall) -> Errors:
     return [error + call.stepped(2 + sqrt(slices), terms) for error in errors]
 
 
+def not_finite(call: BoundedCall) -> list[Array] | None:
+    """Mark what is not finite, where an operand is not: the order of sums decides what it is."""
+    given = (value for value in call.arguments.values() if isinstance(value, np.ndarray))
+    if all(np.isfinite(value).all() for value in given):
+        return None
+    return [~np.isfinite(result) for result in call.results]
+
+
 def convolution(call: BoundedCall) -> Errors:
     """Bound convolutions and their gradients: n is how many products an element adds."""
     weight: Array = call["weight"]
@@ -163,6 +181,23 @@ def convolution(call: BoundedCall) -> Errors:
     one_way = _repeated(call, ["input", "weight"])
     errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
     return _columns(call, errors, [taps]) if _transposes(call) else errors
+
+
+def beside_padding(call: BoundedCall) -> list[Array] | None:
+    """Mark the elements that have padding times an infinity or NaN, which kernels may leave out.
+
+    Padding is a part of the images, and of the results' gradients where it is transposed. None
+    where all else is finite.
+    """
+    is_backward = "grad_output" in call.arguments
+    images = "grad_output" if is_backward and _transposes(call) else "input"
+    others = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray) and n != images}
+    if all(np.isfinite(value).all() for value in others.values()):
+        return None
+    # 0 times infinity is the only NaN that what is positive gives
+    infinite = {n: np.where(np.isfinite(value), 1.0, np.inf) for n, value in others.items()}
+    ones = np.ones(call[images].shape)
+    return [np.isnan(made) for made in call.meant(**infinite, **{images: ones})]
 
 
 def _transposes(call: BoundedCall) -> bool:
@@ -194,11 +229,13 @@ def pooling(call: BoundedCall) -> Errors:
         count = kernel**3 if isinstance(kernel, int) else prod(kernel)
     (operand, *_) = (name for name, a in call.arguments.items() if isinstance(a, np.ndarray))
     one_way = np.max(call.repeats(operand, range(call[operand].ndim)[2:]), initial=0)
-    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, FEW, one_way)
+    divides = "backward" not in call.op_type
+    counts = [max(count, 1)] * len(call.results)
+    errors = _summed(call, counts, BLOCK, FEW, one_way, divides=divides)
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
-    way = terms if "backward" in call.op_type else count * terms  # sums are divided at their end
+    way = count * terms if divides else terms
     kept_in = call.results[0].dtype
     return [call.opened(e + call.stepped(1 + sqrt(count), terms), way, kept_in) for e in errors]
 
@@ -319,7 +356,8 @@ def scatter_joined(call: BoundedCall) -> Errors:
     if reduce in ("multiply", "prod"):
         return [own * (FEW + walk) * sizes_of(result)]
     (terms,) = call.terms()
-    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, terms)]
+    whole = terms * (hits + 1) if reduce == "mean" else terms
+    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, whole)]
 
 
 _JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))

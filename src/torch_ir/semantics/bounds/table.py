@@ -61,7 +61,7 @@ _ATEN: dict[Rule, str] = {
         empty_permuted.default empty_strided.default eq.Scalar eq.Tensor equal.default
         expand.default expand_as.default expand_copy.default eye.default eye.m fix.default
         flatten.using_ints flip.default fliplr.default flipud.default floor.default
-        fmax.default fmin.default fmod.Scalar fmod.Tensor frac.default gather.default
+        fmax.default fmin.default frac.default gather.default
         gcd.default ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
         hardtanh.default heaviside.default hstack.default im2col.default imag.default
         index.Tensor index_copy.default index_fill.int_Scalar index_fill.int_Tensor
@@ -74,7 +74,7 @@ _ATEN: dict[Rule, str] = {
         max_pool2d.default max_pool2d_with_indices.default max_pool3d.default
         max_pool3d_with_indices.default maximum.default median.default median.dim
         meshgrid.default meshgrid.indexing min.default min.dim min.other minimum.default
-        mode.default moveaxis.int moveaxis.intlist movedim.int movedim.intlist msort.default
+        moveaxis.int moveaxis.intlist movedim.int movedim.intlist msort.default
         nan_to_num.default nanmedian.default nanmedian.dim narrow.default
         narrow_copy.default native_channel_shuffle.default native_dropout.default ne.Scalar
         ne.Tensor neg.default negative.default new_empty.default new_empty_strided.default
@@ -127,8 +127,7 @@ _ATEN: dict[Rule, str] = {
         div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor
         floor_divide.Scalar floor_divide.default
         leaky_relu.default mul.Scalar mul.Tensor prelu.default
-        rad2deg.default reciprocal.default remainder.Scalar remainder.Scalar_Tensor
-        remainder.Tensor rsqrt.default sgn.default softshrink.default
+        rad2deg.default reciprocal.default rsqrt.default sgn.default softshrink.default
         sqrt.default square.default true_divide.Tensor
     """,
     elementwise.filled: """
@@ -141,13 +140,22 @@ _ATEN: dict[Rule, str] = {
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
         cos.default cosh.default elu.default erfc.default exp.default
-        expm1.default hardsigmoid.default hardswish.default
+        expm1.default hardsigmoid.default
         hypot.default log.default log10.default log1p.default log2.default
         log_sigmoid.default polar.default selu.default
         sin.default sinh.default
         special_erfc.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.hardswish: """
+        hardswish.default
+    """,
+    elementwise.remains: """
+        fmod.Scalar fmod.Tensor remainder.Scalar remainder.Scalar_Tensor remainder.Tensor
+    """,
+    rows.mode: """
+        mode.default
     """,
     elementwise.mish: """
         mish.default

@@ -15,8 +15,8 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, rounded, widened, working
+from torch_ir.semantics.operators.grid_sampling import NEAREST, slopes_of
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
-from torch_ir.semantics.operators.grid_sampling import slopes_of
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
 from torch_ir.semantics.operators.pooling import at_indices
 from torch_ir.semantics.registry import denotes
@@ -218,11 +218,14 @@ def grid_sampler_backward(
     """The gradients of planes and points of ``grid_sampler_2d`` and ``_3d``.
 
     Shapes: those of the two; the first is None where ``output_mask`` does not ask for it. By a
-    point moved outside of the planes, or at it, the gradient is 0.
+    point moved outside of the planes, or at it, the gradient is 0; so is a point's that takes the
+    nearest element, whatever that is.
     """
     taps = point_taps(input, grid, interpolation_mode, padding_mode, align_corners)
     kind = working(input.dtype)
     planes, points = sampled_gradients(grad_output.astype(kind), input.astype(kind), taps)
+    if interpolation_mode == NEAREST:
+        points = np.zeros_like(points)
     made = rounded(planes, input.dtype) if output_mask[0] else None
     return made, rounded(points, grid.dtype)
 
@@ -253,7 +256,7 @@ def sampled_gradients(
         ]
         where: Any = (np.broadcast_to(batch, valid.shape), slice(None), *places)
         weight = np.where(valid, np.prod([part for _, part, _ in taps], axis=0), 0)
-        np.add.at(planes, where, moved * weight[..., None])
+        np.add.at(planes, where, np.where(valid[..., None], moved * weight[..., None], 0))
         along = np.where(valid, np.sum(values[where] * moved, axis=-1), 0)
         for axis in range(rank):
             others = [tap[2 if i == axis else 1] for i, tap in enumerate(taps)]
