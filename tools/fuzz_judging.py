@@ -302,4 +302,7 @@ def read_plainly(
         for meta in node.outputs:
             values[meta.name] = made[meta.producer_output_idx]
         bind(node, made, known)
+    written = {m.target: values[m.value.name].clone() for m in ir.mutations}
+    for target, value in written.items():  # results may show it
+        values[target].detach().copy_(value)
     return values

@@ -14,6 +14,7 @@ from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Su
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.inputs import flatten_arguments, results_of
 from torch_ir.ir import IR, Constant, OpNode
+from torch_ir.ir.queries import shown_writes
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, require_denotations
@@ -44,7 +45,8 @@ class ReferenceExecutor:
 
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor]):
         self._payload: dict[str, Any] = dict(check_weights(ir, weights, strict=False))
-        self.ir = ir if all(has_denotation(node.op_type) for node in ir.nodes) else decompose(ir)
+        is_denoted = all(has_denotation(node.op_type) for node in ir.nodes)
+        self.ir = ir if is_denoted and not shown_writes(ir) else decompose(ir)
         require_denotations(self.ir)
         self._turn = threading.Lock()
 
@@ -70,7 +72,7 @@ class ReferenceExecutor:
             program = Evaluation(self.ir, self._payload, inputs, symbols=given)
             for _ in program.run(keep=False):
                 pass
-            outputs = tuple([_tensor(program.tensor(m.name)) for m in self.ir.graph_outputs])
+            outputs = tuple(map(_tensor, program.results()))
             self._write(program, inputs)
         return results_of(self.ir, outputs, program.symbols)
 

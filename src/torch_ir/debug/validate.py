@@ -59,6 +59,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes, written_out
 from torch_ir.ir.values import kind_without_values
 from torch_ir.ops.rules import allow_operators
+from torch_ir.passes.functionalization import with_shown_writes
 from torch_ir.serde import write_atomically
 from torch_ir.steps import told
 from torch_ir.torch_api import constant_tensors, overload
@@ -121,6 +122,7 @@ def validate(
         'agree'
     """
     readers = _known(against)
+    ir = with_shown_writes(ir)
     with allow_operators(*allow):
         given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
         judged = _judged(ir, weights, constants, graph, backend, given)

@@ -16,7 +16,7 @@ from torch_ir.ops.effects import Effects
 from torch_ir.ops.effects import effects as effects_of
 
 if TYPE_CHECKING:
-    from torch_ir.ir.graph import IR
+    from torch_ir.ir.graph import IR, Mutation
 
 
 def users(ir: IR) -> Mapping[str, tuple[OpNode, ...]]:
@@ -136,6 +136,30 @@ def custom_gradients(ir: IR) -> str:
 def kept_values(ir: IR) -> frozenset[str]:
     """Return the names of the values that live on when the program ends: results and writes."""
     return frozenset([*ir.output_names, *(mutation.value.name for mutation in ir.mutations)])
+
+
+def shown_writes(ir: IR) -> tuple[Mutation, ...]:
+    """Return what the program writes as it ends, if its results show any of that.
+
+    A result that has, or may have, the storage of an input or buffer is seen after the write.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   mutate %x = %y
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.neg.default(%x)
+        ...   return %x
+        ... }''')
+        >>> [write.target for write in shown_writes(ir)]
+        ['x']
+    """
+    writes = tuple([m for m in ir.mutations if m.value.name != m.target])
+    if not writes:
+        return ()
+    targets = frozenset[str]().union(*[ir.aliases.roots(m.target) for m in writes])
+    is_shown = any(not targets.isdisjoint(ir.aliases.roots(name)) for name in ir.output_names)
+    return writes if is_shown else ()
 
 
 def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:

@@ -17,7 +17,7 @@ from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import signature_of
+from torch_ir.ir.queries import shown_writes, signature_of
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
@@ -59,7 +59,7 @@ def denote(
     evaluation = Evaluation(ir, payload, inputs, seed=seed, symbols=symbols)
     for _ in evaluation.run(keep=False):
         pass
-    return tuple([evaluation.tensor(meta.name).copy() for meta in ir.graph_outputs])
+    return tuple([result.copy() for result in evaluation.results()])
 
 
 @public
@@ -175,6 +175,24 @@ class Evaluation:
     def tensor(self, name: str) -> Array:
         """Return the same value as :meth:`value`, which must be an array."""
         return cast(Array, self.value(name))
+
+    def results(self) -> list[Array]:
+        """Return the results, when all nodes are evaluated.
+
+        One that is an input or buffer is what the program leaves there.
+
+        Raises:
+            InvalidIRError: One is another view of what is written as the program ends.
+        """
+        left = {write.target: write.value for write in shown_writes(self.ir)}
+        targets = frozenset[str]().union(*map(self.ir.aliases.roots, left))
+        for name in self.ir.output_names:
+            if name not in left and not targets.isdisjoint(self.ir.aliases.roots(name)):
+                raise InvalidIRError(
+                    f"the result %{name} shows what the program writes as it ends",
+                    remedy="Make the program functional first: torch_ir.functionalize(ir).",
+                )
+        return [self.tensor(left.get(meta.name, meta).name) for meta in self.ir.graph_outputs]
 
     def evaluate(self, node: OpNode, values: Mapping[str, Value]) -> list[Value]:
         """Compute the results of one node, flattened, for given values of its inputs.

@@ -28,6 +28,7 @@ from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.copies import with_own_results
+from torch_ir.passes.functionalization.shown_writes import with_shown_writes
 from torch_ir.passes.functionalization.writes import WritingNode
 from torch_ir.passes.functionalization.written_out import WRITTEN_OUT
 
@@ -105,6 +106,7 @@ def _functional(ir: IR, found: Diagnostics, path: str) -> tuple[IR, tuple[str, .
 
     What makes that impossible is added to what was found.
     """
+    ir = with_shown_writes(ir)
     functions: dict[str, IR] = {}
     written: dict[str, tuple[str, ...]] = {}
     for name, body in ir.functions.items():
