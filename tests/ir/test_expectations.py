@@ -63,8 +63,7 @@ def test_what_is_not_met_is_found_with_its_line(text, line):
         ("CHECK:", "line 1 of the expectations: found empty check string with prefix 'CHECK:'"),
         (
             "CHECK: relu\n  CHECK-NOT: {{a[}}",
-            "line 2 of the expectations: Malformed regex expression: 'a['\n"
-            "    CHECK-NOT: {{a[}}",
+            "line 2 of the expectations: Malformed regex expression: 'a['\n    CHECK-NOT: {{a[}}",
         ),
         (
             "CHECK: [[A:relu]]\nCHECK: [[B]]",

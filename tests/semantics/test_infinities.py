@@ -60,6 +60,19 @@ def _call(op_type: str, dtype: torch.dtype) -> list[Any]:
     ]
 
 
+def test_padding_times_an_infinite_weight_alone_is_open():
+    images, weight = torch.ones(1, 1, 4, 4), torch.ones(1, 1, 3, 3)
+    weight[0, 0, 0, 0] = INF
+    _, _, (allowed,) = bounds_of("aten.conv2d.default", images, weight, None, [1, 1], [1, 1])
+    places = np.zeros((4, 4), bool)
+    places[0], places[:, 0] = True, True
+    assert (np.isinf(allowed[0, 0]) == places).all(), "where the weight meets padding"
+    images[0, 0, 2, 2] = INF
+    ones = torch.ones(1, 1, 3, 3)
+    _, _, (allowed,) = bounds_of("aten.conv2d.default", images, ones, None, [1, 1], [1, 1])
+    assert np.isfinite(allowed).all(), "what is infinite in an image is so in all that it meets"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
 @pytest.mark.parametrize("op_type", INFINITE)
 def test_an_infinity_is_no_number_and_not_the_other(op_type: str, dtype: torch.dtype) -> None:

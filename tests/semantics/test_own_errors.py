@@ -34,6 +34,48 @@ MENDED = (
 """What random calls once showed to be out of its bound, or to raise."""
 
 
+INFINITE = (
+    "aten._adaptive_avg_pool3d.default",
+    "aten._fake_quantize_learnable_per_tensor_affine.default",
+    "aten._linalg_det.default",
+    "aten._linalg_slogdet.default",
+    "aten._scaled_dot_product_attention_math.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten._trilinear.default",
+    "aten.avg_pool3d.default",
+    "aten.conv1d.default",
+    "aten.conv3d.default",
+    "aten.convolution.default",
+    "aten.fmod.Tensor",
+    "aten.grid_sampler_2d.default",
+    "aten.grid_sampler_2d_backward.default",
+    "aten.grid_sampler_3d_backward.default",
+    "aten.hardswish.default",
+    "aten.index_reduce.default",
+    "aten.linalg_lu.default",
+    "aten.linalg_lu_factor_ex.default",
+    "aten.mode.default",
+    "aten.remainder.Tensor",
+    "aten.round.decimals",
+    "aten.scatter_reduce.two",
+    "aten.sinc.default",
+)
+"""What was, where NaN, infinities and numbers near the largest are among the operands."""
+
+
+@pytest.mark.parametrize("op_type", INFINITE)
+def test_what_was_out_of_its_bound_beside_infinities_is_not(op_type: str) -> None:
+    count, found = of_operator(
+        op_type,
+        dtypes=("float32", "float64", "bfloat16"),
+        seeds=range(2),
+        sizes=["small"],
+        operands=["special"],
+    )
+    assert found == []
+    assert count
+
+
 def test_own_errors_are_within_their_bounds():
     names = callable_operators()
     assert len(names) > 600

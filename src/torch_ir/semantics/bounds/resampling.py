@@ -201,9 +201,9 @@ def sampled_backward(call: BoundedCall) -> Errors:
         )
         for least, worst, d, scale in zip(terms, moved, depths, scales, strict=True)
     ]
-    if call.is_narrow:  # of a product that overflows, a weight of 0 makes NaN
-        ones = [[(at, np.ones_like(w), np.ones_like(s)) for at, w, s in axis] for axis in exact]
-        found[1] = call.opened(found[1], sampled_gradients(gradient, values, ones)[1], kept_in)
+    # of a product that overflows, a weight of 0 makes NaN
+    ones = [[(at, np.ones_like(w), np.ones_like(s)) for at, w, s in axis] for axis in exact]
+    found[1] = call.opened(found[1], sampled_gradients(gradient, values, ones)[1], kept_in)
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found = [_opened_at(where, error) for where, error in zip((samples, lost), found, strict=True)]
     return found if call["output_mask"][0] else found[1:]
