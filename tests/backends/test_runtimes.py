@@ -263,3 +263,41 @@ def test_a_number_beside_its_copy_does_not_kill_openvino():
     got = [run(torch.ones(2)) for _ in range(2)]
     torch.testing.assert_close(got[1][0], torch.full((2,), 2.0))
     assert int(got[1][1]) == 2
+
+
+class Cache(nn.Module):
+    """Rows written to caches: at one place, at places that vary, added, and by two indices."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("keys", "values", "sums", "pairs"):
+            self.register_buffer(name, torch.zeros(1, 3, 8, 16))
+
+    def forward(self, x, places):
+        self.keys.index_copy_(2, places[:2], x)
+        self.values[:, :, places[:2]] = x * 2
+        torch.ops.aten.index_put_(self.sums, [None, None, places[:2]], x, True)
+        self.pairs[:, places[:2], places[2:]] = x[:, 0]
+        return self.keys @ self.values.transpose(2, 3), self.sums + self.pairs
+
+
+def test_caches_are_written_without_being_permuted():
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    from torch_ir.backends.runtimes.onnx_model import onnx_bytes
+
+    model, eager = Cache(), Cache()
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    calls = [
+        (torch.randn(1, 3, 2, 16), torch.tensor(places)) for places in ([0, 2, 5, 1], [2, 1, 1, 7])
+    ]
+    ir = extract_ir(model, calls[0])
+    run = torch_ir.compile(ir, weights, backend="onnxruntime")
+    for call in calls:
+        torch.testing.assert_close(run(*call), eager(*call))
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(run.buffers[name], buffer)
+    functional = torch_ir.to_exported_program(torch_ir.functionalize(ir), weights)
+    written = onnx.load_from_string(onnx_bytes(functional)).graph.node
+    permuted = [node.input[0] for node in written if node.op_type == "Transpose"]
+    assert len(permuted) <= 3, "an operand of the product, and what is added and its sum"

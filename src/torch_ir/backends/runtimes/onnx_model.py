@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch.export import ExportedProgram
 
-from torch_ir.backends.runtimes.attention import plain_attention
+from torch_ir.backends.runtimes.rewrites import plain_attention, plain_writes
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
@@ -27,7 +27,8 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
         lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
     )
     with refused, quietly():
-        return onnx_model(plain_attention(exported, is_grouped=True)).SerializeToString()
+        plain = plain_writes(plain_attention(exported, is_grouped=True))
+        return onnx_model(plain).SerializeToString()
 
 
 def _why(error: Exception) -> str:

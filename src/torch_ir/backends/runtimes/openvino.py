@@ -16,9 +16,9 @@ from torch.export import ExportedProgram
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
-from torch_ir.backends.runtimes.attention import plain_attention
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
+from torch_ir.backends.runtimes.rewrites import plain_attention
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
 

@@ -1,4 +1,4 @@
-"""Attention as every runtime computes it: no head shared, and no row whose keys are all hidden."""
+"""What runtimes get wrong, or do slowly, as calls of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils._pytree import tree_map_only
 
+_LEAST_ROW = 16
+"""Elements of a row from which on its places are fewer than what is permuted."""
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 _ATEN = torch.ops.aten
 
@@ -38,6 +40,40 @@ def plain_attention(program: ExportedProgram, *, is_grouped: bool) -> ExportedPr
         if given.get("attn_mask") is not None:
             given["attn_mask"] = _masked(node, given["attn_mask"])
         node.args, node.kwargs = (), given
+    return program
+
+
+def plain_writes(program: ExportedProgram) -> ExportedProgram:
+    """Write rows of caches by all their places up to the row, in place.
+
+    ONNX writes at the first axes alone: what is behind others is permuted whole, and back.
+
+    Args:
+        program: The program, functional.
+
+    Returns:
+        The same program.
+    """
+    for node in program.graph.find_nodes(op="call_function", target=_ATEN.index_put.default):
+        target, indices, *rest = node.args
+        sizes = target.meta["val"].shape
+        before = next((at for at, index in enumerate(indices) if index is not None), 0)
+        chosen = [index for index in indices[before:] if index is not None]
+        static = [size for size in sizes if type(size) is int]
+        behind = static[before + len(chosen) :]
+        if not before or len(chosen) < len(indices) - before or len(static) < len(sizes):
+            continue
+        if any(index.meta["val"].dtype is torch.bool for index in chosen):
+            continue
+        if math.prod(behind) < _LEAST_ROW:
+            continue
+        rank = max(index.meta["val"].dim() for index in chosen)
+        like = {"dtype": torch.int64, "device": target.meta["val"].device}
+        places = [_call(node, _ATEN.arange.default, size, **like) for size in static[:before]]
+        for axis, place in enumerate(places):
+            shape = [-1, *[1] * (before - 1 - axis + rank)]
+            places[axis] = _call(node, _ATEN.view.default, place, shape)
+        node.args = (target, [*places, *chosen], *rest)
     return program
 
 
