@@ -121,8 +121,7 @@ def validate(
         >>> validate(ir, {}, (torch.tensor([0.0, 1.0]),)).verdict
         'agree'
     """
-    readers = _known(against)
-    ir = with_shown_writes(ir)
+    readers, ir = _known(against), with_shown_writes(ir)
     with allow_operators(*allow):
         given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
         judged = _judged(ir, weights, constants, graph, backend, given)

@@ -157,11 +157,7 @@ def bound(
         if _is_open_beside_infinities(rule, arrays[0]):
             return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
         is_exact = given is not None or rule is control_flow.converted
-        found = _of_values(call, wholes, call.results if is_exact else None)
-        is_open = _OPEN[rule](call) if rule in _OPEN else None
-        if is_open is None:
-            return found
-        return [np.where(o, np.inf, error) for o, error in zip(is_open, found, strict=True)]
+        return _opened(call, rule, _of_values(call, wholes, call.results if is_exact else None))
 
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
@@ -170,6 +166,13 @@ _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     resampling.sampled_backward: sums.not_finite,
 }
 """Marks of what is open although nothing overflows, of operands that are not all finite."""
+
+
+def _opened(call: BoundedCall, rule: Rule, bounds: list[Array]) -> list[Array]:
+    marks = _OPEN[rule](call) if rule in _OPEN else None
+    if marks is None:
+        return bounds
+    return [np.where(o, np.inf, error) for o, error in zip(marks, bounds, strict=True)]
 
 
 def _is_open_beside_infinities(rule: Rule, result: Array) -> bool:

@@ -1,4 +1,4 @@
-"""What runtimes get wrong, or do slowly, as calls of their own."""
+"""Rewrites of what runtimes get wrong, or do slowly."""
 
 from __future__ import annotations
 

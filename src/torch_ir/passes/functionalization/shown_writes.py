@@ -1,4 +1,4 @@
-"""What a program writes as it ends, written as nodes where its results show it."""
+"""Writes at the end of a program as nodes, where its results show them."""
 
 from __future__ import annotations
 
