@@ -267,7 +267,9 @@ def _writes(
     shown = {keys[root] for root in holders if root in keys}
     for mutation in moved:
         target, value = mutation.target, mutation.value.name
-        is_alone = roots[value] == {value} and holders[value] == 1 and value not in pinned
+        is_alone = (
+            roots[value] == frozenset({value}) and holders[value] == 1 and value not in pinned
+        )
         is_hidden = target in keys and keys[target] not in shown
         is_handed_over = is_functional and is_alone and is_hidden
         yield StateWrite(target, value, bool(roots[value] & targets), is_handed_over)

@@ -112,8 +112,10 @@ def _require_patterns(operations: Sequence[Any], options: Any, text: str) -> Non
         captured = {} if isinstance(made, Raised) else made[1]
         fault, remedy = "", None
         if isinstance(made, Raised):
-            is_malformed = isinstance(made.error, CheckError)
-            fault = made.error.message if is_malformed else "numbers are not computed here"
+            error = made.error
+            fault = "numbers are not computed here"
+            if isinstance(error, CheckError):
+                fault = error.message
         elif missing := [name for name in wanted if name not in known and name not in captured]:
             fault = f"nothing before captures {missing[0]}"
             remedy = f"Capture it by [[{missing[0]}:regex]]."

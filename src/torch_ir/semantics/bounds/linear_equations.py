@@ -48,7 +48,7 @@ def _finite(matrix: Array) -> Array:
 
 def _lost(matrix: Array) -> Array:
     """Which matrices of a batch hold what is not finite: whether that is a pivot is no law."""
-    return ~np.isfinite(matrix).all((-2, -1))
+    return np.asarray(~np.isfinite(matrix).all((-2, -1)))
 
 
 def _inverse(matrix: Array) -> Array:
