@@ -28,7 +28,7 @@ from torch_ir.semantics.bounds import (
     special,
     sums,
 )
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, rounding, spacing
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
@@ -139,7 +139,7 @@ def bound(
         if callable(given):
 
             def stated(call: BoundedCall) -> list[Array]:
-                errors = [np.asarray(e, "float64") for e in given(arguments, call.results)]
+                errors = [np.asarray(e, "float64") for e in given(call.arguments, call.results)]
                 _require_one_each(op_type, errors, arrays)
                 pairs = zip(errors, arrays, strict=True)
                 return [np.broadcast_to(error, array.shape) for error, array in pairs]
@@ -202,9 +202,8 @@ def _of_values(
     ]
     if not any(places.any() for places in lost):
         return bounds
-    largest = replace(call, results=[_clipped(r) for r in call.results])
-    plain = {name: _without_infinities(value) for name, value in call.arguments.items()}
-    clipped, adding = rule(largest), rule(replace(largest, arguments=plain, _wide={}))
+    clipped = rule(replace(call, results=[_clipped(r) for r in call.results]))
+    finite = clipped if _is_finite(call) else rule(_without_infinities(call))
     found: list[Array] = []
     for index, (result, places) in enumerate(zip(call.results, lost, strict=True)):
         if not places.any():
@@ -215,7 +214,7 @@ def _of_values(
         sizes, bound, edge = np.abs(exact[index]), clipped[index], overflow_edge(result.dtype)
         near = np.isfinite(sizes) & (sizes - bound <= edge)  # where it may as well not overflow
         if not is_complex(result.dtype) or exact[index].dtype == result.dtype:
-            near |= np.isinf(adding[index])  # what is finite may overflow before the rest
+            near |= np.isinf(finite[index])  # what is finite may overflow before the rest
         settled = np.where(near, bound, rounding(result, narrow=call.rounds_to(result.dtype)))
         found.append(np.where(places, settled, bounds[index]))
     return found
@@ -231,8 +230,7 @@ def _near_no_infinity(
     lost = [np.isnan(bound) for bound in bounds]
     if not any(places.any() for places in lost):
         return bounds
-    plain = {name: _without_infinities(value) for name, value in call.arguments.items()}
-    others = rule(replace(call, arguments=plain, _wide={}))
+    others = rule(replace(call, arguments=_without_infinities(call).arguments, _wide={}))
     found: list[Array] = []
     for places, result, bound, other in zip(lost, call.results, bounds, others, strict=True):
         finite = np.isfinite(result) if is_inexact(result.dtype) else True
@@ -241,9 +239,20 @@ def _near_no_infinity(
     return found
 
 
-def _without_infinities(value: Any) -> Any:
+def _is_finite(call: BoundedCall) -> bool:
+    given = [np.asarray(item) for value in call.arguments.values() for item in flat(value)]
+    return all(np.isfinite(item).all() for item in given if is_inexact(item.dtype))
+
+
+def _without_infinities(call: BoundedCall) -> BoundedCall:
+    """The call with 0 for all that is not finite, so that its bounds are those of the rest."""
+    plain = {name: _zeroed(value) for name, value in call.arguments.items()}
+    return replace(call, arguments=plain, results=_zeroed(list(call.results)), _wide={})
+
+
+def _zeroed(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return type(value)(map(_without_infinities, value))
+        return type(value)(map(_zeroed, value))
     if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
         return value
     return np.where(np.isfinite(value), value, np.zeros((), value.dtype))
