@@ -166,6 +166,29 @@ def test_a_buffer_takes_the_memory_of_a_value_that_nothing_else_has():
     assert same([list(r) for r in kept], results), "results stay what they were"
 
 
+def test_a_buffer_never_takes_the_memory_of_what_is_given():
+    """What a program writes to a buffer may be an argument, or a weight, itself."""
+    ir = torch_ir.parse("""ir {
+  weight @w: f32[2]
+  weight @a: f32[2]
+  weight @b: f32[2]
+  mutate @a = %x
+  mutate @b = @w
+  input %x: f32[2]
+  %y: f32[2] = aten.add.Tensor(@a, @b)
+  return %y
+}""")
+    weights = {name: torch.zeros(2) for name in "ab"} | {"w": torch.ones(2)}
+    executor, x = IRExecutor(ir, weights), torch.full((2,), 5.0)
+    executor(x)
+    x.fill_(7)
+    weights["w"].fill_(9)
+    assert same(executor.buffers, {"a": torch.full((2,), 5.0), "b": torch.ones(2)})
+    executor.reset()
+    assert weights["w"].tolist() == [9.0, 9.0]
+    assert x.tolist() == [7.0, 7.0]
+
+
 def test_a_tied_buffer_has_one_state():
     model = Tied().eval()
     executor = IRExecutor(torch_ir.extract_ir(model, CALLS[0]), model.state_dict())

@@ -141,7 +141,7 @@ def make_plan(
         count = None if found is None or found.kind != "ok" else len(found.results)
         steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
     written = [_written(ir, call, roots) for call in calls]
-    writes = tuple(_writes(ir, roots, pinned, is_functional=not any(written)))
+    writes = tuple(_writes(ir, roots, pinned | given, is_functional=not any(written)))
     state = [i for i, names in enumerate(written) if names & external.keys()]
     kept = {m.target: None for m in ir.mutations if m.target in external}
     used = {read.name for call in calls for read in call.reads}
@@ -257,8 +257,9 @@ def _outputs_are_apart(ir: IR, roots: Mapping[str, Roots]) -> bool:
 
 
 def _writes(
-    ir: IR, roots: Mapping[str, Roots], pinned: Set[str], *, is_functional: bool
+    ir: IR, roots: Mapping[str, Roots], others: Set[str], *, is_functional: bool
 ) -> Iterable[StateWrite]:
+    """What is written at the end; the memory of values that are others' is never handed over."""
     moved = [m for m in ir.mutations if m.value.name != m.target]
     targets = frozenset[str]().union(*[roots[m.target] for m in moved])
     keys = {name: key for name, (key, _) in ir.external_values().items()}
@@ -267,9 +268,8 @@ def _writes(
     shown = {keys[root] for root in holders if root in keys}
     for mutation in moved:
         target, value = mutation.target, mutation.value.name
-        is_alone = (
-            roots[value] == frozenset({value}) and holders[value] == 1 and value not in pinned
-        )
+        is_fresh = roots[value] == frozenset({value}) and value not in others
+        is_alone = is_fresh and holders[value] == 1
         is_hidden = target in keys and keys[target] not in shown
         is_handed_over = is_functional and is_alone and is_hidden
         yield StateWrite(target, value, bool(roots[value] & targets), is_handed_over)

@@ -157,8 +157,8 @@ class NativeExecutor(DelegatingExecutor):
             return super()._delegate(call, payload, backend)
         body = body_of(self.ir, call)
         attempt = self._found[backend.name].attempts[body.nodes[0].name]
-        is_judged = attempt.judge is not None
-        return Delegate(body, backend, attempt.held, Guarded(attempt), is_pure=is_judged)
+        is_seen = attempt.runs > 1  # of one call alone, results may change with the next
+        return Delegate(body, backend, attempt.held, Guarded(attempt), is_pure=is_seen)
 
     def reset(self) -> None:
         """Give the buffers that the program writes their first values again."""
