@@ -302,7 +302,8 @@ def read_plainly(
         for meta in node.outputs:
             values[meta.name] = made[meta.producer_output_idx]
         bind(node, made, known)
-    written = {m.target: values[m.value.name].clone() for m in ir.mutations}
+    moved = [m for m in ir.mutations if m.value.name != m.target]
+    written = {m.target: values[m.value.name].clone() for m in moved}
     for target, value in written.items():  # results may show it
         values[target].detach().copy_(value)
     return values

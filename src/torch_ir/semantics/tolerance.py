@@ -230,7 +230,7 @@ def _near_no_infinity(
     lost = [np.isnan(bound) for bound in bounds]
     if not any(places.any() for places in lost):
         return bounds
-    others = rule(replace(call, arguments=_without_infinities(call).arguments, _wide={}))
+    others = rule(replace(_without_infinities(call), results=call.results))
     found: list[Array] = []
     for places, result, bound, other in zip(lost, call.results, bounds, others, strict=True):
         finite = np.isfinite(result) if is_inexact(result.dtype) else True

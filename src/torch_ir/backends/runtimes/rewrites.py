@@ -46,7 +46,8 @@ def plain_attention(program: ExportedProgram, *, is_grouped: bool) -> ExportedPr
 def plain_writes(program: ExportedProgram) -> ExportedProgram:
     """Write rows of caches by all their places up to the row, in place.
 
-    ONNX writes at the first axes alone: what is behind others is permuted whole, and back.
+    ONNX writes at the first axes alone: what is behind others is permuted whole, and back. Caches
+    of symbolic sizes, short rows and masks are left as they are.
 
     Args:
         program: The program, functional.

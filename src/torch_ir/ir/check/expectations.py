@@ -8,13 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import (
-    InvalidIRError,
-    OptionalDependencyError,
-    Raised,
-    attempt,
-    did_you_mean,
-)
+from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -103,30 +97,28 @@ def _require_patterns(operations: Sequence[Any], options: Any, text: str) -> Non
     """
     from filecheck.compiler import compile_uops
     from filecheck.error import CheckError
-    from filecheck.ops import Subst
+    from filecheck.ops import NumSubst, Subst
 
-    known: dict[str, str] = {}
+    lines, known = text.splitlines(), set[str]()
+
+    def fault(operation: Any, reason: str, remedy: str | None = None) -> InvalidIRError:
+        place = f"line {operation.source_line} of the expectations"
+        line = lines[operation.source_line - 1].strip()
+        return InvalidIRError(f"{place}: {reason}", picture=line, remedy=remedy)
+
     for operation in operations:
+        if any(isinstance(part, NumSubst) for part in operation.uops):
+            raise fault(operation, "numbers are not computed here")
         wanted = [part.variable for part in operation.uops if isinstance(part, Subst)]
-        made = attempt(compile_uops, operation, dict.fromkeys([*known, *wanted], "x"), options)
-        captured = {} if isinstance(made, Raised) else made[1]
-        fault, remedy = "", None
-        if isinstance(made, Raised):
-            error = made.error
-            fault = "numbers are not computed here"
-            if isinstance(error, CheckError):
-                fault = error.message
-        elif missing := [name for name in wanted if name not in known and name not in captured]:
-            fault = f"nothing before captures {missing[0]}"
-            remedy = f"Capture it by [[{missing[0]}:regex]]."
-        if fault:
-            line = text.splitlines()[operation.source_line - 1].strip()
-            raise InvalidIRError(
-                f"line {operation.source_line} of the expectations: {fault}",
-                picture=line,
-                remedy=remedy,
-            )
-        known |= dict.fromkeys(captured, "x")
+        try:
+            _, captured = compile_uops(operation, dict.fromkeys([*known, *wanted], "x"), options)
+        except CheckError as error:
+            raise fault(operation, error.message) from None
+        known |= captured.keys()
+        for name in wanted:
+            if name not in known:
+                remedy = f"Capture it by [[{name}:regex]]."
+                raise fault(operation, f"nothing before captures {name}", remedy)
 
 
 def text_without_places(ir: IR | str) -> str:

@@ -319,9 +319,6 @@ def transform(call: BoundedCall) -> Errors:
     return [call.opened(error, reach)]
 
 
-# -- attention ------------------------------------------------------------------------------------
-
-
 def mode(call: BoundedCall) -> Errors:
     """Allow nothing; kernels sort, by which NaN has no place: rows with one are open."""
     self, dim = call["self"], call.arguments.get("dim", -1)
@@ -329,6 +326,9 @@ def mode(call: BoundedCall) -> Errors:
         return [None, None]
     lost = np.isnan(self).any(axis=dim, keepdims=bool(call["keepdim"]))
     return [np.where(lost, inf, 0.0)] * 2
+
+
+# -- attention ------------------------------------------------------------------------------------
 
 
 def attention(call: BoundedCall) -> Errors:
