@@ -162,6 +162,7 @@ def bound(
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     sums.convolution: sums.beside_padding,
+    elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,
     resampling.sampled_backward: sums.not_finite,
 }

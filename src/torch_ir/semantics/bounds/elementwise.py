@@ -37,29 +37,25 @@ def codes(call: BoundedCall) -> Errors:
 
     NaN is no integer: its code is open.
     """
-    lost = _no_code(call)
+    values = call.arguments.get("self", call.arguments.get("input"))
+    lost = np.where(np.isnan(values), np.inf, 0.0)
     return [lost if result.shape == lost.shape else None for result in call.results]
 
 
-def _no_code(call: BoundedCall) -> Array:
-    values = call.arguments.get("self", call.arguments.get("input"))
-    return np.asarray(np.where(np.isnan(values), np.inf, 0.0))
-
-
 def code_numbers(call: BoundedCall) -> Errors:
-    """Allow what :func:`codes` does; by zero points between codes, roundings of the number.
-
-    That is ``(code - zero) · scale``.
-    """
+    """Allow nothing; by zero points between codes, roundings of ``(code - zero) · scale``."""
     zeros, scales, axis = call["zero_point"], call["scale"], call["axis"]
     numbers, *masks = call.results
     if not is_inexact(zeros.dtype) or call.op_type.startswith("aten._fake"):
-        return codes(call)
+        return [None] * len(call.results)
     shape = [-1 if dim == axis else 1 for dim in range(numbers.ndim)]
     moved = (moduli(zeros) * moduli(scales)).reshape(shape)
-    lost = _no_code(call)
-    error = np.where(lost > 0, np.inf, call.unit * 2 * (moduli(numbers) + moved))
-    return [error, *[lost for _ in masks]]
+    return [call.unit * 2 * (moduli(numbers) + moved), *[None for _ in masks]]
+
+
+def without_code(call: BoundedCall) -> list[Array]:
+    """Mark what is not finite, which kernels by channels make an integer before they clamp it."""
+    return [~np.isfinite(call["self"]) for _ in call.results]
 
 
 def close(call: BoundedCall) -> Errors:
