@@ -9,6 +9,7 @@ import torch
 
 import torch_ir
 from torch_ir import decompose, denote, functionalize, parse
+from torch_ir.backends import NativeBackend
 from torch_ir.debug import random_program
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import InvalidIRError
@@ -21,6 +22,18 @@ SHOWN = {
     "turned": "%v: f32[3, 2] = aten.permute.default(%x, dims=[1, 0])\n  return %v",
     "a buffer": "%v: f32[3] = aten.select.int(@b, dim=0, index=0)\n  return %v, @b",
 }
+
+
+class AsTorch(NativeBackend):
+    """Runs all on torch, as a runtime would."""
+
+    name, version = "astorch", "1.0"
+
+    def operators(self):
+        return {f"aten.{name}" for name in ("neg.default", "add.Tensor", "view.default")}
+
+    def build(self, program, options):
+        return program.module()
 
 
 @pytest.mark.parametrize("shown", SHOWN)
@@ -41,7 +54,7 @@ def test_results_show_what_is_written_as_the_program_ends(shown):
     programs = (ir, functional, decompose(ir))
     results: list[Any] = []
     for program in programs:
-        for backend in ("aten", "reference"):
+        for backend in ("aten", "reference", AsTorch()):
             runner, given = torch_ir.compile(program, weights, backend=backend), x.clone()
             for _ in range(2):
                 made = runner(given)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostic, about, at, listed
+from torch_ir.ir.queries import shown_writes
 
 SHOWN = 10
 
@@ -62,8 +63,13 @@ def require_definitions(ir: IR, task: str) -> None:
 
 
 def is_functional(ir: IR) -> bool:
-    """Return whether no node of a program writes its inputs, in functions too."""
-    return next(_writing(ir, ""), None) is None
+    """Return whether no node of a program writes its inputs, in functions too.
+
+    Nor may views among its results show what it writes as it ends, which values do not.
+    """
+    if next(_writing(ir, ""), None) is not None:
+        return False
+    return ir.dialect != "export" or not shown_writes(ir)
 
 
 def _writing(ir: IR, path: str) -> Iterator[Diagnostic]:
