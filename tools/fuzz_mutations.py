@@ -221,7 +221,7 @@ def _take_from_another(holder: Any, key: Any, corpus: Corpus, random: Random) ->
         holder[key] = json.loads(json.dumps(other[name]))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1 << 14)
 def _places_of(data: bytes) -> list[tuple[Any, Any]]:
     try:
         return list(_places(json.loads(data)))
@@ -301,7 +301,7 @@ def _stated(members: dict[str, bytes]) -> dict[str, bytes]:
         return members
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1 << 14)
 def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
