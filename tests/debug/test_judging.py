@@ -13,7 +13,7 @@ from torch import nn
 
 import torch_ir
 from small_models import CASES
-from torch_ir import compile_graph, extract_ir, validate
+from torch_ir import compile_graph, extract_ir, parse, validate
 from torch_ir.backends import (
     SUPPORTED,
     DelegateBackend,
@@ -240,6 +240,26 @@ def test_a_pair_that_an_opaque_backend_fuses_wrongly(name, mode, opaque):
         assert report.first is not None
         assert report.first.node == node.name, str(report)
         assert report.first.location == str(node.location)
+
+
+@pytest.mark.parametrize("mode", ["isolated", "accumulated"])
+@pytest.mark.parametrize(
+    "results", ["%y, %z", "%z, %y", "%y, %y", "%w, %z, %y", "%x, %v, %w", "%v, %y"]
+)
+def test_results_of_a_delegate_that_share_memory(results, mode):
+    ir = parse(f"""ir "Shared" {{
+      input %x: f32[2, 3]
+      %v: f32[3, 2] = aten.t.default(%x)
+      %y: f32[2, 3] = aten.exp.default(%x)
+      %z: f32[6] = aten.view.default(%y, [6])
+      %w: f32[6] = aten.sin.default(%z)
+      return {results}
+    }}""")
+    for backend in ("aten", "reference", Faulty()):
+        report = validate(ir, {}, (torch.randn(2, 3),), backend=backend, mode=mode)
+        assert report.verdict == "agree", (backend, str(report))
+    report = validate(ir, {}, (torch.randn(2, 3),), backend=Faulty("y", wrong), mode=mode)
+    assert report.verdict == "disagree"
 
 
 def test_another_count_of_results(block):

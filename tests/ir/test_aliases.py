@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 import torch
 from torch import nn
 
 import torch_ir
-from torch_ir import IR, OpNode, TensorMeta
+from torch_ir import IR, IRExecutor, OpNode, TensorMeta, random_program
+from torch_ir.ir.values import FunctionRef
 
 
 def module(forward, **buffers):
@@ -147,3 +150,36 @@ def test_a_value_that_was_made_may_be_written():
     assert IR(nodes, [x], [z], []).aliases.written == set()
     aliased = [nodes[0].replace(op_type="aten.alias.default"), nodes[1]]
     assert IR(aliased, [x], [z], []).aliases.written == {"x"}
+
+
+SHARING = [
+    *("view", "t", "slice.Tensor", "select.int", "split.Tensor", "permute", "reshape", "alias"),
+    *("exp", "neg", "clone", "contiguous"),
+]
+
+
+def test_results_of_a_function_that_share_memory_are_told_to():
+    operators = [f"aten.{name}" + ".default" * ("." not in name) for name in SHARING]
+    shared = 0
+    for seed in range(16):
+        program = random_program(seed, nodes=8, operators=operators, dynamic=False, writes=False)
+        if program.weights:
+            continue
+        made = [meta for node in program.ir.nodes for meta in node.outputs]
+        body = program.ir.replace(graph_outputs=made, signature=None)
+        pred = TensorMeta("p", (), "bool")
+        given = [m.replace(name=f"x{i}") for i, m in enumerate(body.graph_inputs)]
+        results = [TensorMeta(f"y{i}", m.shape, m.dtype, "c", i) for i, m in enumerate(made)]
+        branches = {"true_fn": FunctionRef("f"), "false_fn": FunctionRef("f")}
+        slots = {"pred": 0, "operands": tuple(range(1, len(given) + 1))}
+        call = OpNode("c", "higher_order.cond", [pred, *given], results, branches, slots)
+        ir = IR([call], [pred, *given], results, [], functions={"f": body})
+        tensors = IRExecutor(ir, {})(torch.tensor(True), *program.inputs)
+        named = {meta.name: t for meta, t in zip(given, program.inputs, strict=True)}
+        named |= {meta.name: t for meta, t in zip(results, tensors, strict=True)}
+        storages = {n: t.untyped_storage().data_ptr() for n, t in named.items() if t.numel()}
+        for first, second in combinations(storages, 2):
+            if second.startswith("y") and storages[first] == storages[second]:
+                shared += 1
+                assert ir.aliases.may_share(first, second), (seed, first, second)
+    assert shared > 100

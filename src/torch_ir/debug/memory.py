@@ -208,6 +208,8 @@ class Memory:
         base = owner if owner in self._bases else None
         if expected is not None:
             base = storages.get(expected.storage)
+        elif owner is not None and self._is_sibling(node, name, owner):
+            base = owner
         if base is not None and (owner is base or not base.address):
             self._storages.join(name, tensor, base)
             if expected is not None and expected.view != view_of(tensor):
@@ -227,6 +229,11 @@ class Memory:
             if not is_own and expected.view[1:] != view_of(tensor)[1:]:
                 yield _wrong_view(name, tensor, expected.view)
         self._storages.makers[address] = node
+
+    def _is_sibling(self, node: OpNode, name: str, owner: ModelStorage) -> bool:
+        """Return whether a storage is that of another result, which the node's functions share."""
+        made = {meta.name for meta in node.outputs}
+        return owner.name in made and self._ir.aliases.may_share(name, owner.name)
 
     def _is_private(self, name: str) -> bool:
         """Return whether nobody can tell a value from a copy of it."""

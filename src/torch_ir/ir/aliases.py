@@ -98,17 +98,20 @@ class Aliases:
             schema = ir.schema_of(node.op_type)
             if schema is not None and not shares and is_apart(schema.text):
                 continue
+            siblings = _siblings_in_bodies(ir, node)
             for output in node.outputs:
                 if output.name in shares:
-                    names = shares[output.name]
-                    shared = [meta for meta in _distinct(node) if meta.name in names]
+                    seen = shares[output.name]
+                    shared = [meta for meta in _distinct(node) if meta.name in seen]
                     is_sure = True
                 else:
                     shared, is_sure = possible_sources(ir, node, output)
+                names = [meta.name for meta in shared] + siblings.get(output.name, [])
                 if shared:
                     sources = all_sources.setdefault(node.name, {})
                     sources.update({meta.name: meta for meta in shared})
-                    found = [all_roots.get(m.name) or frozenset({m.name}) for m in shared]
+                if names:
+                    found = [all_roots.get(name) or frozenset({name}) for name in names]
                     own = _NOTHING if is_sure else frozenset({output.name})
                     all_roots[output.name] = own.union(*found)
         return all_roots, all_sources
@@ -263,6 +266,24 @@ def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
         body is not None and _gives_fresh_results(body) for body in bodies
     )
     return () if is_apart else tuple(node.inputs)
+
+
+def _siblings_in_bodies(ir: IR, node: OpNode) -> dict[str, list[str]]:
+    """Return the earlier results of a call of functions whose storage each may have, by name."""
+    bodies = [ir.functions.get(name) for name in node.functions]
+    found: dict[str, list[str]] = {}
+    for place, later in enumerate(node.outputs if bodies else ()):
+        for earlier in node.outputs[:place]:
+            indices = (earlier.producer_output_idx, later.producer_output_idx)
+            if any(body is None or _may_share_results(body, *indices) for body in bodies):
+                found.setdefault(later.name, []).append(earlier.name)
+    return found
+
+
+def _may_share_results(body: IR, first: int, second: int) -> bool:
+    names = body.output_names
+    is_given = max(first, second) < len(names)
+    return is_given and body.aliases.may_share(names[first], names[second])
 
 
 class CalledBody(NamedTuple):
