@@ -244,21 +244,24 @@ def test_a_pair_that_an_opaque_backend_fuses_wrongly(name, mode, opaque):
 
 @pytest.mark.parametrize("mode", ["isolated", "accumulated"])
 @pytest.mark.parametrize(
-    "results", ["%y, %z", "%z, %y", "%y, %y", "%w, %z, %y", "%x, %v, %w", "%v, %y"]
+    "results", ["%y, %z", "%z, %y", "%y, %y", "%w, %z, %y", "%x, %v, %w", "%u, %y, @b"]
 )
 def test_results_of_a_delegate_that_share_memory(results, mode):
     ir = parse(f"""ir "Shared" {{
+      weight @b: f32[3, 2]
       input %x: f32[2, 3]
+      %u: f32[2, 3] = aten.t.default(@b)
       %v: f32[3, 2] = aten.t.default(%x)
       %y: f32[2, 3] = aten.exp.default(%x)
       %z: f32[6] = aten.view.default(%y, [6])
       %w: f32[6] = aten.sin.default(%z)
       return {results}
     }}""")
+    weights = {"b": torch.randn(3, 2)}
     for backend in ("aten", "reference", Faulty()):
-        report = validate(ir, {}, (torch.randn(2, 3),), backend=backend, mode=mode)
+        report = validate(ir, weights, (torch.randn(2, 3),), backend=backend, mode=mode)
         assert report.verdict == "agree", (backend, str(report))
-    report = validate(ir, {}, (torch.randn(2, 3),), backend=Faulty("y", wrong), mode=mode)
+    report = validate(ir, weights, (torch.randn(2, 3),), backend=Faulty("y", wrong), mode=mode)
     assert report.verdict == "disagree"
 
 

@@ -33,7 +33,7 @@ from torch_ir.debug.judging.storages import (
 )
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.ir import IR, OpNode
-from torch_ir.ir.aliases import written_tensors
+from torch_ir.ir.aliases import Aliases, written_tensors
 
 
 class PlainCall(NamedTuple):
@@ -56,10 +56,12 @@ class Memory:
     Args:
         ir: The program.
         given: Its inputs and weights, by the names that nodes use.
+        aliases: What may share memory.
     """
 
-    def __init__(self, ir: IR, given: Mapping[str, torch.Tensor]):
+    def __init__(self, ir: IR, given: Mapping[str, torch.Tensor], aliases: Aliases):
         self._ir = ir
+        self._aliases = aliases
         self._positions = {node.name: i for i, node in enumerate(ir.nodes)}
         self.last_reader = {meta.name: node for node in ir.nodes for meta in node.inputs}
         last = {n: float(self._positions[r.name]) for n, r in self.last_reader.items()}
@@ -115,7 +117,7 @@ class Memory:
 
     def needs_call(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> bool:
         """Return whether only torch's plain operator tells where a node's results must be."""
-        if self._ir.aliases.sources(node) or written_tensors(self._ir, node) != ():
+        if self._aliases.sources(node) or written_tensors(self._ir, node) != ():
             return True
         position = self._positions[node.name]
         owners = [self._storages.owners.get(address_of(tensor)) for tensor in outputs]
@@ -208,7 +210,7 @@ class Memory:
         base = owner if owner in self._bases else None
         if expected is not None:
             base = storages.get(expected.storage)
-        elif owner is not None and self._is_sibling(node, name, owner):
+        elif owner is not None and self._aliases.may_share(name, owner.name):
             base = owner
         if base is not None and (owner is base or not base.address):
             self._storages.join(name, tensor, base)
@@ -230,14 +232,9 @@ class Memory:
                 yield _wrong_view(name, tensor, expected.view)
         self._storages.makers[address] = node
 
-    def _is_sibling(self, node: OpNode, name: str, owner: ModelStorage) -> bool:
-        """Return whether a storage is that of another result, which the node's functions share."""
-        made = {meta.name for meta in node.outputs}
-        return owner.name in made and self._ir.aliases.may_share(name, owner.name)
-
     def _is_private(self, name: str) -> bool:
         """Return whether nobody can tell a value from a copy of it."""
-        return name not in self._results and not self._ir.aliases.is_written(name)
+        return name not in self._results and not self._aliases.is_written(name)
 
     # -- at the end -------------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ def _prepared(
         return IRExecutor(flat, weights, constants).graph, None
     if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
         drift = Accumulation(judged.graph.ir)
-        return judged.graph, Judge(judged.delegates, readers, drift)
+        return judged.graph, Judge(judged.delegates, readers, drift, aliases=judged.ir.aliases)
     unseen = judged.unseen if isinstance(judged, OpaqueRunner) else ""
     graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph
     return graph, Judge(judged.delegates, readers, unseen=unseen)
@@ -290,7 +290,8 @@ class _Rereading:
         self._expected: Expected | None = None
         self._inputs: list[torch.Tensor] = []
         named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
-        self._memory = Memory(graph.ir, {**graph.payload, **named})
+        aliases = (judge and judge.aliases) or graph.ir.aliases
+        self._memory = Memory(graph.ir, {**graph.payload, **named}, aliases)
         self._writing = graph.writing()
 
     def see_payload(self, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -27,6 +27,7 @@ from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.queries import live_out
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import is_inexact
@@ -70,12 +71,15 @@ class Judge:
         drift: How far the inputs of delegates are off by what backends before them rounded, where
             a delegate is given their values; None where it is given torch's.
         unseen: Why something that the delegates make cannot be compared; empty if all can.
+        aliases: What may share memory, where the graph that runs does not say; delegates that hold
+            weights may give views of these.
     """
 
     delegates: Mapping[str, Delegate]
     against: tuple[Reader, ...]
     drift: Accumulation | None = None
     unseen: str = ""
+    aliases: Aliases | None = None
 
     def knows(self, node: OpNode) -> bool:
         """Return whether a node calls a delegate of a backend."""
