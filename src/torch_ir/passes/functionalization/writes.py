@@ -10,13 +10,12 @@ from torch._ops import OpOverload
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ops.schema import Schema, lookup, parse_schema
+from torch_ir.ops.schema import Schema, Slots, default_of, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import View
-from torch_ir.passes.functionalization.variants import fresh_results, functional_call
 from torch_ir.torch_api import operator_schema
 
 _COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "logical_", "isfinite")
@@ -247,3 +246,61 @@ def _result_dtypes(
         raise PassError(f"torch refuses {call.op_type} here: {reason}")
     made = [meta.dtype if meta is not None else "" for meta in outcome.results]
     return {key: made[place] for key, place in places.items()}
+
+
+# -- functional variants --------------------------------------------------------------------------
+
+
+def _attributes(
+    variant: Variant, node: OpNode, schema: Schema, target: Schema
+) -> dict[str, object]:
+    """The attributes of the variant's call, with the defaults that only the original has."""
+    defaults = {a.name: default_of(a) for a in schema.arguments}
+    attrs: dict[str, object] = {}
+    for argument in target.arguments:
+        name = variant.arguments[argument.name]
+        if name in node.attrs:
+            attrs[argument.name] = node.attrs[name]
+        elif name not in node.slots and argument.default is None:
+            attrs[argument.name] = defaults[name]
+    return attrs
+
+
+def _operands(variant: Variant, node: OpNode) -> dict[str, Slots]:
+    """The operands of the variant's call; its inputs are those of the original."""
+    given = node.slots
+    return {name: given[own] for name, own in variant.arguments.items() if own in given}
+
+
+def functional_call(
+    node: OpNode, variant: Variant, schema: Schema, target: Schema, written: TensorMeta
+) -> OpNode:
+    """Return the functional operator's call, under the name and outputs of the original."""
+    slots = _operands(variant, node)
+    attrs = _attributes(variant, node, schema, target)
+    factory = target.argument("dtype")
+    keeps_type = schema.argument("dtype") is None or not variant.dropped  # written in place
+    if factory is not None and keeps_type and attrs.get("dtype") is None:
+        attrs["dtype"] = DType(written.dtype)
+    used = sorted({slot for item in slots.values() for slot in _flat_slots(item)})
+    place = {slot: position for position, slot in enumerate(used)}
+    return node.replace(
+        op_type=variant.op_type,
+        inputs=tuple([node.inputs[slot] for slot in used]),
+        attrs=attrs,
+        operands={
+            name: tuple([None if slot is None else place[slot] for slot in item])
+            if isinstance(item, tuple)
+            else (None if item is None else place[item])
+            for name, item in slots.items()
+        },
+    )
+
+
+def _flat_slots(slots: Slots) -> list[int]:
+    return [s for s in (slots if isinstance(slots, tuple) else (slots,)) if s is not None]
+
+
+def fresh_results(schema: Schema) -> list[int]:
+    """Return the positions of the results that are none of the written arguments."""
+    return [position for position, result in enumerate(schema.returns) if not result.alias]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError
-from torch_ir.ir import IR
+from torch_ir.errors import PassError, did_you_mean
+from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.process_groups import groups_of
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
+from torch_ir.passes.sharding.placements import positive
 from torch_ir.passes.sharding.rank_program import RankProgram
-from torch_ir.passes.sharding.sharding_plan import split_dims
 
 DIALECTS = ("export", "aten", "core_aten")
 
@@ -78,3 +79,112 @@ def shard(ir: IR, plan: Mapping[str, Any], *, ranks: int, group: str = "tp") -> 
         if not of_rank.depends_on_rank:
             return (made[0],) * ranks
     return tuple(made)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+STYLES = ("column", "row", "vocabulary", "expert", "whole")
+_OF_TORCH = {"ColwiseParallel": "column", "RowwiseParallel": "row"}
+_TURNED = frozenset({"aten.t.default", "aten.transpose.int", "aten.permute.default"})
+_SAME = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.clone.default"})
+
+
+def split_dims(ir: IR, plan: Mapping[str, Any], ranks: int) -> dict[str, int]:
+    """Return by the key of a weight or constant the dimension that the ranks share.
+
+    Args:
+        ir: The program, without calls of functions.
+        plan: A style, or a dimension, for each pattern of module paths or keys.
+        ranks: How many ranks there are.
+
+    Raises:
+        PassError: A pattern fits nothing, there is no such style, two disagree about a weight, or
+            the ranks cannot share a dimension equally.
+    """
+    if ranks < 1:
+        raise PassError(f"a program is shared by 1 rank or more, not by {ranks}")
+    names = {key: (name, meta) for name, (key, meta) in ir.external_values().items()}
+    found: dict[str, int] = {}
+    for pattern, wanted in plan.items():
+        style: Any = _OF_TORCH.get(type(wanted).__name__, wanted)
+        keys = [k for k in names if any(fnmatchcase(n, pattern) for n in (k, _module_of(k)))]
+        if not keys:
+            raise PassError(
+                f"no weight of the program is called or lies in {pattern!r}",
+                remedy=did_you_mean(pattern, [*names, *map(_module_of, names)]),
+            )
+        if type(style) is not int and not (isinstance(style, str) and style in STYLES):
+            raise PassError(
+                f"{style!r:.60} says not how ranks share a weight",
+                remedy=did_you_mean(str(style), STYLES)
+                or f"There are {', '.join(STYLES)}, and the number of a dimension.",
+            )
+        for key in keys:
+            name, meta = names[key]
+            dim = _dim_of(ir, name, len(meta.shape), style)
+            if found.get(key, dim) != dim:
+                raise PassError(f"the plan splits {key!r} along {found[key]} and along {dim}")
+            if dim is not None:
+                _require_even(key, meta.shape, dim, ranks)
+                found[key] = dim
+    return found
+
+
+def _module_of(key: str) -> str:
+    return key.rpartition(".")[0]
+
+
+def _require_even(key: str, shape: tuple[Any, ...], dim: int, ranks: int) -> None:
+    if not 0 <= dim < len(shape):
+        raise PassError(f"{key!r} has no dimension {dim}: its shape is {list(shape)}")
+    if not isinstance(shape[dim], int) or shape[dim] % ranks:
+        raise PassError(
+            f"dimension {dim} of {key!r} is {shape[dim]}, which {ranks} ranks cannot share"
+        )
+
+
+def _dim_of(ir: IR, name: str, rank: int, style: str | int) -> int | None:
+    """The dimension of a weight that a style splits; None where every rank has all of it."""
+    if isinstance(style, int):
+        return style if rank else None
+    if style == "whole" or rank == 0:
+        return None
+    if style == "expert":
+        return 0
+    if rank == 1:
+        return None if style == "row" else 0
+    takes, gives, is_table = _sides(ir, name, rank)
+    if style == "vocabulary":
+        return takes if is_table else gives
+    return gives if style == "column" else takes
+
+
+def _sides(ir: IR, name: str, rank: int) -> tuple[int, int, bool]:
+    """The dimension of what a weight takes and of what it gives, and whether it is a table."""
+    order = list(range(rank))  # of a view of the weight, by its dimension, that of the weight
+    node = next(iter(ir.users.get(name, ())), None)
+    while node is not None and node.op_type in _TURNED | _SAME:
+        order = [order[dim] for dim in _order(node, rank)]
+        name = node.outputs[0].name
+        node = next(iter(ir.users.get(name, ())), None)
+    operator = "" if node is None else node.op_type.split(".")[1]
+    if operator == "embedding":
+        return order[0], order[1], True
+    last: tuple[TensorMeta, ...] = () if node is None else tuple(node.inputs)
+    is_right = any(meta.name == name for meta in last[1:])
+    if operator in ("mm", "addmm", "matmul", "bmm", "baddbmm") and is_right:
+        return order[-2], order[-1], False
+    return order[1], order[0], False
+
+
+def _order(node: OpNode, rank: int) -> list[int]:
+    if node.op_type in _SAME:
+        return list(range(rank))
+    dims = node.argument("dims")
+    if dims is not None:
+        return [positive(dim, rank) for dim in dims]
+    order = list(range(rank))
+    a, b = (positive(node.argument(n, d), rank) for n, d in (("dim0", 0), ("dim1", 1)))
+    order[a], order[b] = order[b], order[a]
+    return order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -31,7 +31,6 @@ from torch_ir.serde.json.encode import (
 )
 from torch_ir.serde.json.explain import explain, first_place, is_unencodable
 from torch_ir.serde.json.faults import Fault, as_fault
-from torch_ir.serde.json.layout import document_bytes
 from torch_ir.serde.json.wire import FORMAT_VERSION, Document, NodeRecord, TensorRecord
 from torch_ir.serde.upgrades import upgrade
 from torch_ir.steps import uncollected
@@ -249,3 +248,48 @@ def tensor_from_dict(data: Mapping[str, Any]) -> TensorMeta:
         SerializationError: The document is not that of a tensor.
     """
     return _inward("<dict>", lambda: decode_tensor(_convert(data, TensorRecord)))
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def document_bytes(document: Document) -> bytes:
+    """Encode the document as UTF-8 JSON that ends with a line end.
+
+    Raises:
+        UnicodeEncodeError: A string holds a lone surrogate.
+        ValueError: An integer has more digits than Python converts.
+    """
+    return b"".join(_object(_fields(document), b"")) + b"\n"
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    values = {name: getattr(document, name) for name in document.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+
+
+def _object(items: dict[str, Any], indent: bytes) -> Iterator[bytes]:
+    inner = indent + b" "
+    separator = b"{\n"
+    for key, value in items.items():
+        yield separator + inner + _encode(key) + b": "
+        yield from _value(value, inner)
+        separator = b",\n"
+    yield b"\n" + indent + b"}"
+
+
+def _value(value: Any, indent: bytes) -> Iterator[bytes]:
+    """A list or mapping with one item a line, a document one field a line, all else in one."""
+    if isinstance(value, Document):
+        yield from _object(_fields(value), indent)
+    elif isinstance(value, list) and value:
+        items = cast(list[Any], value)
+        line = b",\n " + indent
+        yield b"[\n " + indent + line.join(map(_encode, items)) + b"\n" + indent + b"]"
+    elif isinstance(value, dict) and value:
+        yield from _object(cast(dict[str, Any], value), indent)
+    else:
+        yield _encode(value)
