@@ -425,6 +425,19 @@ class TestRepro:
         text = self.script(tmp_path, Flow(), (torch.tensor(True), torch.ones(20)))
         assert "higher_order.cond" in text
 
+    def test_a_branch_of_a_branch_with_constants(self, tmp_path):
+        table = torch.arange(20.0)
+
+        class Flow(nn.Module):
+            def forward(self, p, x):
+                def outer(p, a):
+                    return torch.cond(p, lambda a: a + table, lambda a: a * 2, (a,))
+
+                return torch.cond(p, outer, lambda p, a: a * 2, (p, x))
+
+        text = self.script(tmp_path, Flow(), (torch.tensor(True), torch.ones(20)))
+        assert "higher_order.cond" in text
+
 
 def test_a_functional_tensor_is_refused_before_anything_runs():
     ir = parse("ir {\n input %x: f32[2]\n %y: f32[2] = aten.relu.default(%x)\n return %y\n}")

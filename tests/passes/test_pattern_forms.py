@@ -157,6 +157,23 @@ def test_lists_of_several_lengths_are_found_in_one_program():
     assert_same(ir, done, {}, args)
 
 
+def test_a_length_that_occurs_in_a_function_of_a_function_alone_is_found():
+    def inner(a, b):
+        return torch.cat([a.relu(), b.relu(), a.relu()])
+
+    def outer(a, b, p):
+        return torch.cond(p.all(), inner, lambda a, b: (a * b).repeat(3, 1), (a, b))
+
+    def function(a, b, p):
+        return torch.cond(p.any(), outer, lambda a, b, p: (a - b).repeat(3, 1), (a, b, p))
+
+    args = (torch.randn(2, 3), torch.randn(2, 3), torch.tensor([True]))
+    ir = program(function, *args)
+    done = rewrite_patterns(ir, [EACH])
+    assert [n.op_type for _, _, n in done.walk()].count("aten.relu.default") == 1
+    assert_same(ir, done, {}, args)
+
+
 def test_a_rule_that_is_wrong_for_another_length_says_so():
     rule = Rewrite(
         lambda xs: torch.cat([x.neg() for x in xs]),

@@ -237,6 +237,20 @@ def test_reading_memory_by_strides_is_left_to_torch(executor: str):
     agree(function, make_traced(function, executor=(executor, "aten")), X)
 
 
+def test_reading_memory_by_strides_in_a_branch_of_a_branch_is_left_to_torch():
+    def function(x):
+        def strided(x):
+            return x.t().as_strided((2,), (2,)) + 0
+
+        def outer(x):
+            return torch.cond(x.min() > -9, strided, lambda x: x.sum(1)[:2] + 0, (x,))
+
+        return torch.cond(x.max() > -9, outer, lambda x: x.sum(1)[:2] + 0, (x,))
+
+    with pytest.raises(Exception, match=r"as_strided\.default reads memory by strides"):
+        make_traced(function, executor="prims")(X)
+
+
 def test_a_result_is_no_argument_unless_it_is_in_eager():
     def function(x):
         return x.detach(), x, x.contiguous()

@@ -15,6 +15,7 @@ from torch_ir.debug.validation import Divergence
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import map_values
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.queries import graphs
 from torch_ir.ir.values import Attribute, map_attribute
 from torch_ir.serde import write_atomically
 
@@ -50,7 +51,7 @@ def repro_text(ir: IR, node: OpNode, symbols: Mapping[str, Number], divergence: 
     """
     program = _without_symbols(alone(ir, node), symbols)
     text, read = str(program), "parse"
-    if any(function.constants for function in program.functions.values()):
+    if any(graph.constants for path, graph in graphs(program) if path):
         text, read = json.dumps(program.to_dict()), "deserialize_ir"  # text names them only
     title = f"{node.op_type} as node {node.name!r} of {ir.model_name or 'a program'}."
     quoted = f'r"""\n{text}\n"""' if '"""' not in text and "\\" not in text else repr(text)

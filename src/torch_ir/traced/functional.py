@@ -14,6 +14,7 @@ from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import contiguous
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import at
+from torch_ir.ir.queries import graphs
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -150,8 +151,8 @@ def _require_no_strides(exported: IR, ir: IR) -> None:
 
     What operators are made of may read memory of tensors that are known to lie in order.
     """
-    graphs = [(graph, g is exported) for g in (exported, ir) for graph in _graphs(g)]
-    for graph, is_own in graphs:
+    all_graphs = [(graph, g is exported) for g in (exported, ir) for _, graph in graphs(g)]
+    for graph, is_own in all_graphs:
         found = [node for node in graph.nodes if node.op_type in _STRIDED]
         lies = value_types(graph) if found and not is_own else {}
         for node in found:
@@ -165,10 +166,6 @@ def _require_no_strides(exported: IR, ir: IR) -> None:
 
 
 _STRIDED = ("aten.as_strided.default", "prims.as_strided.default")
-
-
-def _graphs(ir: IR) -> tuple[IR, ...]:
-    return (ir, *ir.functions.values())
 
 
 def run_functional(

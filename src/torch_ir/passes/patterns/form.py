@@ -86,8 +86,12 @@ class Form:
     def list_lengths(self, ir: IR) -> set[int]:
         """Return the lengths of the lists that a program gives the pattern's operators."""
         operators = {n.op_type for n in self.template(ir.dialect).ir.nodes if _lists(n)}
-        nodes = [node for body in (ir, *ir.functions.values()) for node in body.nodes]
-        return {length for n in nodes if n.op_type in operators for length in _lists(n)}
+        return {
+            length
+            for _, _, node in ir.walk()
+            if node.op_type in operators
+            for length in _lists(node)
+        }
 
     def template(self, dialect: str) -> Template:
         """Return the pattern as it looks in programs of a dialect.
