@@ -21,6 +21,7 @@ from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
+from torch_ir.ir.queries import has_complex
 from torch_ir.torch_api import (
     BelowAutograd,
     BelowViewTracking,
@@ -247,9 +248,7 @@ def _makes_sparse(ir: IR) -> bool:
 
     Where views know what they are views of, the tensor does not see that: its values stay empty.
     """
-    return any("sparse" in node.op_type for node in ir.nodes) or any(
-        map(_makes_sparse, ir.functions.values())
-    )
+    return any("sparse" in node.op_type for _, _, node in ir.walk())
 
 
 def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any] | None:
@@ -261,7 +260,7 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     """
     ir = plan.ir
     is_direct = all(isinstance(step.call.target, DirectKernel) for step in plan.steps)
-    needs_autograd = ir.view("needs_autograd", lambda: _has_complex(ir) or _has_only_autograd(ir))
+    needs_autograd = ir.view("needs_autograd", lambda: has_complex(ir) or _has_only_autograd(ir))
     if needs_autograd or (is_direct and plan.steps and not plan.writes):
         return None
     makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
@@ -269,20 +268,10 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
 
 
-def _has_complex(ir: IR) -> bool:
-    values = [*ir.graph_inputs, *(value for _, value in ir.external_values().values())]
-    values += [meta for node in ir.nodes for meta in node.outputs]
-    return any(value.dtype.startswith("complex") for value in values) or any(
-        _has_complex(function) for function in ir.functions.values()
-    )
-
-
 def _has_only_autograd(ir: IR) -> bool:
-    names = {node.op_type for node in ir.nodes if not node.op_type.startswith("aten.")}
+    names = {node.op_type for _, _, node in ir.walk() if not node.op_type.startswith("aten.")}
     operators = [overload(*name.split(".")) for name in names if name.count(".") == 2]
-    return any(o is not None and not runs_below_autograd(o) for o in operators) or any(
-        map(_has_only_autograd, ir.functions.values())
-    )
+    return any(o is not None and not runs_below_autograd(o) for o in operators)
 
 
 def _is_sparse(value: Any) -> bool:

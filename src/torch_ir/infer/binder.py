@@ -12,13 +12,13 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, did_you_mean
 from torch_ir.infer.generators import find_generator
-from torch_ir.infer.resolve import has_expression, operator_of, permitted, to_torch
+from torch_ir.infer.resolve import operator_of, permitted, to_torch
 from torch_ir.infer.slots import Idx, Slots
 from torch_ir.infer.symbolic import symbolic
 from torch_ir.infer.types import Callee
 from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.diagnostics import DiagnosticError
-from torch_ir.ir.values import as_argument
+from torch_ir.ir.values import as_argument, attribute_leaves
 from torch_ir.ops.schema import Schema
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, registered_kernel
@@ -107,14 +107,14 @@ class BoundCall(NamedTuple):
         return not isinstance(self.target, OpOverload | HigherOrderOperator)
 
 
-def _parts(operands: Iterable[Operand]) -> Iterator[Operand]:
-    """Arguments, and what is inside those that are lists and dicts."""
+def parts_of(operands: Iterable[Operand]) -> Iterator[Operand]:
+    """Yield arguments, of lists and dicts what is inside them."""
     for operand in operands:
         match operand:
             case Listed(parts):
-                yield from _parts(parts)
+                yield from parts_of(parts)
             case Named(parts):
-                yield from _parts([part for _, part in parts])
+                yield from parts_of([part for _, part in parts])
             case _:
                 yield operand
 
@@ -139,7 +139,7 @@ def resolve(node: OpNode, slots: Slots, device: torch.device) -> BoundCall:
     operands = [*args, *[operand for _, operand in kwargs]] if kwargs else args
     parts = operands
     if not _FLAT.issuperset(map(type, operands)):
-        parts = list(_parts(operands))
+        parts = list(parts_of(operands))
     return BoundCall(
         node,
         target,
@@ -420,15 +420,7 @@ def _operand(value: Attribute, device: torch.device) -> Operand:
 def _waits(value: Attribute) -> bool:
     if isinstance(value, tuple) and all(type(item) in _AS_THEY_ARE for item in value):
         return False
-    return has_expression(value) or _has_function(value)
-
-
-def _has_function(value: Attribute) -> bool:
-    if isinstance(value, tuple):
-        return any(_has_function(item) for item in value)
-    if isinstance(value, FrozenDict):
-        return any(_has_function(item) for item in value.values())
-    return isinstance(value, FunctionRef)
+    return any(isinstance(leaf, SymExpr | FunctionRef) for leaf in attribute_leaves(value))
 
 
 def _no_function(name: str) -> Callable[..., Any]:

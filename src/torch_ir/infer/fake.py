@@ -28,11 +28,11 @@ from torch_ir.infer.types import (
     external_types,
     name_of,
     recorded,
-    symbols_of,
 )
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.ir.values import attribute_symbols
 from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher
 
 
@@ -313,7 +313,7 @@ def _is_static(node: OpNode, types: Sequence[TensorType]) -> bool:
     return (
         all(kind.is_static for kind in types)
         and all(meta.is_static for meta in node.outputs)
-        and not any(map(symbols_of, node.attrs.values()))
+        and not any(map(attribute_symbols, node.attrs.values()))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -26,7 +26,7 @@ from torch_ir.ir import (
 from torch_ir.ir.check.operators import OperatorCall, forbidden, forbidden_calls
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.values import RUN_DEVICE
+from torch_ir.ir.values import RUN_DEVICE, attribute_leaves
 from torch_ir.ops.extensions import OPERATORS, import_for, import_hint
 from torch_ir.ops.rules import OperatorRule, as_the_caller_says, computes_tensors, judged
 from torch_ir.ops.schema import known_operators
@@ -116,18 +116,11 @@ def require_allowed(ir: IR) -> None:
         CompileError: ``forbidden-operator``; the findings are all such calls.
     """
     found: list[tuple[OpNode, Diagnostic]] = []
-    for path, function in (("", ir), *_functions(ir, "")):
-        for node in function.nodes:
-            faults = forbidden_calls(node, registered_rule)
-            found += [(node, fault.at(node, path)) for fault in faults]
+    for path, _, node in ir.walk():
+        faults = forbidden_calls(node, registered_rule)
+        found += [(node, fault.at(node, path)) for fault in faults]
     if found:
         raise compile_error([finding for _, finding in found], found[0][0])
-
-
-def _functions(ir: IR, path: str) -> Iterator[tuple[str, IR]]:
-    for name, function in ir.functions.items():
-        yield f"{path}{name}/", function
-        yield from _functions(function, f"{path}{name}/")
 
 
 def registered_rule(op_type: str) -> OperatorRule | None:
@@ -229,11 +222,7 @@ def to_torch(
 
 def has_expression(value: Attribute) -> bool:
     """Return whether a value depends on symbols."""
-    if isinstance(value, tuple):
-        return any(has_expression(item) for item in value)
-    if isinstance(value, FrozenDict):
-        return any(has_expression(item) for item in value.values())
-    return isinstance(value, SymExpr)
+    return any(isinstance(leaf, SymExpr) for leaf in attribute_leaves(value))
 
 
 def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:

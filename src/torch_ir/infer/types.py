@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import Dim, as_dim
-from torch_ir.ir.values import dtype_name, row_major
+from torch_ir.ir.values import attribute_symbols, dtype_name, row_major
 
 Region: TypeAlias = tuple[str, str, bool]
 """An autocast region: its device type, its dtype (empty for the default), whether it is on."""
@@ -174,7 +174,7 @@ class CallSignature(NamedTuple):
         """
         values: tuple[tuple[str, Number], ...] = ()
         if symbols:
-            used = sorted({s for v in node.attrs.values() for s in symbols_of(v)})
+            used = sorted({s for v in node.attrs.values() for s in attribute_symbols(v)})
             values = tuple([(name, symbols[name]) for name in used if name in symbols])
         return cls(node.op_type, node.attrs, node.operands, types, values, regions)
 
@@ -182,17 +182,6 @@ class CallSignature(NamedTuple):
         """Return the same call of tensors whose elements lie in row-major order."""
         types = [t._replace(strides=row_major(t.shape)) for t in self.types]  # type: ignore[arg-type]  # without symbols
         return self._replace(types=tuple(types))
-
-
-def symbols_of(value: object) -> tuple[str, ...]:
-    """Return the symbols of the expressions in an attribute, and in what it holds."""
-    if isinstance(value, SymExpr):
-        return value.symbols
-    if isinstance(value, FrozenDict):
-        value = tuple(value.values())
-    if isinstance(value, tuple):
-        return tuple([symbol for item in value for symbol in symbols_of(item)])
-    return ()
 
 
 @dataclass(frozen=True, slots=True)

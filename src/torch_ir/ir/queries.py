@@ -101,6 +101,16 @@ def graphs(ir: IR, path: str = "") -> Iterator[tuple[str, IR]]:
         yield from graphs(body, f"{path}{name}/")
 
 
+def has_complex(ir: IR) -> bool:
+    """Return whether a value of the program or of a function of it is complex."""
+    for _, graph in graphs(ir):
+        values = [*graph.graph_inputs, *(value for _, value in graph.external_values().values())]
+        values += [meta for node in graph.nodes for meta in node.outputs]
+        if any(value.dtype.startswith("complex") for value in values):
+            return True
+    return False
+
+
 def result_names(ir: IR) -> tuple[str, ...]:
     """Return the name of each flattened result, empty for one that is no tensor."""
     found = leaves(signature_of(ir).outputs)

@@ -185,6 +185,17 @@ def attribute_leaves(value: Attribute) -> Iterator[Attribute]:
             yield item
 
 
+def attribute_symbols(value: Attribute) -> tuple[str, ...]:
+    """Return the symbols of the expressions in an attribute, and in what it holds.
+
+    Example:
+        >>> attribute_symbols(as_attribute([1, SymExpr("s0 + s1")]))
+        ('s0', 's1')
+    """
+    leaves = attribute_leaves(value)
+    return tuple([s for leaf in leaves if isinstance(leaf, SymExpr) for s in leaf.symbols])
+
+
 def map_attribute(value: Attribute, change: Callable[[Attribute], Attribute]) -> Attribute:
     """Return a value with each leaf changed, in the same lists and dicts.
 

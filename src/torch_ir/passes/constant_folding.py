@@ -20,7 +20,6 @@ from torch_ir.ir import (
     Attribute,
     Constant,
     Device,
-    FrozenDict,
     FunctionRef,
     OpNode,
     SymExpr,
@@ -29,7 +28,7 @@ from torch_ir.ir import (
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.queries import kept_values
-from torch_ir.ir.values import OperatorRef, dtype_name
+from torch_ir.ir.values import OperatorRef, attribute_leaves, dtype_name
 from torch_ir.ops.effects import is_foldable
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.common_subexpressions import is_repeatable
@@ -153,23 +152,15 @@ def _is_known(ir: IR, node: OpNode, memory: StorageGroups, results: Container[st
         and not any(m.name in results for m in node.outputs)
         and (shows or not any(memory.is_seen(m.name) for m in node.outputs))
         and all(meta.is_static for meta in node.outputs)
-        and all(_is_fixed(value) for value in node.attrs.values())
+        and all(_is_fixed(leaf) for v in node.attrs.values() for leaf in attribute_leaves(v))
     )
 
 
 def _is_fixed(value: Attribute) -> bool:
-    """Whether an attribute is the same at every call, on every device."""
-    match value:
-        case SymExpr() | FunctionRef() | OperatorRef():
-            return False
-        case Device(name=name):
-            return name in ("run", "cpu", "meta")
-        case tuple():
-            return all(_is_fixed(item) for item in value)
-        case FrozenDict():
-            return all(_is_fixed(item) for item in value.values())
-        case _:
-            return True
+    """Whether what an attribute holds is the same at every call, on every device."""
+    if isinstance(value, Device):
+        return value.name in ("run", "cpu", "meta")
+    return not isinstance(value, SymExpr | FunctionRef | OperatorRef)
 
 
 def _run(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
+from torch_ir.ir.queries import has_complex
 from torch_ir.ops.aliases import RESOLVE
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.base import Pass, PassResult
@@ -93,12 +93,8 @@ def _may_be_lazy(ir: IR) -> bool:
 
     Some views work on what is stored alone: of such a value they need a copy.
     """
-    made = (meta for node in ir.nodes for meta in node.outputs)
-    is_complex = any(
-        m.dtype.startswith("complex") for m in chain(ir.graph_inputs, ir.weights, made)
-    )
-    negates = any(node.op_type == "aten._neg_view.default" for node in ir.nodes)
-    return is_complex or negates or any(map(_may_be_lazy, ir.functions.values()))
+    negates = any(node.op_type == "aten._neg_view.default" for _, _, node in ir.walk())
+    return negates or has_complex(ir)
 
 
 def _resolves(node: OpNode) -> bool:

@@ -25,7 +25,7 @@ def require_functional(ir: IR, task: str, *, ordered: bool = False) -> None:
     """
     if ordered:
         require_definitions(ir, task)
-    writing = list(_writing(ir, ""))
+    writing = list(_writing(ir))
     if writing:
         lines = [f"{w.node}: {w.op_type}{at(w.location, ' {}')}" for w in writing]
         writes = "writes" if len(writing) == 1 else "write"
@@ -67,14 +67,12 @@ def is_functional(ir: IR) -> bool:
 
     Nor may views among its results show what it writes as it ends, which values do not.
     """
-    if next(_writing(ir, ""), None) is not None:
+    if next(_writing(ir), None) is not None:
         return False
     return ir.dialect != "export" or not shown_writes(ir)
 
 
-def _writing(ir: IR, path: str) -> Iterator[Diagnostic]:
-    for node in ir.nodes:
-        if ir.effects(node).writes:
+def _writing(ir: IR) -> Iterator[Diagnostic]:
+    for path, graph, node in ir.walk():
+        if graph.effects(node).writes:
             yield about(Diagnostic("not-functional", "it writes to memory"), node, path)
-    for name, body in ir.functions.items():
-        yield from _writing(body, f"{path}{name}/")

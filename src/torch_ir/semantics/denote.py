@@ -111,7 +111,7 @@ def require_denotations(ir: IR) -> None:
     Raises:
         ExecutionError: There are some; the message shows the first such node and names them all.
     """
-    lacking = [node for node in _all_nodes(ir) if not has_denotation(node.op_type)]
+    lacking = [node for _, _, node in ir.walk() if not has_denotation(node.op_type)]
     if lacking:
         names = list(dict.fromkeys(node.op_type for node in lacking))
         also = f" Neither have {', '.join(names[1:])}." if len(names) > 1 else ""
@@ -127,12 +127,6 @@ def require_denotations(ir: IR) -> None:
             f"{names[0]} has no denotation.{also}",
             remedy=f"{remedy} it to core ATen first.",
         )
-
-
-def _all_nodes(ir: IR) -> Iterator[OpNode]:
-    yield from ir.nodes
-    for function in ir.functions.values():
-        yield from _all_nodes(function)
 
 
 class Evaluation:

@@ -153,12 +153,7 @@ def _registered(op_type: str) -> object:
 
 def _op_types(ir: IR) -> tuple[str, ...]:
     """Every operator that the graph and its functions call."""
-
-    def found() -> tuple[str, ...]:
-        inner = [name for function in ir.functions.values() for name in _op_types(function)]
-        return tuple(dict.fromkeys([*(node.op_type for node in ir.nodes), *inner]))
-
-    return ir.view("op_types", found)
+    return ir.view("op_types", lambda: tuple({node.op_type: None for _, _, node in ir.walk()}))
 
 
 @allow_collectives()

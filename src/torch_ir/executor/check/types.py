@@ -10,11 +10,11 @@ from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.bindings import DataSizes, Symbols
 from torch_ir.infer.engine import draws_by_name, evaluate_unbacked
 from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
-from torch_ir.infer.types import CallSignature, Outcome, TensorType, symbols_of
+from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.tensor import type_text
-from torch_ir.ir.values import row_major
+from torch_ir.ir.values import attribute_symbols, row_major
 from torch_ir.torch_api import OpOverload
 
 
@@ -231,6 +231,6 @@ def _is_found(
 
 def _follows(node: OpNode, dim: Dim) -> bool:
     """Whether nothing but the sizes of a node's inputs can give a size with these symbols."""
-    taken = {s for meta in node.inputs for size in meta.shape for s in symbols_of(size)}
-    is_plain = not any(map(symbols_of, node.attrs.values()))
-    return is_plain and taken.issuperset(symbols_of(dim))
+    taken = {s for meta in node.inputs for size in meta.shape for s in attribute_symbols(size)}
+    is_plain = not any(map(attribute_symbols, node.attrs.values()))
+    return is_plain and taken.issuperset(attribute_symbols(dim))

@@ -9,7 +9,7 @@ from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.codegen.nodes import RUN_TIME, NodeWriter
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.infer.binder import Expression, Listed, Named, Operand
+from torch_ir.infer.binder import Expression, parts_of
 from torch_ir.ir import Container, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.tree import leaves
 
@@ -253,20 +253,6 @@ def _takes(names: LocalNames, step: Step, external: frozenset[str]) -> Iterator[
     for read in step.call.reads:
         if read.name not in external:
             yield names.value(read.name)
-    for operand in step.call.operands:
-        yield from (names.symbol(name) for name in _symbols_of(operand))
-
-
-def _symbols_of(operand: Operand) -> Iterator[str]:
-    """Yield the symbols that an argument is computed from."""
-    match operand:
-        case Expression(value=value):
-            yield from value.symbols
-        case Listed(parts=parts):
-            for part in parts:
-                yield from _symbols_of(part)
-        case Named(parts=parts):
-            for _, part in parts:
-                yield from _symbols_of(part)
-        case _:
-            pass
+    expressions = (part for part in parts_of(step.call.operands) if isinstance(part, Expression))
+    for operand in expressions:
+        yield from (names.symbol(name) for name in operand.value.symbols)

@@ -22,7 +22,7 @@ from torch_ir.ir.queries import signature_of
 from torch_ir.ir.symbols import Dim, SymExpr, as_dim
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import Tree, ValueLeaf, leaves
-from torch_ir.ir.values import Attribute, FunctionRef, attribute_leaves
+from torch_ir.ir.values import Attribute, FunctionRef, attribute_leaves, attribute_symbols
 from torch_ir.ops.bodies import BODY_CALLS, BodyCall, Gives
 
 Item: TypeAlias = TensorMeta | Attribute
@@ -439,12 +439,8 @@ def _bound_by(nodes: Iterable[OpNode]) -> frozenset[str]:
     found: set[str] = set()
     for node in nodes:
         found.update(node.binds)
-        found.update(s for meta in node.outputs for d in meta.shape for s in _symbols_of(d))
+        found.update(s for meta in node.outputs for d in meta.shape for s in attribute_symbols(d))
     return frozenset(found)
-
-
-def _symbols_of(value: object) -> tuple[str, ...]:
-    return value.symbols if isinstance(value, SymExpr) else ()
 
 
 def _with_found(body: IR, bound: _Bound) -> tuple[_Bound, frozenset[str]]:
@@ -453,6 +449,6 @@ def _with_found(body: IR, bound: _Bound) -> tuple[_Bound, frozenset[str]]:
     They are renamed where a symbol of the caller has their name.
     """
     own = _bound_by(body.nodes) - body.given_symbols - bound.keys()
-    taken = {symbol for value in bound.values() for symbol in _symbols_of(value)}
+    taken = {symbol for value in bound.values() for symbol in attribute_symbols(value)}
     names = {name: f"{name}_of_function" if name in taken else name for name in own}
     return {**bound, **{k: SymExpr(v) for k, v in names.items()}}, frozenset(names.values())

@@ -18,8 +18,9 @@ from torch_ir.infer.binder import RUN_DEVICE
 from torch_ir.infer.engine import Failure, attempt, flatten
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.types import TensorType, recorded
-from torch_ir.ir import IR, Constant, FrozenDict, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, Attribute, Constant, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.symbols import as_dim
+from torch_ir.ir.values import map_attribute
 from torch_ir.passes.edge.memory_formats import channels_order, permuted_copy
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.torch_api import without_mkldnn
@@ -228,13 +229,10 @@ class _Owner:
         return self.made.get(symbol) or self.fakes.own(SymExpr(symbol)).text
 
     def value(self, value: Any) -> Any:
-        if isinstance(value, SymExpr):
-            return self.fakes.own(value, self.made)
-        if isinstance(value, tuple):
-            return tuple([self.value(item) for item in cast(tuple[Any, ...], value)])
-        if isinstance(value, FrozenDict):
-            return {key: self.value(item) for key, item in value.items()}
-        return value
+        return map_attribute(value, self._leaf)
+
+    def _leaf(self, value: Attribute) -> Attribute:
+        return self.fakes.own(value, self.made) if isinstance(value, SymExpr) else value
 
     def meta(self, meta: TensorMeta) -> TensorMeta:
         if meta.is_static or ":" in meta.name:
