@@ -1,4 +1,7 @@
-"""The uses of torch beyond its public API: the places to look at when torch changes."""
+"""The uses of torch beyond its public API: the places to look at when torch changes.
+
+Other modules import what is here, also torch's own names: an import ``as`` its name is for them.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ import torch
 import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
 import torch.utils._pytree as pytree
 from torch._C import DispatchKey
-from torch._dispatch.python import enable_python_dispatcher
+from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
 from torch._library import custom_ops
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch._subclasses.functional_tensor import FunctionalTensor
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor as FunctionalTensor
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
-from torch.fx.experimental.symbolic_shapes import CallMethodKey, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import CallMethodKey
+from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 from torch.utils._device import DeviceContext
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -39,59 +43,6 @@ from torch_ir.ir.tensor import Constant
 from torch_ir.ir.values import dtype_name
 from torch_ir.ops.schema import Schema, parse_schema
 from torch_ir.torch_versions import warn_if_untested
-
-__all__ = [
-    "BelowAutograd",
-    "BelowViewTracking",
-    "NO_FAKE_RESULT",
-    "SYMBOLIC_TYPES",
-    "UNKNOWN_RESULT",
-    "DelayedError",
-    "SingleLevelFunction",
-    "assume",
-    "bytes_of",
-    "FakeTensor",
-    "FakeTensorMode",
-    "FunctionalTensor",
-    "HigherOrderOperator",
-    "OpOverload",
-    "ShapeEnv",
-    "constant_tensor",
-    "constant_tensors",
-    "backend_flags",
-    "dict_versions",
-    "global_module_hooks",
-    "dispatch_keys",
-    "enable_python_dispatcher",
-    "fake_tensor_log",
-    "guards_of",
-    "has_function_modes",
-    "has_modes",
-    "higher_order_operator",
-    "is_any_autocast_enabled",
-    "is_in_forward_level",
-    "is_operator_formula",
-    "is_tracing_fakes",
-    "is_functionalizing",
-    "is_transforming",
-    "module_call_graph",
-    "operator_count",
-    "operator_schema",
-    "overload",
-    "parameters_of",
-    "fake_store",
-    "pytree",
-    "state_of_torch",
-    "storage_of",
-    "symbol_of",
-    "tensor_guard",
-    "tracing_for_export",
-    "unbacked_key",
-    "value_range",
-    "version_of",
-    "without_mkldnn",
-    "without_torch_functions",
-]
 
 UNKNOWN_RESULT = (
     DataDependentOutputException,

@@ -10,7 +10,7 @@ from dialects.graphs import graph, rules, value
 from torch_ir import IR, OpNode
 from torch_ir.dialects import verify
 from torch_ir.dialects.edge.dialect import edge_dialect
-from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
+from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.edge import to_edge
 from torch_ir.ir import Container, Signature, TensorLeaf, ValueLeaf
 

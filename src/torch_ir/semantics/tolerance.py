@@ -28,22 +28,12 @@ from torch_ir.semantics.bounds import (
     special,
     sums,
 )
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding, spacing
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding
+from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
-from torch_ir.semantics.registry import Bound, Kind, denotation
-
-__all__ = [
-    "Bound",
-    "Kind",
-    "bound",
-    "kind_of",
-    "overflow_edge",
-    "spacing",
-    "states_tolerance",
-    "subtracts",
-]
+from torch_ir.semantics.registry import Kind, denotation
 
 _KINDS: dict[Kind, Rule] = {
     "exact": elementwise.exact,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.ir.values import MemoryFormat
 
 DIM_ORDER_OPS = {
@@ -19,14 +18,6 @@ DIM_ORDER_OPS = {
 """What stands in Edge for the operators that take a memory format."""
 
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
-
-__all__ = [
-    "CHANNELS_LAST",
-    "DIM_ORDER_OPS",
-    "DIM_ORDER_SCHEMAS",
-    "dim_order_of",
-    "memory_format_of",
-]
 
 
 def dim_order_of(memory_format: MemoryFormat, rank: int) -> tuple[int, ...] | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch  # noqa: TID253  # this module is imported where torch runs these operators
 
-from torch_ir.dialects.edge.dim_order import DIM_ORDER_SCHEMAS
 from torch_ir.dialects.executorch import executorch_first
+from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.quiet import quietly
 from torch_ir.torch_api import overload, plain_tensors
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, DIM_ORDER_SCHEMAS, dim_order_of
+from torch_ir.dialects.edge.dim_order import DIM_ORDER_OPS, dim_order_of
 from torch_ir.dialects.edge.edge_rules import kind_of_number
+from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, split_arguments

@@ -136,7 +136,7 @@ def _transposed_sizes(
     return result
 
 
-@denotes("aten.convolution.default")
+@denotes("aten.convolution.default", "aten._convolution.default", "aten._convolution.deprecated")
 @np.errstate(all="ignore")
 def convolution(
     input: Array,
@@ -148,6 +148,7 @@ def convolution(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
+    **_flags: bool,
 ) -> Array:
     """Correlation of the padded input with each filter, plus the filter's bias; rounded once.
 
@@ -161,7 +162,8 @@ def convolution(
     a size ``(size - 1)·stride - 2·padding + dilation·(kernel - 1) + output_padding + 1``.
 
     dtype: the input's, which is the weight's. Of an input without channels the result has none
-    either, whatever the weight's. Padding is 0 times a weight: NaN where that is inf.
+    either, whatever the weight's. Padding is 0 times a weight: NaN where that is inf. The flags
+    of ``_convolution`` choose a kernel, not a meaning.
 
     Raises:
         InvalidIRError: The kernel is larger than the padded input; ranks, channels, groups or
@@ -181,28 +183,6 @@ def convolution(
             raise InvalidIRError(f"bias {list(bias.shape)} is not one for each of the filters")
         total = total + bias.astype(wide).reshape(-1, *[1] * (weight.ndim - 2))
     return rounded(total if input.shape[1] else total[:, :0], input.dtype)
-
-
-@denotes("aten._convolution.default", "aten._convolution.deprecated")
-def _convolution(
-    input: Array,
-    weight: Array,
-    bias: Array | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    benchmark: bool,
-    deterministic: bool,
-    cudnn_enabled: bool,
-    allow_tf32: bool = False,
-) -> Array:
-    """:func:`convolution`; the last flags choose a kernel, not a meaning."""
-    del benchmark, deterministic, cudnn_enabled, allow_tf32
-    arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    return convolution(input, weight, bias, *arguments)
 
 
 @denotes("aten.convolution_backward.default")

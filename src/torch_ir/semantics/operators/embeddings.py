@@ -5,6 +5,8 @@ Source: torch.nn.functional.embedding, embedding_bag and one_hot in torch's docu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
@@ -151,26 +153,10 @@ def embedding_bag(
 
 @denotes("aten._embedding_bag_forward_only.default")
 def embedding_bag_forward_only(
-    weight: Array,
-    indices: Array,
-    offsets: Array,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Array | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
+    *, offsets: Array, mode: int = 0, **arguments: Any
 ) -> tuple[Array, Array, Array, Array]:
     """``_embedding_bag``, but of sums a size for each offset, also for the last that is an end."""
-    results = embedding_bag(
-        weight,
-        indices,
-        offsets,
-        mode=mode,
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=padding_idx,
-    )
+    results = embedding_bag(offsets=offsets, mode=mode, **arguments)
     if mode != SUM:
         return results
     sizes = np.zeros(offsets.shape, results[2].dtype)
@@ -179,15 +165,7 @@ def embedding_bag_forward_only(
 
 @denotes("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
 def embedding_bag_without_gradient(
-    weight: Array,
-    indices: Array,
-    offsets: Array,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Array | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
+    *, weight: Array, padding_idx: int | None = None, **arguments: Any
 ) -> tuple[Array, Array, Array, Array]:
     """``_embedding_bag_forward_only``; a negative ``padding_idx`` counts from the table's end.
 
@@ -199,15 +177,7 @@ def embedding_bag_without_gradient(
         if not -_rows(weight) <= padding_idx < _rows(weight):
             raise InvalidIRError(f"padding_idx {padding_idx} is no row of {_rows(weight)}")
         left_out = padding_idx % _rows(weight)
-    return embedding_bag_forward_only(
-        weight,
-        indices,
-        offsets,
-        mode=mode,
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=left_out,
-    )
+    return embedding_bag_forward_only(weight=weight, padding_idx=left_out, **arguments)
 
 
 def _bounds(

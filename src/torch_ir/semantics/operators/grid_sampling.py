@@ -167,12 +167,9 @@ def grid_sampler_3d(
 
 
 @denotes("aten.grid_sampler.default")
-def grid_sampler(
-    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Array:
+def grid_sampler(*, input: Array, **arguments: Any) -> Array:
     """:func:`grid_sampler_2d` or :func:`grid_sampler_3d`, as the input's rank is 4 or 5."""
-    rank = 2 if input.ndim == 4 else 3
-    return _sampled(input, grid, interpolation_mode, padding_mode, align_corners, rank)
+    return (grid_sampler_2d if input.ndim == 4 else grid_sampler_3d)(input, **arguments)
 
 
 @denotes("aten.affine_grid_generator.default")

@@ -344,21 +344,9 @@ def _moved(running: Array, batch: Array, momentum: float) -> Array:
 
 
 @denotes("aten.batch_norm.default")
-def batch_norm(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array | None,
-    running_var: Array | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Array:
+def batch_norm(*, cudnn_enabled: bool, **arguments: Any) -> Array:
     """The result of ``native_batch_norm`` alone."""
-    return native_batch_norm(
-        input, weight, bias, running_mean, running_var, training, momentum, eps
-    )[0]
+    return native_batch_norm(**arguments)[0]
 
 
 @denotes("aten.instance_norm.default")

@@ -261,16 +261,9 @@ def _declare_maximum(rank: int) -> None:
         return _maximum(self, pool)
 
     @denotes(f"aten.max_pool{rank}d.default")
-    def max_pool(
-        self: Array,
-        kernel_size: Sizes,
-        stride: Sizes = (),
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        ceil_mode: bool = False,
-    ) -> Array:
+    def max_pool(**arguments: Any) -> Array:
         """The maximum of each window, without where it stands."""
-        return max_pool_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
+        return max_pool_with_indices(**arguments)[0]
 
 
 for _rank in (1, 2, 3):
