@@ -86,9 +86,10 @@ def set_plain_text(value: object, *names: str) -> None:
     Raises:
         InvalidIRError: A field is no text.
     """
+    holder: Any = type(value)
     for name in names:
         given = getattr(value, name)
-        if given is None and "None" in type(value).__annotations__[name]:
+        if given is None and "None" in holder.__dataclass_fields__[name].type:
             continue
         if not isinstance(given, str):
             kind, got = type(value).__name__, type(given).__name__

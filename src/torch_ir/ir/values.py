@@ -37,7 +37,20 @@ MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DType:
+class _Named:
+    """A value that is a name: in text ``torch.NAME``, unless it says another way."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        set_plain_text(self, "name")
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DType(_Named):
     """An element type as an argument: ``aten.to.dtype(%x, dtype=torch.float32)``.
 
     Example:
@@ -45,45 +58,30 @@ class DType:
         'torch.float32'
     """
 
-    name: str
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", dtype_name(self.name))
 
-    def __str__(self) -> str:
-        return f"torch.{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(_Named):
     """A tensor layout as an argument, such as ``torch.strided``."""
 
-    name: str
-
     def __post_init__(self) -> None:
-        set_plain_text(self, "name")
+        _Named.__post_init__(self)
         _require_known("layout", self.name, LAYOUTS)
 
-    def __str__(self) -> str:
-        return f"torch.{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
-class MemoryFormat:
+class MemoryFormat(_Named):
     """A memory format as an argument, such as ``torch.channels_last``."""
 
-    name: str
-
     def __post_init__(self) -> None:
-        set_plain_text(self, "name")
+        _Named.__post_init__(self)
         _require_known("memory format", self.name, MEMORY_FORMATS)
-
-    def __str__(self) -> str:
-        return f"torch.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(_Named):
     """A device as an argument.
 
     ``Device("run")`` means *where the program runs*: extraction records it for the device that the
@@ -96,39 +94,26 @@ class Device:
 
     name: str = RUN_DEVICE
 
-    def __post_init__(self) -> None:
-        set_plain_text(self, "name")
-
     def __str__(self) -> str:
         return f'device("{self.name}")'
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionRef:
+class FunctionRef(_Named):
     """The name of an entry of ``IR.functions``, as an argument of a higher-order operator."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        set_plain_text(self, "name")
 
     def __str__(self) -> str:
         return f"&{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorRef:
+class OperatorRef(_Named):
     """An exact operator overload, as an argument of a higher-order operator.
 
     Example:
         >>> str(OperatorRef("aten.mm.default"))
         'operator("aten.mm.default")'
     """
-
-    name: str
-
-    def __post_init__(self) -> None:
-        set_plain_text(self, "name")
 
     def __str__(self) -> str:
         return f'operator("{self.name}")'
