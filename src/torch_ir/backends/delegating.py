@@ -16,7 +16,6 @@ from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.errors import (
     BackendError,
     ExecutionError,
-    MissingWeightsError,
     OptionalDependencyError,
     TorchIRError,
     counted,
@@ -31,6 +30,7 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
+from torch_ir.weights.check import require_weights
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, unregister_executor
 
 _NUMBERS = count()
@@ -203,19 +203,6 @@ def held_tensors(ir: IR, body: IR, payload: Mapping[str, torch.Tensor]) -> dict[
     known = {key for _, key in fixed if key in ir.constants}
     tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
     return {name: tensors[key] for name, key in fixed if key in tensors}
-
-
-def require_weights(ir: IR, weights: Mapping[str, torch.Tensor] | None) -> None:
-    """Refuse to go on without weights.
-
-    Raises:
-        MissingWeightsError: The program has weights and none were given.
-    """
-    if ir.weights and weights is None:
-        raise MissingWeightsError(
-            f"the program has {counted(len(ir.weights), 'weight')} and none were given",
-            remedy="Give weights, such as model.state_dict().",
-        )
 
 
 def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:

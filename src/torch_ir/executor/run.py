@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, counted
+from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
@@ -27,6 +27,7 @@ from torch_ir.ops.rules import allowances
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
+from torch_ir.weights.check import require_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
 
 _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
@@ -225,11 +226,7 @@ class IRExecutor:
     def _prepare(self) -> None:
         if self._weights is not None:
             return
-        if self.ir.weights and not self.constants:
-            raise MissingWeightsError(
-                f"the program has {counted(len(self.ir.weights), 'weight')} and none were given",
-                remedy=_LOAD_FIRST,
-            )
+        require_weights(self.ir, self.constants or None, _LOAD_FIRST)
         self.load_weights_from_state_dict({})
 
 

@@ -20,6 +20,13 @@ class Format(Enum):
     ARCHIVE = "a torch-ir archive (.tir)"
 
 
+def unreadable(file: Path, reason: object) -> WeightLoadError:
+    """Return the error about a file that the system does not let be read."""
+    return WeightLoadError(
+        f"cannot read {file}: {reason}", remedy="Check the path and its permissions."
+    )
+
+
 def detect(file: Path) -> Format:
     """Detect the format of a file.
 
@@ -31,9 +38,7 @@ def detect(file: Path) -> Format:
         with file.open("rb") as stream:
             start = stream.read(16)
     except OSError as error:
-        raise WeightLoadError(
-            f"cannot read {file}: {error.strerror}", remedy="Check the path and its permissions."
-        ) from None
+        raise unreadable(file, error.strerror) from None
     if not start:
         raise WeightLoadError(f"{file} is empty", remedy="Write or download the weights again.")
     # first safetensors, whose length of the header may begin with any bytes; it is less than 2**32

@@ -14,7 +14,7 @@ from torch_ir.ir.graph import IR
 from torch_ir.ops.extensions import Registry
 from torch_ir.weights.check import check_weights
 from torch_ir.weights.checkpoint import read_archive, read_checkpoint, read_exported_program
-from torch_ir.weights.detect import Format, detect
+from torch_ir.weights.detect import Format, detect, unreadable
 from torch_ir.weights.sharded import read_index, read_safetensors
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -190,9 +190,7 @@ def _the_file(given: str | PathLike[str]) -> Path:
     try:
         is_directory, exists, is_file = path.is_dir(), path.exists(), path.is_file()
     except OSError as error:  # a name that is too long, a directory that may not be entered
-        raise WeightLoadError(
-            f"cannot read {path}: {error.strerror}", remedy="Check the path and its permissions."
-        ) from None
+        raise unreadable(path, error.strerror) from None
     if is_directory:
         return _only_file_of(path)
     if not exists:

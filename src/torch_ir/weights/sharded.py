@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from torch_ir.errors import WeightLoadError, counted
+from torch_ir.weights.detect import unreadable
 
 MAXIMUM_INDEX_BYTES = 100_000_000
 AGAIN = "Write or download it again."
@@ -118,9 +119,7 @@ def _read_index(file: Path) -> dict[str, str]:
             size = os.fstat(stream.fileno()).st_size  # no more is asked for: it would be allocated
             data = stream.read(min(size, MAXIMUM_INDEX_BYTES) + 1)
     except OSError as error:
-        raise WeightLoadError(
-            f"cannot read {file}: {error.strerror}", remedy="Check the path and its permissions."
-        ) from None
+        raise unreadable(file, error.strerror) from None
     if len(data) > MAXIMUM_INDEX_BYTES:
         raise WeightLoadError(
             f"{file} is larger than {MAXIMUM_INDEX_BYTES:,} bytes, which no index is", remedy=AGAIN
@@ -153,6 +152,4 @@ def _open(file: Path) -> Any:
             f"{file} is not a whole safetensors file: {error}", remedy=AGAIN
         ) from None
     except OSError as error:
-        raise WeightLoadError(
-            f"cannot read {file}: {error}", remedy="Check the path and its permissions."
-        ) from None
+        raise unreadable(file, error) from None

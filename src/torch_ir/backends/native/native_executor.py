@@ -13,7 +13,7 @@ import torch
 from torch_ir.backends.assignment import Assignment
 from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import body_of, delegated
-from torch_ir.backends.delegating import Delegate, DelegatingExecutor, require_weights
+from torch_ir.backends.delegating import Delegate, DelegatingExecutor
 from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_backend import NativeBackend
@@ -25,6 +25,7 @@ from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.ir import IR, OpNode
 from torch_ir.weights import check_weights
+from torch_ir.weights.check import require_weights
 
 
 def executor_of(

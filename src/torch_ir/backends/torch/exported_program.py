@@ -25,7 +25,7 @@ from torch.fx import Node as FxNode
 from torch_ir.arguments import public
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.torch.fx import FxGraph, value_of
-from torch_ir.errors import MissingWeightsError, PassError, counted
+from torch_ir.errors import PassError
 from torch_ir.executor.classes import rebuild
 from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
@@ -40,6 +40,7 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
 from torch_ir.weights import check_weights
+from torch_ir.weights.check import require_weights
 
 
 @public
@@ -80,11 +81,7 @@ def to_exported_program(
         >>> torch.equal(exported.module()(x), model(x))
         True
     """
-    if ir.weights and weights is None:
-        raise MissingWeightsError(
-            f"the program has {counted(len(ir.weights), 'weight')} and none were given",
-            remedy="Give weights, such as model.state_dict().",
-        )
+    require_weights(ir, weights)
     with allow_operators(*allow):
         return _exported(ir, weights or {})
 
