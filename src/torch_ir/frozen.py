@@ -162,3 +162,21 @@ def identical(left: object, right: object) -> bool:
         a, b = cast(tuple[Any, ...], left), cast(tuple[Any, ...], right)
         return len(a) == len(b) and all(map(identical, a, b))
     return left == right
+
+
+class Same:
+    """An object that is equal to itself alone."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __repr__(self) -> str:
+        return f"{type(self.value).__name__} at {id(self.value):#x}"

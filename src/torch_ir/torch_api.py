@@ -381,6 +381,31 @@ def shape_of(tensor: torch.Tensor) -> Sequence[Any]:
     return tensor.shape
 
 
+def fresh(tree: Any) -> Any:
+    """Copy every tensor of a nested structure."""
+    return pytree.tree_map_only(torch.Tensor, torch.clone, tree)
+
+
+def is_inexact(tensor: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor are floating-point or complex numbers."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors have the same shape, element type and device."""
+    return (tensor.shape, tensor.dtype, tensor.device) == (other.shape, other.dtype, other.device)
+
+
+def requires_grad(value: object) -> bool:
+    """Return whether something is a tensor that requires a gradient."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """Return whether a node of torch's graphs calls what draws from the default generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
     """Return a predicate: whether distinct tensors still have their classes, types and layouts.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from inspect import Parameter, isabstract, signature
 from os import PathLike
@@ -144,7 +143,7 @@ def unregister_backend(name: str) -> None:
 
 def known_backends() -> tuple[str, ...]:
     """Return the names of all backends, in order."""
-    return tuple(sorted({*_OWN, *_REGISTERED, *_installed()}))
+    return tuple(sorted({*_OWN, *_REGISTERED, *points_of(GROUP)}))
 
 
 def registered_backends() -> tuple[str, ...]:
@@ -192,7 +191,7 @@ def find_backend(name: str) -> Backend:
         return getattr(import_module(module), function)
     if name in _REGISTERED:
         return instance_of(_REGISTERED[name], f"the backend {name!r}")
-    installed = _installed()[name]
+    installed = points_of(GROUP)[name]
     with raised_as(
         lambda error: ExecutionError(
             f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
@@ -266,7 +265,3 @@ def require_options(name: str, settings: Mapping[str, Any], known: Collection[st
                 f"the backend {name!r} has no option {option!r:.60}",
                 remedy=did_you_mean(str(option), known) or listed,
             )
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return points_of(GROUP)

@@ -15,7 +15,7 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import fresh, pytree
 
 SEED = 0
 """Both sides draw their random numbers from this seed."""
@@ -69,15 +69,6 @@ def run_eager(
         ),
     ):
         return torch.func.functional_call(model, tensors, run_args, run_kwargs, tie_weights=True)
-
-
-def fresh(tree: Any) -> Any:
-    """Copy every tensor of a nested structure."""
-    return pytree.tree_map(_copied, tree)
-
-
-def _copied(leaf: Any) -> Any:
-    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 @contextmanager

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.debug.eager import Made, Recorder, fresh, run_eager, same_random_numbers
+from torch_ir.debug.eager import Made, Recorder, run_eager, same_random_numbers
 from torch_ir.debug.tensor_comparison import compare_tensors, digest
 from torch_ir.errors import printable
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import at
 from torch_ir.tables import Shown
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import fresh, pytree
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.debug.eager import fresh, same_random_numbers
+from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph, compile_graph
@@ -21,6 +21,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
+from torch_ir.torch_api import fresh
 
 
 @public

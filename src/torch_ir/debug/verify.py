@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torch_ir.arguments import public
-from torch_ir.debug.eager import FAST_PATH, fresh, has_fast_path, run_eager, same_random_numbers
+from torch_ir.debug.eager import FAST_PATH, has_fast_path, run_eager, same_random_numbers
 from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
 from torch_ir.debug.tensor_comparison import Difference, compare_results
@@ -22,7 +22,7 @@ from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
 from torch_ir.ir.functions import written_out
 from torch_ir.tables import Shown
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import fresh, pytree
 from torch_ir.weights import load_weights
 
 

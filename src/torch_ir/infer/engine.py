@@ -29,6 +29,7 @@ from torch_ir.torch_api import (
     ShapeEnv,
     enable_python_dispatcher,
     fake_tensor_log,
+    storage_of,
 )
 
 T = TypeVar("T")
@@ -315,9 +316,5 @@ def sharing(made: object, given: Sequence[torch.Tensor]) -> frozenset[int]:
     """Return the positions of the tensors that have the storage of a result."""
     if not isinstance(made, torch.Tensor) or made.layout != torch.strided:
         return frozenset()
-    storage = _storage(made)
-    return frozenset([i for i, other in enumerate(given) if _storage(other) == storage])
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # without data there is no pointer to compare
+    storage = storage_of(made)
+    return frozenset([i for i, other in enumerate(given) if storage_of(other) == storage])

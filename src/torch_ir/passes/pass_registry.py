@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -92,7 +91,7 @@ def pass_names() -> tuple[str, ...]:
         >>> "fold-constants" in pass_names()
         True
     """
-    return tuple(sorted({*_OURS, *_ADDED, *_installed()}))
+    return tuple(sorted({*_OURS, *_ADDED, *points_of(GROUP)}))
 
 
 def described_passes() -> dict[str, str]:
@@ -103,7 +102,7 @@ def described_passes() -> dict[str, str]:
         'Removes the nodes that nothing needs, and the functions that no node calls any more.'
     """
     places = {name: (module, kind) for name, (module, kind) in _OURS.items()}
-    places |= {name: (point.module, point.attr) for name, point in _installed().items()}
+    places |= {name: (point.module, point.attr) for name, point in points_of(GROUP).items()}
     found = {name: _summary(kind.__doc__ or "") for name, kind in _ADDED.items()}
     texts = {name: _docstring(*place) or f"Of {':'.join(place)}" for name, place in places.items()}
     found |= {name: _summary(text) for name, text in texts.items()}
@@ -205,7 +204,7 @@ def _class_of(name: str) -> type[Pass]:
         module, attribute = _OURS[name]
         return getattr(module_with_torch(module, f"the pass {name!r}"), attribute)
     require_pass_name(name)
-    point = _installed()[name]
+    point = points_of(GROUP)[name]
     with raised_as(
         lambda error: PassError(
             f"the pass {name!r} of {point.value} cannot be loaded: {first_line(error)}"
@@ -222,7 +221,3 @@ def _require_pass(kind: object, name: str) -> type[Pass]:
             remedy="It names a subclass of torch_ir.passes.Pass.",
         )
     return kind
-
-
-def _installed() -> Mapping[str, Any]:
-    return points_of(GROUP)

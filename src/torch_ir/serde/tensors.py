@@ -20,7 +20,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant, as_constant, data_pieces
 from torch_ir.ir.values import dtype_name
-from torch_ir.serde.json.explain import explain
+from torch_ir.serde.json.explain import convert
 from torch_ir.serde.json.faults import Fault, each_value
 from torch_ir.serde.json.wire import ConstantShape
 
@@ -217,9 +217,9 @@ def tensor_entries(data: memoryview) -> tuple[dict[str, TensorEntry], dict[str, 
         raise Fault("", "the header of the tensors is cut off")
     header = _decode(bytes(data[8 : 8 + size]), dict[str, Any])
     metadata = header.pop(METADATA, {})
-    entries = _convert(header, dict[str, TensorEntry])
+    entries = convert(header, dict[str, TensorEntry])
     _check_offsets(entries, len(data) - 8 - size)
-    return entries, _convert(metadata, dict[str, str]), 8 + size
+    return entries, convert(metadata, dict[str, str]), 8 + size
 
 
 def same_tensors(texts: Mapping[str, str]) -> dict[str, str]:
@@ -236,13 +236,6 @@ def _decode(text: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Fault("", f"the header of the tensors is malformed: {error}") from None
-
-
-def _convert(value: object, kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise explain(error, value, kind) from None
 
 
 def _check_offsets(entries: Mapping[str, TensorEntry], size: int) -> None:

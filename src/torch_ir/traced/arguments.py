@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torch_ir.frozen import Same
 from torch_ir.torch_api import dispatch_keys, pytree, shape_of
 
 Token: TypeAlias = Any
@@ -88,24 +89,6 @@ class Flat:
         self.tokens += (kind, children[1])
         for item in children[0]:
             self.add(item)
-
-
-class Same:
-    """An object that is equal to itself alone."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __repr__(self) -> str:
-        return f"{type(self.value).__name__} at {id(self.value):#x}"
 
 
 def value_token(value: Any) -> tuple[Token, ...] | None:

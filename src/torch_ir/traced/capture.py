@@ -32,6 +32,7 @@ from torch_ir.torch_api import (
     ShapeEnv,
     is_operator_formula,
     pytree,
+    requires_grad,
     version_of,
 )
 from torch_ir.traced.arguments import Flat
@@ -139,7 +140,7 @@ class _Attempt:
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
             with same_modes(), lifter, _autocast():
                 result = self._called(lifter, given)
-            if lifter.switched and any(_requires_grad(r) for r in pytree.tree_leaves(result)):
+            if lifter.switched and any(requires_grad(r) for r in pytree.tree_leaves(result)):
                 raise TraceError(
                     "the function switches gradients off and takes derivatives with torch.func, "
                     "and gradients pass through its result",
@@ -295,10 +296,10 @@ class _Attempt:
 
     def _needs_grad(self, fakes: Sequence[Any], own: Sequence[int]) -> bool:
         changed = [
-            f for f in fakes if _requires_grad(f) and f.grad_fn is not None and version_of(f)
+            f for f in fakes if requires_grad(f) and f.grad_fn is not None and version_of(f)
         ]
         results = [t for i, t in enumerate(self.results) if i not in own]
-        ends = [t for t in (*results, *changed) if _requires_grad(t)]
+        ends = [t for t in (*results, *changed) if requires_grad(t)]
         roots = [t.grad_fn for t in ends if t.grad_fn is not None]
         _refuse_custom_gradients(roots)
         unchanged = {*map(id, fakes)} - {*map(id, changed)}
@@ -336,10 +337,6 @@ def _autocast() -> Generator[None]:
                 dtype, cache = torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled()
                 stack.enter_context(torch.autocast(device, dtype, cache_enabled=cache))
         yield
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _refuse_custom_gradients(roots: Sequence[Any]) -> None:

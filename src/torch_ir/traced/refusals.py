@@ -19,6 +19,7 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.torch_api import (
     FakeTensor,
     backend_flags,
+    draws,
     outside_of_traces,
     pytree,
     storage_of,
@@ -215,10 +216,7 @@ class EffectWatch:
 def _draws() -> bool:
     """Whether what has been traced so far draws random numbers."""
     mode = get_proxy_mode()
-    nodes = () if mode is None else mode.tracer.graph.nodes
-    return any(
-        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in nodes
-    )
+    return mode is not None and any(map(draws, mode.tracer.graph.nodes))
 
 
 # -- results --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.queries import live_out
+from torch_ir.torch_api import is_inexact
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -120,7 +121,7 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
         sizes = numbers_for(body, known, symbols)
         if sizes is None or any(n not in known for n in (*body.input_names, *body.output_names)):
             continue
-        if is_wide and not any(_is_exact(known[name]) for name in body.output_names):
+        if is_wide and all(is_inexact(known[name]) for name in body.output_names):
             continue
         bound = {**symbols, **dims_of(body, known)}
         try:
@@ -173,16 +174,12 @@ def judged_call(
     judged: Sequence[torch.Tensor] = results
     if exact_only:
         expected = [known[name] for name in body.output_names]
-        judged = [r if _is_exact(e) else e for r, e in zip(results, expected, strict=True)]
+        judged = [e if is_inexact(e) else r for r, e in zip(results, expected, strict=True)]
     error = attempt.judge(known, judged, known, symbols)
     part = error.part if not error.reason else max(error.part, math.nextafter(1, 2))
     attempt.part = part if math.isnan(attempt.part) else max(attempt.part, part)
     attempt.reason = error.reason
     return results
-
-
-def _is_exact(tensor: torch.Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _owned(

@@ -16,6 +16,7 @@ from torch_ir.executor.samples import sample_tensors
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR
+from torch_ir.torch_api import is_inexact
 
 SETS = 2
 """Random sets of arguments, where none are given; one is drawn in addition to given ones.
@@ -159,7 +160,7 @@ def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[
 
     Of truth values, a half is all False.
     """
-    if tensor.is_floating_point() or tensor.is_complex() or not tensor.numel():
+    if is_inexact(tensor) or not tensor.numel():
         return
     if tensor.dtype is torch.bool:
         made = torch.rand(tensor.shape, generator=generator) < 0.5

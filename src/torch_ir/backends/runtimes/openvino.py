@@ -48,10 +48,6 @@ class OpenVino(NativeBackend):
     @cached_property
     def takes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
         """The operators that its frontend translates."""
-        return self._operators
-
-    @cached_property
-    def _operators(self) -> frozenset[str]:
         _ = self._runtime
         module = optional_module(
             "openvino.frontend.pytorch.torchdynamo.op_support", _NEEDED, "openvino"
@@ -62,7 +58,7 @@ class OpenVino(NativeBackend):
 
     def operators(self) -> Collection[str]:
         """Return the operators that its frontend translates: it names those of torch.compile."""
-        return self._operators
+        return self.takes
 
     def known_options(self) -> Collection[str]:
         """Return the names of the options."""

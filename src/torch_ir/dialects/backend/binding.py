@@ -17,7 +17,7 @@ from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
 from torch_ir.ops.rules import note_registered
 from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
-from torch_ir.torch_api import operator_schema, overload, overload_name, pytree
+from torch_ir.torch_api import fresh, operator_schema, overload, overload_name, pytree
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])
 
@@ -103,7 +103,7 @@ def bind_pattern_to_op(
         pattern = _in_order(schema, function)
         tried = samples(schema, pattern, example_inputs)
         for arguments in tried:
-            _require_results(schema, pattern(*pytree.tree_map(_copy, arguments)))
+            _require_results(schema, pattern(*fresh(arguments)))
         is_whole = operator is not None and has_kernel(operator)
         if is_whole:
             _require_equal(schema, cast(Any, operator), pattern, tried, tolerance)
@@ -246,8 +246,8 @@ def _require_equal(
     schema: Schema, operator: Any, pattern: Any, tried: Sequence[Sequence[Any]], tolerance: float
 ) -> None:
     for arguments in tried:
-        expected = pytree.tree_leaves(pattern(*pytree.tree_map(_copy, arguments)))
-        got = pytree.tree_leaves(operator(*pytree.tree_map(_copy, arguments)))
+        expected = pytree.tree_leaves(pattern(*fresh(arguments)))
+        got = pytree.tree_leaves(operator(*fresh(arguments)))
         pairs = list(zip(expected, got, strict=False))
         if len(expected) != len(got) or not all(close(*pair, tolerance) for pair in pairs):
             raise PassError(
@@ -260,10 +260,6 @@ def _require_equal(
 
 def _short(values: Any) -> str:
     return f"{values!r:.300}".replace("\n", " ")
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _name(function: Callable[..., Any]) -> str:

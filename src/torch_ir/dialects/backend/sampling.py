@@ -10,7 +10,7 @@ import torch  # noqa: TID253  # operators are bound where torch is
 
 from torch_ir.errors import PassError, Raised, attempt, first_line
 from torch_ir.ops.schema import Argument, Schema
-from torch_ir.torch_api import bytes_of, pytree
+from torch_ir.torch_api import bytes_of, fresh, is_inexact, pytree
 
 MAX_TRIES = 2_000
 COUNT = 3
@@ -64,7 +64,7 @@ def varied(example: Sequence[Any], seed: int) -> list[Any]:
     def vary(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.numel():
             return value
-        if value.is_floating_point() or value.is_complex():
+        if is_inexact(value):
             noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
             positive = value.is_floating_point() and bool((value > 0).all())
             return (noise.abs() + 0.01 if positive else noise).to(value.dtype)
@@ -112,7 +112,7 @@ def close(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
 
 
 def _error(function: Callable[..., Any], arguments: list[Any]) -> str | None:
-    made = attempt(function, *pytree.tree_map(_copy, arguments))
+    made = attempt(function, *fresh(arguments))
     return first_line(made.error) if isinstance(made, Raised) else None
 
 
@@ -167,7 +167,3 @@ def _candidates(schema: Schema) -> Iterator[list[Any]]:
         yield [options[min(index, len(options) - 1)] for options in choices]
     for made in product(*choices):
         yield list(made)
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value

@@ -26,6 +26,7 @@ from torch_ir.executor.plan import Plan
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
+from torch_ir.torch_api import is_alike, is_inexact
 
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Tangents: TypeAlias = tuple[torch.Tensor | None, ...]
@@ -182,7 +183,7 @@ class Differentiator:
                 raise InputError(
                     f"the program has no weight {wanted!r}", remedy=did_you_mean(wanted, keys)
                 )
-            if not _has_gradient(self._payload[names[0]]):
+            if not is_inexact(self._payload[names[0]]):
                 dtype = dtype_name(self._payload[names[0]].dtype, strict=False)
                 raise InputError(f"the weight {wanted!r} can have no gradient: it is {dtype}")
             if written & set(names):
@@ -223,18 +224,14 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
     """The values of a tensor as something to take a gradient of, where it can have one."""
     plain = _plain(tensor)
-    return plain.requires_grad_() if _has_gradient(tensor) else plain
-
-
-def _has_gradient(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    return plain.requires_grad_() if is_inexact(tensor) else plain
 
 
 def _tangent(output: torch.Tensor, tangent: torch.Tensor | None) -> torch.Tensor | None:
     """The tangent of an output: zeros where it depends on no input; None for integers."""
     if tangent is not None:
         return tangent.detach()
-    return torch.zeros_like(output) if _has_gradient(output) else None
+    return torch.zeros_like(output) if is_inexact(output) else None
 
 
 def _dual(meta: TensorMeta, tensor: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
@@ -269,14 +266,10 @@ def _require_fitting(
         if not is_differentiable(meta):
             raise InputError(f"{where} must be None: the {of} can have no gradient")
         tensor = tensors[position] if position < len(tensors) else None
-        if isinstance(tensor, torch.Tensor) and not _is_alike(tensor, item):
+        if isinstance(tensor, torch.Tensor) and not is_alike(tensor, item):
             raise InputError(
                 f"{where} does not fit it: expected {_type(tensor)}, got {_type(item)}"
             )
-
-
-def _is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return (tensor.shape, tensor.dtype, tensor.device) == (other.shape, other.dtype, other.device)
 
 
 def _type(tensor: torch.Tensor) -> str:

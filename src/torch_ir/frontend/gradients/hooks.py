@@ -11,7 +11,8 @@ from typing import Any, cast
 import torch
 
 from torch_ir.frontend.gradients.recording import Recording, replaced_by
-from torch_ir.torch_api import version_of
+from torch_ir.frozen import Same
+from torch_ir.torch_api import is_alike, version_of
 
 Hook = Callable[[torch.Tensor], Any]
 _DYNAMOS = "torch._higher_order_ops.register_hook"
@@ -56,7 +57,7 @@ def _hooked(hook: Hook) -> Any:
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         del ctx
         made = hook(gradient)
-        if not isinstance(made, torch.Tensor) or made is gradient or not _is_alike(made, gradient):
+        if not isinstance(made, torch.Tensor) or made is gradient or not is_alike(made, gradient):
             raise TypeError("a hook that gives no other gradient")
         return made
 
@@ -66,10 +67,6 @@ def _hooked(hook: Hook) -> Any:
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type("hook", (torch.autograd.Function,), members)
-
-
-def _is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return (tensor.shape, tensor.dtype, tensor.device) == (other.shape, other.dtype, other.device)
 
 
 def _free_names(hook: Hook) -> tuple[Any, ...] | None:
@@ -92,7 +89,7 @@ def _token(value: Any) -> tuple[Any, ...] | None:
     if value is None or type(value) in (bool, int, float, str):
         return (type(value), repr(value))
     if isinstance(value, torch.Tensor):
-        return (_Same(value), version_of(value))
+        return (Same(value), version_of(value))
     if isinstance(value, tuple):
         tokens = tuple([_token(item) for item in cast("tuple[Any, ...]", value)])
         return None if None in tokens else tokens
@@ -100,17 +97,4 @@ def _token(value: Any) -> tuple[Any, ...] | None:
     place = value.__name__ if is_module else getattr(value, "__module__", None)
     is_callable = isinstance(value, (FunctionType, BuiltinFunctionType))
     is_torch = (place or "").partition(".")[0] in ("torch", "math")
-    return (_Same(value),) if is_torch and (is_module or is_callable) else None
-
-
-@dataclass(frozen=True)
-class _Same:
-    """A value that is equal to itself alone."""
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    return (Same(value),) if is_torch and (is_module or is_callable) else None

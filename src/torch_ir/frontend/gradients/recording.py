@@ -17,7 +17,15 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from torch_ir.frontend.gradients.call import CallWithGradient, Gradient, autograd_function
-from torch_ir.torch_api import SYMBOLIC_TYPES, SingleLevelFunction, pytree, version_of
+from torch_ir.torch_api import (
+    SYMBOLIC_TYPES,
+    SingleLevelFunction,
+    draws,
+    is_inexact,
+    pytree,
+    requires_grad,
+    version_of,
+)
 
 _autograd: Any = torch.autograd
 _outer: ContextVar[Recording | None] = ContextVar("_outer", default=None)
@@ -112,12 +120,12 @@ class Recording:
         """Call the function, and replace what that records by one node if that can be done."""
         outer = _outer.get()
         is_any = self.everywhere or outer is not None
-        wanted = [_requires_grad(a) or (is_any and _may_require(a)) for a in self.args]
+        wanted = [requires_grad(a) or (is_any and _may_require(a)) for a in self.args]
         if not ((outer or torch.is_grad_enabled()) and any(wanted)):
             with observed(True):
                 return _applied(self.cls, *self.args)
         mode: Any = get_proxy_mode()
-        is_written_out = self.cls is CheckpointFunction and any(map(_requires_grad, self.args))
+        is_written_out = self.cls is CheckpointFunction and any(map(requires_grad, self.args))
         self.context = _Context(tuple(wanted))
         kind = type(self.cls.__name__, (_TracedFormula,), {})
         if mode is None:  # an observer wants to know what a trace will have
@@ -183,7 +191,7 @@ class Recording:
         """The positions among the tensors of the result of those that have gradients."""
         constant = {*map(id, self.context.constant)}
         made = enumerate(self.made)
-        return tuple([i for i, t in made if id(t) not in constant and _is_continuous(t)])
+        return tuple([i for i, t in made if id(t) not in constant and is_inexact(t)])
 
     def _backward(self) -> None:
         positions = self.differentiable
@@ -324,11 +332,11 @@ def _written_out(recording: Recording) -> Any:
         result = function(*args)
     items = result if isinstance(result, tuple) else (result,)
     items = tuple([i.view_as(i) if id(i) in given and _is_tensor(i) else i for i in items])
-    if any(_is_tensor(i) and _is_continuous(i) and not i.requires_grad for i in items):
+    if any(_is_tensor(i) and is_inexact(i) and not i.requires_grad for i in items):
         recording.reason = _NotTranslated(
             "eager lets results that depend on nothing require gradients"
         )
-    elif not keeps_state and any(map(_draws, _between(start, _last(recording.graph)))):
+    elif not keeps_state and any(map(draws, _between(start, _last(recording.graph)))):
         recording.reason = _NotTranslated("its backward draws other numbers than its forward")
     if recording.reason is not None:
         kind = type(recording.cls.__name__, (_Lost,), {})
@@ -430,16 +438,12 @@ def _applied(function: Any, *args: Any) -> Any:
     return super(SingleLevelFunction, function).apply(*args)
 
 
-def _is_continuous(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
 def _is_constant(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not _is_continuous(value)
+    return isinstance(value, torch.Tensor) and not is_inexact(value)
 
 
 def _called_forward(cls: Any, context: _Context, args: Sequence[Any]) -> Any:
@@ -452,15 +456,7 @@ def _called_forward(cls: Any, context: _Context, args: Sequence[Any]) -> Any:
 
 
 def _may_require(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and _is_continuous(value)
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _draws(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return isinstance(value, torch.Tensor) and is_inexact(value)
 
 
 def _switches(node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch_ir.dialects.backend.sampling import close, varied
 from torch_ir.errors import PassError, Raised, attempt
 from torch_ir.infer.types import TensorType
-from torch_ir.torch_api import pytree
+from torch_ir.torch_api import is_inexact, pytree
 
 MOST_ELEMENTS = 1 << 20
 """How many elements the arguments of a place may have for both to be tried in its shapes."""
@@ -105,7 +105,7 @@ def scaled(tolerance: float, example: Sequence[Any], made: Sequence[Any]) -> flo
     """Return the tolerance of an example as roundings of the least precise dtype of others."""
 
     def step(tensors: Sequence[Any]) -> float:
-        kinds = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
+        kinds = [t.dtype for t in tensors if is_inexact(t)]
         return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 
     return tolerance * max(1.0, step(made) / (step(example) or 1.0))

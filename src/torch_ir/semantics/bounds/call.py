@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, log2, sqrt
+from math import inf, log2, prod, sqrt
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -243,6 +243,11 @@ def length(call: BoundedCall) -> int:
     sizes = [value.size for value in call.arguments.values() if isinstance(value, np.ndarray)]
     least = min((result.size for result in call.results if result.size), default=1)
     return max(max(sizes, default=1) // least, 1)
+
+
+def length_along(values: Array, axes: tuple[int, ...]) -> int:
+    """Count the elements that a reduction over axes takes together, at least one."""
+    return max(prod(values.shape[place] for place in axes), 1)
 
 
 def spacing(values: Array) -> Array:

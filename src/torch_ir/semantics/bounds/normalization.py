@@ -6,13 +6,21 @@ The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` mo
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import sqrt
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, moduli, widened
+from torch_ir.semantics.bounds.call import (
+    BLOCK,
+    STREAM,
+    BoundedCall,
+    Errors,
+    length_along,
+    moduli,
+    widened,
+)
 from torch_ir.semantics.dtypes import Array, is_complex
 
 FEW = 4
@@ -138,7 +146,7 @@ def rms_norm(call: BoundedCall) -> Errors:
     """
     axes = _trailing(call)
     wide = call.wide("input")
-    count = FEW + call.depth(_length(wide, axes))
+    count = FEW + call.depth(length_along(wide, axes))
     sizes = np.abs(wide)
     greatest = np.max(sizes, axis=axes, keepdims=True, initial=0, where=np.isfinite(sizes))
     count = count * np.ones(())
@@ -149,7 +157,7 @@ def rms_norm(call: BoundedCall) -> Errors:
         is_sure = call.unit * 4 * count * added < from_cut
         count = 4 * count * np.where(is_sure, 1 + added / np.abs(left), np.inf)
     errors = [call.unit * count * moduli(result) for result in call.results]
-    return [call.opened(error, _length(wide, axes) * greatest**2) for error in errors]
+    return [call.opened(error, length_along(wide, axes) * greatest**2) for error in errors]
 
 
 BY_STEPS = 5
@@ -197,9 +205,9 @@ def _normalized(
     rstd = 1 / np.sqrt(variance + eps)
     reach = np.mean(sizes, axis=axes, keepdims=True)
     one_way = call.repeats(wide, axes, zeros=True, keepdims=True)
-    d = call.unit * (FEW + call.depth(_length(wide, axes), block, one_way))
+    d = call.unit * (FEW + call.depth(length_along(wide, axes), block, one_way))
     greatest = np.max(sizes, axis=axes, keepdims=True)
-    off = d * reach + call.unit * LANES * greatest / _length(wide, axes)
+    off = d * reach + call.unit * LANES * greatest / length_along(wide, axes)
     relative = d * (1 + 2 * reach * rstd)
     if squares:
         relative = relative + d * mean**2 * rstd**2
@@ -207,7 +215,7 @@ def _normalized(
     normal = np.abs(center) * rstd
     moved = call.unit * sizes * rstd + off * rstd
     error = weight * (moved + normal * relative) + call.unit * FEW * (weight * normal + bias)
-    way = _length(wide, axes) * greatest**2
+    way = length_along(wide, axes) * greatest**2
     errors = [call.opened(error, way), off, call.opened(rstd * relative, way)]
     return errors[: len(call.results)]
 
@@ -215,7 +223,7 @@ def _normalized(
 def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
     """The running statistics after a batch: of the mean and of the variance."""
     wide, momentum = call.wide("input"), abs(call["momentum"])
-    count = _length(wide, axes)
+    count = length_along(wide, axes)
     d = call.unit * (FEW + call.depth(count, block, call.repeats("input", axes, zeros=True)))
     mean = np.mean(wide, axis=axes, keepdims=True)
     reach = np.mean(np.abs(wide), axis=axes)
@@ -274,8 +282,8 @@ def _gradients(
     scaled = gradient * weight
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
-    d = call.unit * (2 * FEW + call.depth(_length(values, axes)))
-    rows = _length(values, others)
+    d = call.unit * (2 * FEW + call.depth(length_along(values, axes)))
+    rows = length_along(values, others)
     count = call.unit * (FEW + call.depth(rows))
     if adds_in > call.unit:
         count += adds_in * (1 + sqrt(rows))
@@ -303,7 +311,3 @@ def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:
 def _trailing(call: BoundedCall) -> tuple[int, ...]:
     rank = call["input"].ndim
     return tuple(range(rank - len(call["normalized_shape"]), rank))
-
-
-def _length(values: Array, axes: tuple[int, ...]) -> int:
-    return max(prod(values.shape[place] for place in axes), 1)

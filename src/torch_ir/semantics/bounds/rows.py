@@ -16,6 +16,7 @@ from torch_ir.semantics.bounds.call import (
     Errors,
     least_normal,
     length,
+    length_along,
     moduli,
 )
 from torch_ir.semantics.bounds.elementwise import is_lost, turned_by
@@ -46,15 +47,11 @@ def _below(wide: Array, axes: tuple[int, ...]) -> Array:
     return np.nan_to_num(peak - wide, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _length(wide: Array, axes: tuple[int, ...]) -> int:
-    return max(prod(wide.shape[place] for place in axes), 1)
-
-
 def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
     """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
     block = STREAM if axes == (wide.ndim - 1,) else BLOCK
     share = call.repeats(np.exp(-_below(wide, axes)), axes, keepdims=True)
-    return call.depth(_length(wide, axes), block, share)
+    return call.depth(length_along(wide, axes), block, share)
 
 
 def softmax(call: BoundedCall) -> Errors:
@@ -155,7 +152,7 @@ def variance(call: BoundedCall) -> Errors:
     dim = call.arguments.get("dim")
     axes = reduced_axes(dim if not isinstance(dim, bool) else None, values.ndim)
     wide = call.wide("self")
-    count = _length(wide, axes)
+    count = length_along(wide, axes)
     mean = np.mean(wide, axis=axes, keepdims=True) if wide.size else np.zeros(())
     sizes, center = np.abs(wide), np.abs(wide - mean)
     freedom = max(count - _correction(call), 0)

@@ -67,12 +67,6 @@ def conj(self: Array) -> Array:
     return np.asarray(np.conjugate(self)) if is_complex(self.dtype) else self.copy()
 
 
-@denotes("aten.resolve_conj.default", "aten.resolve_neg.default")
-def resolve(self: Array) -> Array:
-    """The operand itself: conjugation and negation that torch puts off are done here at once."""
-    return self.copy()
-
-
 @denotes("aten.angle.default")
 def angle(self: Array) -> Array:
     """The argument in [−π, π]; of a real number 0 or π, NaN for NaN."""

@@ -61,6 +61,7 @@ def to_other(self: Array, other: Array, copy: bool = False) -> Array:
     *("aten.contiguous.default", "aten.detach.default", "aten.detach_copy.default"),
     "aten.detach_.default",  # writes what autograd keeps, and no element
     *("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"),
+    *("aten.resolve_conj.default", "aten.resolve_neg.default"),  # here nothing is put off
     "dim_order_ops._clone_dim_order.default",
 )
 def clone(self: Array) -> Array:

@@ -29,7 +29,7 @@ from torch_ir.serde.json.encode import (
     encode_tensor,
     store_in_place,
 )
-from torch_ir.serde.json.explain import explain, first_place, is_unencodable
+from torch_ir.serde.json.explain import convert, explain, first_place, is_unencodable
 from torch_ir.serde.json.faults import Fault, as_fault
 from torch_ir.serde.json.wire import FORMAT_VERSION, Document, NodeRecord, TensorRecord
 from torch_ir.serde.upgrades import upgrade
@@ -168,14 +168,7 @@ def _read_plain(document: object) -> Document:
     """The records of a decoded document of any version."""
     if not isinstance(document, Mapping):
         raise Fault("", f"expected an object, got {type(document).__name__}")
-    return _convert(upgrade(cast(Mapping[str, Any], document)), Document)
-
-
-def _convert(document: object, kind: type[R]) -> R:
-    try:
-        return msgspec.convert(document, kind)
-    except msgspec.ValidationError as error:
-        raise explain(error, document, kind) from None
+    return convert(upgrade(cast(Mapping[str, Any], document)), Document)
 
 
 def _inward(name: str, decode: Callable[[], T]) -> T:
@@ -227,7 +220,7 @@ def node_from_dict(data: Mapping[str, Any]) -> OpNode:
     Raises:
         SerializationError: The document is not that of a node.
     """
-    return _inward("<dict>", lambda: decode_node(_convert(data, NodeRecord)))
+    return _inward("<dict>", lambda: decode_node(convert(data, NodeRecord)))
 
 
 @public
@@ -247,7 +240,7 @@ def tensor_from_dict(data: Mapping[str, Any]) -> TensorMeta:
     Raises:
         SerializationError: The document is not that of a tensor.
     """
-    return _inward("<dict>", lambda: decode_tensor(_convert(data, TensorRecord)))
+    return _inward("<dict>", lambda: decode_tensor(convert(data, TensorRecord)))
 
 
 # -- text -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -13,10 +13,23 @@ from torch_ir.errors import did_you_mean
 from torch_ir.serde.json.faults import Fault, key_path
 from torch_ir.serde.json.wire import FIELD_NAMES
 
+T = TypeVar("T")
 Step: TypeAlias = str | int | None
 """A field or key, an index, or a key that msgspec does not tell."""
 
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def convert(value: object, kind: type[T]) -> T:
+    """Convert plain data to records.
+
+    Raises:
+        Fault: It has another form.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise explain(error, value, kind) from None
 
 
 def explain(error: msgspec.ValidationError, document: object, kind: Any) -> Fault:

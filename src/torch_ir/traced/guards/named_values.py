@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from torch_ir.traced.arguments import Same, Token
+from torch_ir.frozen import Same
+from torch_ir.traced.arguments import Token
 from torch_ir.traced.guards.captured_names import FREE, IMPORTED, is_library_module
 from torch_ir.traced.guards.guard import MISSING, ClosureGuard
 from torch_ir.traced.guards.probes import probe_of

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule
 
 from torch_ir.errors import TraceError
-from torch_ir.torch_api import outside_of_traces
+from torch_ir.torch_api import draws, outside_of_traces
 
 _RANDOM: Any = torch.random
 """The module whose functions ask torch's generator."""
@@ -78,12 +78,8 @@ class RandomNumbers:
 
     def require_forward(self, module: GraphModule) -> None:
         """Refuse that a function draws, and sets the state of torch's generator."""
-        if self._default.is_set and any(map(_draws, module.graph.nodes)):
+        if self._default.is_set and any(map(draws, module.graph.nodes)):
             raise _seeds()
-
-
-def _draws(node: torch.fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _seeds() -> TraceError:
