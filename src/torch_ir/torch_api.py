@@ -234,6 +234,20 @@ def value_range(lower: int | None, upper: int | None) -> ValueRanges[Any]:
     return ValueRanges(-int_oo if lower is None else lower, int_oo if upper is None else upper)
 
 
+def range_ends(found: ValueRanges[Any]) -> tuple[int | None, int | None]:
+    """Return the ends of a range of torch's; None where one is infinite, or as good as.
+
+    Example:
+        >>> range_ends(value_range(0, None))
+        (0, None)
+    """
+    lower, upper = (
+        int(end) if getattr(end, "is_finite", True) and abs(end) < 2**62 else None
+        for end in (found.lower, found.upper)
+    )
+    return lower, upper
+
+
 def module_call_graph(
     names: list[str] | None, in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec
 ) -> list[ModuleCallEntry]:

@@ -168,6 +168,8 @@ class TestRunning:
             x = torch.randn(2, 3)
             assert torch.equal(run(x), model(x))
         assert torch.equal(run.buffers["total"], model.total)
+        run.reset()
+        assert torch.equal(run.buffers["total"], torch.zeros(3))
 
     def test_sizes_that_no_tensor_shows_are_numbers(self):
         ir = parse("""ir {

@@ -152,6 +152,10 @@ class DelegatingExecutor:
         """Copies of the buffers that the program writes, by key, as they are now."""
         return self._host.buffers
 
+    def reset(self) -> None:
+        """Give the buffers that the program writes their first values again."""
+        self._host.reset()
+
     @property
     def graph(self) -> ExecGraph:
         """The compiled graph, in which each delegate is one call of its backend."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
-import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
@@ -31,7 +30,7 @@ from torch_ir.ir import (
 )
 from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import LAYOUTS
-from torch_ir.torch_api import guards_of, storage_of
+from torch_ir.torch_api import guards_of, range_ends, storage_of
 
 Place: TypeAlias = Callable[[IR, Mapping[str, torch.Tensor]], tuple[IR, dict[str, torch.Tensor]]]
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
@@ -204,8 +203,7 @@ class _Program:
         for symbol, bounds in self.exported.range_constraints.items():
             if not str(symbol).isidentifier():
                 continue  # a derived size: its range follows from that of its symbol
-            lower, upper = _finite(bounds.lower), _finite(bounds.upper)
-            self.context.symbols[str(symbol)] = SymbolRange(lower, upper)
+            self.context.symbols[str(symbol)] = SymbolRange(*range_ends(bounds))
 
     # -- outputs ----------------------------------------------------------------------------------
 
@@ -281,12 +279,6 @@ def _in_place(ir: IR, written: Iterable[str]) -> Iterator[Mutation]:
     }
     for name in sorted(written):
         yield Mutation(name, metas[name])
-
-
-def _finite(bound: Any) -> int | None:
-    """An end of a range, or None where it is infinite or as good as."""
-    is_finite = bool(getattr(bound, "is_finite", True)) and abs(bound) < sympy.Integer(2**62)
-    return int(bound) if is_finite else None
 
 
 def _run_devices(exported: ExportedProgram) -> frozenset[torch.device]:

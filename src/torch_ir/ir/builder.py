@@ -14,7 +14,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.queries import live_out
 from torch_ir.ir.symbols import Dim
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, tensor_names
+from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
 from torch_ir.ir.values import OperatorRef, attribute_leaves
 from torch_ir.ops.schema import Slots
 
@@ -79,12 +79,7 @@ def renamed(node: OpNode, name: str) -> OpNode:
 
 def with_leaves(tree: Tree, values: Mapping[str, TensorMeta]) -> Tree:
     """Replace those leaves of a tree that are named."""
-    if isinstance(tree, TensorLeaf):
-        return TensorLeaf(values[tree.name].name) if tree.name in values else tree
-    if isinstance(tree, Container):
-        children = tuple([with_leaves(child, values) for child in tree.children])
-        return Container(tree.type, children, tree.keys, tree.context)
-    return tree
+    return map_names(tree, lambda name: values[name].name if name in values else name)
 
 
 def split_arguments(

@@ -235,15 +235,23 @@ def unflatten(
 
 def map_names(tree: Tree, rename: Callable[[str], str]) -> Tree:
     """Replace the name of each tensor leaf of a tree."""
-    match tree:
-        case Container(type=kind, children=children, keys=keys, context=context):
-            return Container(
-                kind, tuple([map_names(child, rename) for child in children]), keys, context
-            )
-        case TensorLeaf(name=name):
-            return TensorLeaf(rename(name))
-        case ValueLeaf():
-            return tree
+    return map_leaves(
+        tree, lambda leaf: TensorLeaf(rename(leaf.name)) if isinstance(leaf, TensorLeaf) else leaf
+    )
+
+
+def map_leaves(tree: Tree, change: Callable[[TensorLeaf | ValueLeaf], Tree]) -> Tree:
+    """Return a tree with each leaf changed, in the same containers.
+
+    Example:
+        >>> tree = Container("tuple", (TensorLeaf("x"), ValueLeaf(3)))
+        >>> map_leaves(tree, lambda leaf: TensorLeaf("y")).children
+        (TensorLeaf(name='y'), TensorLeaf(name='y'))
+    """
+    if not isinstance(tree, Container):
+        return change(tree)
+    children = tuple([map_leaves(child, change) for child in tree.children])
+    return Container(tree.type, children, tree.keys, tree.context)
 
 
 def context_text(value: object) -> str:

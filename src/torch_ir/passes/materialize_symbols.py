@@ -12,7 +12,6 @@ from torch_ir.errors import InvalidIRError, PassError, counted
 from torch_ir.ir import (
     IR,
     Attribute,
-    Container,
     OpNode,
     Signature,
     SymbolRange,
@@ -24,7 +23,7 @@ from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
 from torch_ir.ir.expressions.language import FoldStep
 from torch_ir.ir.queries import graphs
-from torch_ir.ir.tree import Tree
+from torch_ir.ir.tree import Tree, map_leaves
 from torch_ir.ir.values import map_attribute
 from torch_ir.passes.base import Pass, PassResult
 
@@ -125,11 +124,14 @@ class _Materializer:
         return builder.finish()
 
     def _tree(self, tree: Tree) -> Tree:
-        if isinstance(tree, Container):
-            children = tuple([self._tree(child) for child in tree.children])
-            return Container(tree.type, children, tree.keys, tree.context)
-        is_value = isinstance(tree, ValueLeaf)
-        return ValueLeaf(map_attribute(tree.value, self._value)) if is_value else tree
+        return map_leaves(
+            tree,
+            lambda leaf: (
+                ValueLeaf(map_attribute(leaf.value, self._value))
+                if isinstance(leaf, ValueLeaf)
+                else leaf
+            ),
+        )
 
     def _value(self, value: Attribute) -> Attribute:
         if not isinstance(value, SymExpr) or value.is_symbol:

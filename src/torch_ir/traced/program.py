@@ -36,7 +36,7 @@ from torch_ir.ir import (
 from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import DType
 from torch_ir.ops.schema import lookup
-from torch_ir.torch_api import FakeTensor, pytree
+from torch_ir.torch_api import FakeTensor, pytree, range_ends
 from torch_ir.traced.capture import Leaf, Trace, constants_of
 
 _SET_GRAD = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # what torch traces
@@ -309,8 +309,7 @@ class _ProgramBuilder:
 
     def _symbols(self) -> None:
         for symbol, bounds in self.trace.shape_env.var_to_range.items():
-            found = SymbolRange(_finite(bounds.lower), _finite(bounds.upper))
-            self.context.symbols[str(symbol)] = found
+            self.context.symbols[str(symbol)] = SymbolRange(*range_ends(bounds))
 
     def _guards(self) -> tuple[SymExpr, ...]:
         """What the trace takes for true of sizes; the sizes of inputs say which are fixed."""
@@ -347,9 +346,3 @@ def _result(leaf: TensorLeaf | ValueLeaf, item: Any) -> Leaf | SymExpr | None:
         return item
     value = leaf.value if isinstance(leaf, ValueLeaf) else None
     return value if isinstance(value, SymExpr) else Leaf(item)
-
-
-def _finite(bound: Any) -> int | None:
-    """An end of a range, or None where it is infinite or as good as."""
-    is_finite = bool(getattr(bound, "is_finite", True)) and abs(bound) < 2**62
-    return int(bound) if is_finite else None

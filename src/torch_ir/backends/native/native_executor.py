@@ -161,10 +161,6 @@ class NativeExecutor(DelegatingExecutor):
         is_seen = attempt.runs > 1  # of one call alone, results may change with the next
         return Delegate(body, backend, attempt.held, Guarded(attempt), is_pure=is_seen)
 
-    def reset(self) -> None:
-        """Give the buffers that the program writes their first values again."""
-        self._host.reset()
-
     def leave_to_torch(self, names: Collection[str], reason: str) -> None:
         """Let torch run some delegates of the last backend.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from torch_ir.ir import (
     IR,
     Attribute,
-    Container,
     FrozenDict,
     Mutation,
     OpNode,
@@ -26,6 +25,8 @@ from torch_ir.ir import (
     ValueLeaf,
 )
 from torch_ir.ir.expressions import renamed
+from torch_ir.ir.tree import map_leaves
+from torch_ir.ir.values import map_attribute
 
 Change: TypeAlias = Callable[[SymExpr], SymExpr]
 
@@ -132,20 +133,14 @@ class _Renaming:
         return meta.replace(shape=tuple(shape))
 
     def attribute(self, value: Attribute) -> Attribute:
-        if isinstance(value, SymExpr):
-            return self.change(value)
-        if isinstance(value, tuple):
-            return tuple([self.attribute(item) for item in cast(tuple[Attribute, ...], value)])
-        if isinstance(value, FrozenDict):
-            items = cast(FrozenDict[str, Attribute], value).items()
-            return FrozenDict({key: self.attribute(item) for key, item in items})
-        return value
+        return map_attribute(
+            value, lambda leaf: self.change(leaf) if isinstance(leaf, SymExpr) else leaf
+        )
 
     def tree(self, tree: Tree) -> Tree:
-        match tree:
-            case Container(type=kind, children=children, keys=keys, context=context):
-                return Container(kind, tuple(map(self.tree, children)), keys, context)
-            case ValueLeaf(value=value):
-                return ValueLeaf(self.attribute(value))
-            case _:
-                return tree
+        return map_leaves(
+            tree,
+            lambda leaf: (
+                ValueLeaf(self.attribute(leaf.value)) if isinstance(leaf, ValueLeaf) else leaf
+            ),
+        )

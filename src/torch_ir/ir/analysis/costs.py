@@ -20,7 +20,6 @@ from torch_ir.ir.analysis.groups import Grouped
 from torch_ir.ir.analysis.layouts import (
     Layout,
     Shape,
-    contiguous,
     is_contiguous,
     node_layouts,
     viewed,
@@ -33,6 +32,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
+from torch_ir.ir.values import row_major
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.tables import Rows, bytes_text, number_text, table, time_text
@@ -302,7 +302,7 @@ class _Sizes:
     def _note(self, name: str, meta: TensorMeta | Constant) -> None:
         shape = self._shape(meta)
         view = meta.view if isinstance(meta, Constant) else None
-        self.layouts[name] = shape, contiguous(shape) if view is None else view.strides
+        self.layouts[name] = shape, row_major(shape) if view is None else view.strides
 
     def _shape(self, meta: TensorMeta | Constant) -> Shape:
         sizes = [d if isinstance(d, int) else int(d.evaluate(self.symbols)) for d in meta.shape]
@@ -335,7 +335,7 @@ class _Sizes:
 
     def _plain(self, meta: TensorMeta) -> Layout:
         shape = self._shape(meta)
-        return shape, contiguous(shape)
+        return shape, row_major(shape)
 
     def _known(self, value: Any) -> Any:
         if isinstance(value, SymExpr):

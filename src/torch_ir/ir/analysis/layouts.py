@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.values import row_major
 from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
@@ -19,22 +20,10 @@ Layout: TypeAlias = tuple[Shape, tuple[int, ...]]
 """A shape and the strides of its elements."""
 
 
-def contiguous(shape: Shape) -> tuple[int, ...]:
-    """Return the strides of a row-major tensor.
-
-    Example:
-        >>> contiguous((2, 3, 4))
-        (12, 4, 1)
-    """
-    return tuple(
-        [math.prod(max(size, 1) for size in shape[axis + 1 :]) for axis in range(len(shape))]
-    )
-
-
 def is_contiguous(layout: Layout) -> bool:
     """Return whether elements lie in row-major order without gaps; sizes of 1 do not matter."""
     shape, strides = layout
-    wanted = contiguous(shape)
+    wanted = row_major(shape)
     return 0 in shape or all(
         size == 1 or a == b for size, a, b in zip(shape, strides, wanted, strict=True)
     )
@@ -49,7 +38,7 @@ def viewed(layout: Layout, shape: Shape) -> tuple[int, ...] | None:
     """
     old, strides = layout
     if 0 in old:
-        return contiguous(shape)
+        return row_major(shape)
     blocks: list[list[int]] = []  # sizes and innermost strides of what lies without gaps
     for size, stride in zip(old, strides, strict=True):
         if size == 1:
@@ -88,7 +77,7 @@ def node_layouts(
         arguments: dict[str, Any] = node.arguments([None for _ in given])
         found = [rule(given[0], shape, arguments) for shape in made]
         return [
-            contiguous(shape) if strides is None else strides
+            row_major(shape) if strides is None else strides
             for shape, strides in zip(made, found, strict=True)
         ]
     return [_fresh(node, given, shape) for shape in made]
@@ -107,12 +96,12 @@ def _fresh(node: OpNode, given: Sequence[Layout], shape: Shape) -> tuple[int, ..
         {strides for size, strides in given if size == shape} if keeps else set[tuple[int, ...]]()
     )
     if len(orders) != 1 or node.attrs.get("memory_format") is not None:
-        return contiguous(shape)
+        return row_major(shape)
     (strides,) = orders
     order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
-    dense = contiguous(tuple([shape[axis] for axis in order]))
+    dense = row_major(tuple([shape[axis] for axis in order]))
     if any(strides[axis] == 0 and shape[axis] > 1 for axis in order):
-        return contiguous(shape)
+        return row_major(shape)
     return tuple([dense[order.index(axis)] for axis in range(len(shape))])
 
 

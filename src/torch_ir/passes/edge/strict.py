@@ -15,7 +15,7 @@ import torch  # this module is imported where programs are lowered, and only the
 
 from torch_ir.ir import IR, Constant, OpNode, Signature, TensorLeaf, TensorMeta, Tree
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.tree import Container
+from torch_ir.ir.tree import ValueLeaf, map_leaves
 from torch_ir.passes.edge.promotion import cast_number
 
 MAX_FOLDED = 1 << 16
@@ -95,17 +95,18 @@ class _Numbers:
 
     def _results(self, tree: Tree, given: list[TensorMeta]) -> Tree:
         """The tree of results with a constant for each number; its tensors are added in order."""
-        if isinstance(tree, Container):
-            children = tuple([self._results(child, given) for child in tree.children])
-            return Container(tree.type, children, tree.keys, tree.context)
-        if isinstance(tree, TensorLeaf):
-            meta = self.builder.value(self._outputs()[tree.name])
-        elif isinstance(tree.value, bool | int | float):
-            meta = self._constant(torch.tensor(tree.value, dtype=_EXACT[type(tree.value)]))
-        else:
-            return tree
-        given.append(meta)
-        return TensorLeaf(meta.name)
+
+        def result(leaf: TensorLeaf | ValueLeaf) -> Tree:
+            if isinstance(leaf, TensorLeaf):
+                meta = self.builder.value(self._outputs()[leaf.name])
+            elif isinstance(leaf.value, bool | int | float):
+                meta = self._constant(torch.tensor(leaf.value, dtype=_EXACT[type(leaf.value)]))
+            else:
+                return leaf
+            given.append(meta)
+            return TensorLeaf(meta.name)
+
+        return map_leaves(tree, result)
 
     def _outputs(self) -> Mapping[str, TensorMeta]:
         return self.ir.view("outputs by name", lambda: {m.name: m for m in self.ir.graph_outputs})

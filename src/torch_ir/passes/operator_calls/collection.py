@@ -11,12 +11,11 @@ from typing import Any, cast
 from torch_ir.arguments import public
 from torch_ir.ir import IR, FunctionRef, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.analysis.fingerprints import fingerprint
-from torch_ir.ir.analysis.layouts import contiguous
 from torch_ir.ir.expressions.language import renamed
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.symbols import as_dim
-from torch_ir.ir.values import Attribute, is_plain, map_attribute
+from torch_ir.ir.values import Attribute, is_plain, map_attribute, row_major
 from torch_ir.ops.flops import flops
 from torch_ir.ops.schema import default_of
 from torch_ir.passes.operator_calls.case_set import Case, CaseOperand, CaseSet, Origin, plain
@@ -165,7 +164,7 @@ class _NamelessCall:
         if len(known) != len(sizes) or not all(isinstance(step, int) for step in known):
             return None
         made = tuple([1 if n == 1 else int(s) for n, s in zip(sizes, known, strict=True)])
-        plain_strides = zip(sizes, contiguous(tuple(sizes)), strict=True)
+        plain_strides = zip(sizes, row_major(tuple(sizes)), strict=True)
         rows = tuple([1 if n == 1 else s for n, s in plain_strides])
         return rows if made == rows else made
 
