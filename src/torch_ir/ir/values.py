@@ -18,7 +18,7 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.frozen import FrozenDict, frozen_mapping, plain_text, set_plain_text
 from torch_ir.ir.dtypes import ALIASES, DTYPES
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ops.schema import typed
+from torch_ir.ops.schema import Argument, default_of, typed
 
 LAYOUTS = (
     "strided",
@@ -258,6 +258,28 @@ def as_argument(kind: str, value: Attribute) -> Attribute:
             f"{value!r:.60} is no {named.__name__}", remedy="Give a name of torch's."
         )
     return named(value if named is Device else value.removeprefix("torch."))
+
+
+_NUMBERED = (
+    *("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"),
+    *("complex32", "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16"),
+)
+"""Dtypes by the number that torch's schemas write for them, as they do for memory formats."""
+
+
+def default_attribute(argument: Argument) -> Attribute:
+    """Return the default of an argument as an attribute; None if it has none.
+
+    Example:
+        >>> default_attribute(Argument("memory_format", "MemoryFormat", "0"))
+        MemoryFormat(name='contiguous_format')
+    """
+    value = default_of(argument)
+    if type(value) is int and argument.type.startswith("ScalarType"):
+        return DType(_NUMBERED[value]) if value < len(_NUMBERED) else value
+    if type(value) is int and argument.type.startswith("MemoryFormat"):
+        return MemoryFormat(MEMORY_FORMATS[value])
+    return value
 
 
 def as_attribute(value: object) -> Attribute:

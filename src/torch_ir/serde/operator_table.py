@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch_ir.ir import IR
-from torch_ir.ir.edit import default_attribute
+from torch_ir.ir.values import default_attribute
 from torch_ir.ops.schema import Argument, Schema, known_operators, lookup
 from torch_ir.serde.attributes import encode_attribute
 

@@ -6,12 +6,17 @@ import random
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given, settings
 from tests.strategies import rename_values, well_formed_irs
 
 from torch_ir import cut, fingerprint, parse
 from torch_ir.ir.builder import renamed
+from torch_ir.ir.edit import with_defaults
+from torch_ir.ir.values import DType, MemoryFormat, default_attribute
+from torch_ir.ops.schema import Argument
 from torch_ir.passes.cutting import module_fingerprints
+from torch_ir.passes.operator_calls.collection import cases
 
 LAYERS = """ir {
   weight @a.w: f32[4, 4]
@@ -111,6 +116,42 @@ def test_defaults_are_filled_in_and_sizes_dtypes_and_keys_can_be_left_out():
         assert fingerprint(add("", **change), **{option: False}) == fingerprint(
             add(""), **{option: False}
         )
+
+
+@pytest.mark.parametrize(
+    ("call", "default"),
+    [
+        ("aten.contiguous.default(%x{})", "memory_format=torch.contiguous_format"),
+        ("aten.randint.default(high=4, size=[2]{})", "dtype=torch.int64"),
+    ],
+)
+def test_defaults_that_schemas_write_as_numbers_are_filled_in(call, default):
+    def program(given):
+        dtype = "f32" if "%x" in call else "i64"
+        return parse(f"""ir {{
+          input %x: f32[2]
+          %y: {dtype}[2] = {call.format(given)}
+          return %y
+        }}""")
+
+    written = program(f", {default}")
+    assert fingerprint(program("")) == fingerprint(written)
+    assert with_defaults(program("")).nodes[0].attrs.items() >= written.nodes[0].attrs.items()
+    assert len(cases({"a": program(""), "b": written}).cases) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        ("ScalarType", "15", DType("bfloat16")),
+        ("ScalarType?", "5", DType("float16")),
+        ("MemoryFormat?", "1", MemoryFormat("preserve_format")),
+        ("MemoryFormat", "0", MemoryFormat("contiguous_format")),
+        ("ScalarType?", "None", None),
+    ],
+)
+def test_the_default_of_an_argument_is_an_attribute(kind, default, expected):
+    assert default_attribute(Argument("given", kind, default)) == expected
 
 
 def test_symbols_count_by_their_place():

@@ -23,8 +23,15 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.values import spell_value
 from torch_ir.ir.tree import Container, TensorLeaf, Tree
-from torch_ir.ir.values import Attribute, DType, FunctionRef, is_plain, map_attribute
-from torch_ir.ops.schema import Schema, default_of
+from torch_ir.ir.values import (
+    Attribute,
+    DType,
+    FunctionRef,
+    default_attribute,
+    is_plain,
+    map_attribute,
+)
+from torch_ir.ops.schema import Schema
 
 VERSION = 1
 
@@ -254,7 +261,8 @@ class _Hasher:
         names: Sequence[str] = sorted(given)
         defaults: dict[str, Any] = {}
         if schema is not None:
-            defaults = {a.name: default_of(a) for a in schema.arguments if a.default is not None}
+            declared = [a for a in schema.arguments if a.default is not None]
+            defaults = {a.name: default_attribute(a) for a in declared}
             names = [a.name for a in schema.arguments if a.name in given or a.name in defaults]
             names = [*names, *sorted(given.keys() - {a.name for a in schema.arguments})]
         if node.op_type.startswith("higher_order."):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.values import Attribute, DType, MemoryFormat
-from torch_ir.ops.schema import Argument, Schema, default_of
-
-_TYPES = {"4": "int64", "6": "float32", "11": "bool"}
-"""Dtypes by the number that torch's schemas write for them."""
+from torch_ir.ir.values import default_attribute
+from torch_ir.ops.schema import Schema
 
 
 def with_defaults(ir: IR) -> IR:
@@ -45,19 +42,3 @@ def _complete(node: OpNode, schema: Schema | None) -> OpNode:
         and not argument.type.startswith("Tensor")
     }
     return node.replace(attrs={**node.attrs, **missing}) if missing else node
-
-
-def default_attribute(argument: Argument) -> Attribute:
-    """Return the default of an argument as an attribute; None if it has none.
-
-    Example:
-        >>> default_attribute(Argument("memory_format", "MemoryFormat", "0"))
-        MemoryFormat(name='contiguous_format')
-    """
-    if argument.default in (None, "None"):
-        return None
-    if argument.type.startswith("ScalarType"):
-        return DType(_TYPES[argument.default])
-    if argument.type.startswith("MemoryFormat"):
-        return MemoryFormat("contiguous_format")
-    return default_of(argument)

@@ -10,7 +10,8 @@ from torch._ops import OpOverload
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ops.schema import Schema, Slots, default_of, lookup, parse_schema
+from torch_ir.ir.values import default_attribute
+from torch_ir.ops.schema import Schema, Slots, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
@@ -255,7 +256,7 @@ def _attributes(
     variant: Variant, node: OpNode, schema: Schema, target: Schema
 ) -> dict[str, object]:
     """The attributes of the variant's call, with the defaults that only the original has."""
-    defaults = {a.name: default_of(a) for a in schema.arguments}
+    defaults = {a.name: default_attribute(a) for a in schema.arguments}
     attrs: dict[str, object] = {}
     for argument in target.arguments:
         name = variant.arguments[argument.name]

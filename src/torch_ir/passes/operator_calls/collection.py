@@ -15,9 +15,8 @@ from torch_ir.ir.expressions.language import renamed
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.symbols import as_dim
-from torch_ir.ir.values import Attribute, is_plain, map_attribute, row_major
+from torch_ir.ir.values import Attribute, default_attribute, is_plain, map_attribute, row_major
 from torch_ir.ops.flops import flops
-from torch_ir.ops.schema import default_of
 from torch_ir.passes.operator_calls.case_set import Case, CaseOperand, CaseSet, Origin, plain
 
 NAMES = frozenset({"identifier"})
@@ -132,7 +131,7 @@ class _NamelessCall:
             return {"tensor": f"input.{slots}"}
         schema = self.ir.schema_of(self.node.op_type)
         argument = None if schema is None else schema.argument(name)
-        default = None if argument is None else default_of(argument)
+        default = None if argument is None else default_attribute(argument)
         return self._plain(self.node.attrs.get(name, default))
 
     def _plain(self, value: Attribute) -> Any:

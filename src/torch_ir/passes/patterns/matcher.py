@@ -10,7 +10,8 @@ from typing import Any
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ops.schema import Schema, default_of, typed
+from torch_ir.ir.values import default_attribute
+from torch_ir.ops.schema import Schema, typed
 from torch_ir.passes.no_ops import checks_recorded_type
 from torch_ir.passes.patterns.elements import (
     ANYTHING,
@@ -236,7 +237,7 @@ class Matcher:
         found = dict(match.attributes)
         schema = self.ir.schema_of(node.op_type)
         for name in {**wanted.attributes, **node.attrs}:
-            expected = wanted.attributes.get(name, default_attribute(schema, name))
+            expected = wanted.attributes.get(name, default_of(schema, name))
             got = attribute(schema, node, name)
             if self.origins is not None and name == "fill_value" and is_number(node):
                 expected, got = [in_dtype(v, node.outputs[0].dtype) for v in (expected, got)]
@@ -293,15 +294,15 @@ def _chains(
 def attribute(schema: Schema | None, node: OpNode, name: str) -> Attribute:
     """Return an attribute of a node in the type of the schema, or the schema's default."""
     if name not in node.attrs:
-        return default_attribute(schema, name)
+        return default_of(schema, name)
     argument = schema.argument(name) if schema is not None else None
     return node.attrs[name] if argument is None else typed(argument.type, node.attrs[name])
 
 
-def default_attribute(schema: Schema | None, name: str) -> Attribute:
+def default_of(schema: Schema | None, name: str) -> Attribute:
     """Return what an argument is where a call leaves it out."""
     argument = schema.argument(name) if schema is not None else None
-    return None if argument is None else default_of(argument)
+    return None if argument is None else default_attribute(argument)
 
 
 def fits(wanted: Spot, got: Attribute, found: dict[str, Attribute]) -> bool:
