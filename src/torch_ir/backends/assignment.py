@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_ir.backends.delegate import BACKEND, delegated
-from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import CompileError, counted
 from torch_ir.ir import IR, OpNode
@@ -34,6 +34,21 @@ class Assignment:
     def left(self) -> tuple[OpNode, ...]:
         """The nodes that no backend takes."""
         return tuple([node for node in self.nodes if node.name not in self.takers])
+
+    def after(self, backend: str, partition: Partition) -> Assignment:
+        """Return the assignment after one more backend took its part of what was left.
+
+        Args:
+            backend: Its name.
+            partition: What it takes of the program, and why not the rest.
+        """
+        taken = {n.name: backend for nodes in partition.subgraphs for n in nodes}
+        reasons = {name: dict(why) for name, why in self.reasons.items()}
+        own = {node.name for node in self.nodes}
+        for name, reason in partition.reasons.items():
+            if name in own:
+                reasons.setdefault(name, {})[backend] = reason
+        return Assignment(delegated(partition), self.nodes, {**self.takers, **taken}, reasons)
 
     def subgraphs(self, backend: str) -> int:
         """Count the subgraphs that a backend takes."""
@@ -70,18 +85,10 @@ def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
         ({'b': 'm', 'a': 'n'}, ())
     """
     ir = written_out(ir)
-    own = {node.name for node in ir.nodes}
-    takers: dict[str, str] = {}
-    reasons: dict[str, dict[str, str]] = {}
-    program = ir
+    found = Assignment(ir, tuple(ir.nodes), {}, {})
     for backend in backends:
-        partition = Partitioner(backend)(program)
-        takers |= {n.name: backend.name for nodes in partition.subgraphs for n in nodes}
-        for name, reason in partition.reasons.items():
-            if name in own:
-                reasons.setdefault(name, {})[backend.name] = reason
-        program = delegated(partition)
-    return Assignment(program, tuple(ir.nodes), takers, reasons)
+        found = found.after(backend.name, Partitioner(backend)(found.ir))
+    return found
 
 
 def left_over(

@@ -131,25 +131,18 @@ class NativeExecutor(DelegatingExecutor):
         payload: Mapping[str, torch.Tensor],
     ) -> Assignment:
         """Let each backend in turn take what it can of what is left."""
-        takers = dict(before.takers)
-        reasons = {name: dict(why) for name, why in before.reasons.items()}
-        program = before.ir
         for backend in backends:
             if isinstance(backend, NativeBackend):
                 deadline = time.monotonic() + self._options.seconds
                 attempts = Attempts(
-                    program, backend, payload, self._samples, self._options, deadline
+                    before.ir, backend, payload, self._samples, self._options, deadline
                 )
                 found = self._found[backend.name] = Search(attempts).run()
                 partition = found.partition
             else:
-                partition = Partitioner(backend)(program)
-            takers |= {n.name: backend.name for group in partition.subgraphs for n in group}
-            for name, reason in partition.reasons.items():
-                if name in self._nodes:
-                    reasons.setdefault(name, {})[backend.name] = reason
-            program = delegated(partition)
-        return Assignment(program, before.nodes, takers, reasons)
+                partition = Partitioner(backend)(before.ir)
+            before = before.after(backend.name, partition)
+        return before
 
     def _delegate(
         self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
