@@ -17,14 +17,12 @@ class _LayerSizes:
     """The sizes that the layers of a recurrent network share.
 
     Attributes:
-        batch: Sequences.
         width: Of the input.
         hidden: Of a state.
         given: Of what a layer hands on, which is projected where this is not ``hidden``.
         gates: How often the weights hold a state's width.
     """
 
-    batch: int
     width: int
     hidden: int
     given: int
@@ -67,7 +65,7 @@ def _recurrent(call: Arguments, gates: int) -> Faults:
     layers, directions = call["num_layers"], 1 + call["bidirectional"]
     if layers < 1:
         yield f"num_layers is {layers}"
-    sizes = _LayerSizes(batch, given.shape[-1], states[-1].shape[2], states[0].shape[2], gates)
+    sizes = _LayerSizes(given.shape[-1], states[-1].shape[2], states[0].shape[2], gates)
     for name, state in zip(names, states, strict=True):
         yield from unlike(name, state, [layers * directions, batch, state.shape[2]])
     yield from _parameters(call, sizes, layers, directions)
