@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir.analysis.groups import Grouped
 from torch_ir.tables import bytes_text, module_paths, number_text, table, time_text
-
-if TYPE_CHECKING:
-    from torch_ir.debug.report import NodeProfile
 
 
 @dataclass(frozen=True, slots=True)
