@@ -136,6 +136,32 @@ def test_every_planted_fault_of_a_node_behind_an_opaque_delegate_is_found(net):
         assert report.first.location == str(node.location or "")
 
 
+class Raising(Whole):
+    """Takes one node, and raises when it runs."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+
+    def supports(self, node, ir):
+        return SUPPORTED if node.name == self.wanted else Support.refused("not mine")
+
+    def compile(self, ir, payload):
+        def run(*given):
+            raise RuntimeError("out of order")
+
+        return run
+
+
+def test_a_part_that_raises_is_told_and_the_rest_is_compared(net):
+    ir, weights, inputs = net
+    for node in ir.nodes:
+        report = compare(ir, weights, inputs, run=Raising(node.name))
+        assert [(d.node, d.kind) for d in report.divergences] == [(node.name, "error")]
+        assert report.divergences[0].reason == "RuntimeError: out of order"
+        assert report.not_compared == {node.name: "it raised"}
+        assert len(report.compared) == len(ir.nodes) - 1
+
+
 def test_two_faults_are_both_found_and_no_other(net):
     ir, weights, inputs = net
     core = decompose(ir)

@@ -112,3 +112,19 @@ def test_a_check_of_an_inexact_number_says_nothing_of_it():
     }""")
     report = compare(ir, None, (torch.ones(4),), mode="accumulated")
     assert (report.verdict, report.whole_run) == ("agree", ""), str(report)
+
+
+def test_a_node_that_no_one_can_judge_on_a_sample_is_not_compared():
+    text = """ir {{
+      input %x: f32[8]
+      %m: f32[1] = aten.mean.dim(%x, [-1], keepdim=True)
+      %{0}: f32[8] = aten.sub.Tensor(%x, %m)
+      %b: f32[] = aten.mean.dim(%{0}, [-1])
+      return %b
+    }}"""
+    ir, lowered = parse(text.format("a")), parse(text.format("other"))
+    flat, rough = (torch.zeros(8),), (torch.linspace(0, 1, 8).sqrt(),)
+    report = compare(ir, {}, flat, run=lowered, samples=[rough])
+    reason = "what its operators may round is more than 0.0625 of the value (sample 1)"
+    assert (report.verdict, report.not_compared) == ("not compared", {"a": reason, "b": reason})
+    assert compare(ir, {}, flat, run=lowered, samples=[flat]).verdict == "agree"

@@ -7,9 +7,17 @@ from collections.abc import Mapping
 import torch
 
 from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.debug.comparing.alignment import nodes_for
 from torch_ir.debug.comparing.isolation import Feed, Found, region_faults
 from torch_ir.debug.comparing.judgment import PartFault
-from torch_ir.debug.comparing.sources import AnySource, BackendSource, GraphSource, part_of
+from torch_ir.debug.comparing.sources import (
+    AnySource,
+    BackendSource,
+    GraphSource,
+    ReferenceSource,
+    TorchSource,
+    part_of,
+)
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.tolerance_check import Error
@@ -50,15 +58,16 @@ def accumulated(
             [],
             f"a run with values of more than {MAX_BYTES >> 20} MiB is not compared as a whole",
         )
-    made = attempt(_whole_run, program, feed.values, judged, weights, constants)
+    made = attempt(_whole_run, program, feed, judged, weights, constants)
     if isinstance(made, Raised):
         last = program.nodes[-1]
         told = Error(part=float("inf"), reason=error_text(made.error))
         value = last.outputs[0].name if last.outputs else ""
         return [Found(tuple(program.nodes), PartFault(value, "error", told))], ""
-    shown = [m for n in program.nodes for m in n.outputs if m.name in made]
+    shown = [m for n in program.nodes for m in n.outputs if m.name in made and feed.has(m.name)]
     if not shown:
         return [], "nothing shows its values"
+    feed.covered |= nodes_for(program, [meta.name for meta in shown])
     feed.program = chosen = _with_choices(program, made, feed.values)
     body = part_of(chosen, chosen.nodes, shown)
     try:
@@ -99,7 +108,7 @@ def _is_rounded(meta: TensorMeta) -> bool:
 
 def _whole_run(
     program: IR,
-    values: Tensors,
+    feed: Feed,
     judged: AnySource,
     weights: Tensors | None,
     constants: Tensors | None,
@@ -109,10 +118,14 @@ def _whole_run(
         graph = DelegatingExecutor(program, weights, judged.backend, constants).graph
     elif isinstance(judged, GraphSource):
         graph = judged.graph or IRExecutor(program, weights, constants).graph
+    elif isinstance(judged, TorchSource | ReferenceSource):
+        body = part_of(program, program.nodes, [m for n in program.nodes for m in n.outputs])
+        made = judged.call(body, feed.values, feed.symbols)
+        return dict(zip(body.output_names, made, strict=True))
     else:
         return {}
     table = Table(None, None, copy=True)
-    inputs = copied([values[name] for name in graph.ir.input_names])
+    inputs = copied([feed.values[name] for name in graph.ir.input_names])
     with same_random_numbers():
         graph.run(inputs, {}, table, reuse=False)
     graph.reset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
@@ -36,16 +36,23 @@ def aligned_regions(
         known = state.known(node)
         state.keep(node, known)
         kept |= known
-        shown = [meta for meta in node.outputs if meta.name in there]
+        shown = [m for m in node.outputs if m.name in there and state.has(m.name)]
+        is_right = True
         for meta in shown:
             own = _back(program, meta.name, seen)
             theirs = _back(lowered, there[meta.name].name, set(values))
-            yield from _region(state, lowered, own, theirs, meta, there[meta.name], kept, values)
-        for meta in shown:
+            found = list(
+                _region(state, lowered, own, theirs, meta, there[meta.name], kept, values)
+            )
+            is_right = is_right and not (found and state.is_refuted(own, [meta], known))
+            yield from found
+        for meta in shown if is_right else ():
             seen.add(meta.name)
             values.setdefault(there[meta.name].name, known[meta.name])  # one that is given stays
         if not node.outputs:
             state.covered.add(node.name)
+        elif lacking := state.lacking(node):
+            state.reasons[node.name] = lacking
     _cover_the_rest(state)
 
 
@@ -167,16 +174,22 @@ def _exits(ir: IR) -> dict[tuple[str, ...], list[TensorMeta]]:
 
 def _cover_the_rest(state: Feed) -> None:
     """What no result needs is lost nowhere."""
-    program = state.program
+    needed = nodes_for(state.program)
+    for node in state.program.nodes:
+        if node.name not in needed:
+            state.covered.add(node.name)
+        elif node.name not in state.compared | state.covered:
+            state.reasons.setdefault(node.name, "the lowered program has no value of it")
+
+
+def nodes_for(program: IR, names: Iterable[str] | None = None) -> set[str]:
+    """Return the names of the nodes that values need; what the program gives if none are named."""
+    kept = [*program.output_names, *(m.value.name for m in program.mutations)]
     needed: set[str] = set()
-    wanted = [*program.output_names, *(m.value.name for m in program.mutations)]
+    wanted = kept if names is None else [*names]
     while wanted:
         node = program.producers.get(wanted.pop())
         if node is not None and node.name not in needed:
             needed.add(node.name)
             wanted += [meta.name for meta in node.inputs]
-    for node in program.nodes:
-        if node.name not in needed:
-            state.covered.add(node.name)
-        elif node.name not in state.compared | state.covered:
-            state.reasons.setdefault(node.name, "the lowered program has no value of it")
+    return needed

@@ -13,9 +13,9 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.backends.partition import Partitioner
 from torch_ir.debug.comparing.accumulation import accumulated
-from torch_ir.debug.comparing.alignment import aligned_regions
+from torch_ir.debug.comparing.alignment import aligned_regions, nodes_for
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
-from torch_ir.debug.comparing.golden import Replay, replayed
+from torch_ir.debug.comparing.golden import replayed
 from torch_ir.debug.comparing.isolation import Feed, Found, Unit, pieces
 from torch_ir.debug.comparing.sources import (
     AnySource,
@@ -25,7 +25,6 @@ from torch_ir.debug.comparing.sources import (
     LoweredSource,
     PartSource,
     Reader,
-    ReferenceSource,
     Symbols,
     TorchSource,
     external_tensors,
@@ -33,6 +32,7 @@ from torch_ir.debug.comparing.sources import (
     source_of,
 )
 from torch_ir.debug.copies import copied
+from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
@@ -118,6 +118,23 @@ def _captured_inputs(ir: IR, *sources: AnySource) -> list[torch.Tensor]:
     return [given[name] for name in ir.input_names]
 
 
+def _require_captured_inputs(given: Tensors, *sources: AnySource) -> None:
+    """Refuse captured values of a run on other inputs: every node would look wrong.
+
+    Raises:
+        InvalidIRError: They have an input's value, and it is another one.
+    """
+    for golden in sources:
+        known = golden.values if isinstance(golden, GoldenSource) else {}
+        for name, tensor in given.items():
+            reason = same_bits(known[name], tensor).reason if name in known else ""
+            if reason:
+                raise InvalidIRError(
+                    f"{golden.name} was captured on another input %{name}: {reason}",
+                    remedy="Give the inputs of that run, or none: those captured are then taken.",
+                )
+
+
 def _save(found: tuple[IR, Tensors], folder: Path) -> None:
     from safetensors.torch import save
 
@@ -184,15 +201,19 @@ class _Pair:
 
     def look(self, inputs: tuple[torch.Tensor, ...], symbols: dict[str, Any], number: int) -> None:
         """Compare on some inputs."""
+        if number and GoldenSource in {type(self.judged), type(self.other)}:
+            raise InvalidIRError(
+                "captured values are of one run, so there are none for other samples",
+                remedy="Leave the samples out, or compare with something that runs.",
+            )
         known = check_inputs(self.program, inputs, torch.device("cpu"), symbols)
         given = dict(zip(self.program.input_names, copied(inputs), strict=True))
+        _require_captured_inputs(given, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
         feed = _feeding(self.other)
         values = {**self.payload, **given}
         state = Feed(self.program, feed, values, dict(known), is_exact=exact)
         state.tolerance = self.tolerance
-        if isinstance(self.other, GoldenSource):
-            state.other = Replay(self.other.values)
         self.states.append(state)
         found = (
             []
@@ -203,18 +224,18 @@ class _Pair:
         self.found += [self._divergence(item, feeding, number) for item in found]
         if found and self.first_part is None and self.mode != "accumulated":
             self._note_part(found[0], {**self.payload, **given}, dict(known))
-        hidden = self.mode == "accumulated" or (self.mode == "both" and not found)
-        if hidden and not self._is_fed_alone:
+        is_hidden = self.mode == "accumulated" or (self.mode == "both" and not found)
+        if is_hidden and not self._is_fed_alone:
             feed = Feed(self.program, _feeding(self.other), {**self.payload, **given}, dict(known))
             feed.tolerance = self.tolerance
             later, why = accumulated(feed, self.judged, self.weights, self.constants)
             self.later += [self._divergence(item, "accumulated", number) for item in later]
             self.whole_run = self.whole_run or why
-            for node in self.program.nodes if self.mode == "accumulated" else ():
-                if why:
-                    state.reasons[node.name] = why
-                else:
-                    state.covered.add(node.name)
+            if self.mode == "accumulated":
+                hidden = nodes_for(self.program) - feed.covered
+                names = {node.name for node in self.program.nodes}
+                state.reasons |= dict.fromkeys(names if why else hidden, why or "nothing shows it")
+                state.covered |= set() if why else names - hidden
 
     @property
     def _is_fed_alone(self) -> bool:
@@ -321,16 +342,13 @@ class _Pair:
         position = {node.name: i for i, node in enumerate(self.ir.nodes)}
         found = sorted(self.found, key=lambda item: (item.sample, position.get(item.node, 0)))
         seen = {name for state in self.states for name in state.compared}
-        covered = {name for state in self.states for name in state.covered}
-        reasons = {name: why for state in self.states for name, why in state.reasons.items()}
         by_own = self._by_own()
         compared, inside, missed = [], [], {}
         for node in self.ir.nodes:
             made = by_own.get(node.name, [])
-            left = [name for name in made if name not in seen | covered]
-            why = next((reasons[name] for name in left if name in reasons), "")
-            if why or (node.outputs and len(left) == len(made) > 0):
-                missed[node.name] = why or "nothing shows it"
+            told = (_not_seen(state, node, made, k) for k, state in enumerate(self.states))
+            if why := next(filter(None, told), ""):
+                missed[node.name] = why
             elif any(name in seen for name in made):
                 compared.append(node.name)
             else:
@@ -347,6 +365,15 @@ class _Pair:
             for name in [own.name for own in self._own(node)]:
                 found.setdefault(name, []).append(node.name)
         return found
+
+
+def _not_seen(state: Feed, node: OpNode, made: Sequence[str], sample: int) -> str:
+    """Why a node, of which others were made, was not compared on a sample; empty if it was."""
+    left = [name for name in made if name not in state.compared and name not in state.covered]
+    why = next((state.reasons[name] for name in left if name in state.reasons), "")
+    if not why and node.outputs and len(left) == len(made) > 0:
+        why = "nothing shows it"
+    return f"{why} (sample {sample})" if why and sample else why
 
 
 class _OwnKernels:
@@ -395,4 +422,4 @@ def _feeding(source: AnySource) -> PartSource:
             "a lowered program cannot be what is compared with",
             remedy="Give it as run=, and the program that it was made from as the first one.",
         )
-    return ReferenceSource() if isinstance(source, GoldenSource) else source
+    return source

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from torch_ir.debug.comparing.judgment import Judging, PartFault
 from torch_ir.debug.comparing.sources import (
+    GoldenSource,
     PartSource,
     ReferenceSource,
     TorchSource,
@@ -49,6 +50,8 @@ class Feed:
         compared: Nodes whose own value was seen.
         covered: Nodes inside of a region whose results agree.
         reasons: Why others were not compared.
+        unseen: Nodes of whose results a captured run has none, or wrong ones.
+        flow: What the judged side made of those, instead of values of the other side.
     """
 
     program: IR
@@ -60,6 +63,8 @@ class Feed:
     compared: set[str] = field(default_factory=set[str])
     covered: set[str] = field(default_factory=set[str])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
+    unseen: set[str] = field(default_factory=set[str])
+    flow: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
 
     def __post_init__(self) -> None:
         meanings: Meanings = self.program.view("meanings", lambda: Meanings(self.program))
@@ -73,8 +78,32 @@ class Feed:
         """How results are judged here."""
         return Judging(self.is_exact, isinstance(self.other, ReferenceSource), self.symbols)
 
+    def has(self, name: str) -> bool:
+        """Return whether the other side has a value of its own; captured ones may lack some."""
+        return not isinstance(self.other, GoldenSource) or name in self.other.values
+
+    def lacking(self, node: OpNode) -> str:
+        """Return why the results of a node cannot be compared with captured ones, or nothing."""
+        return (
+            not_captured(node, self.other.values) if isinstance(self.other, GoldenSource) else ""
+        )
+
+    def since_seen(self, node: OpNode) -> list[OpNode]:
+        """Return a node with those before it back to values that were seen, in program order."""
+        found, wanted = {node.name}, list(node.inputs)
+        while wanted and self.unseen:
+            made = self.program.producers.get(wanted.pop().name)
+            if made is not None and made.name in self.unseen and made.name not in found:
+                found.add(made.name)
+                wanted += made.inputs
+        if len(found) == 1:
+            return [node]
+        return [item for item in self.program.nodes if item.name in found]
+
     def done(self, node: OpNode) -> None:
-        """Drop what no later node reads."""
+        """Drop what no later node reads; behind captured values all may be needed."""
+        if isinstance(self.other, GoldenSource):
+            return
         for meta in {m.name: m for m in node.inputs}.values():
             left = self._left[meta.name] = self._left.get(meta.name, 0) - 1
             if left <= 0 and meta.name not in self._kept:
@@ -101,10 +130,39 @@ class Feed:
             made = TorchSource().call(body, self.values, self.symbols)
         return {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
 
+    def is_refuted(
+        self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], known: Values
+    ) -> bool:
+        """Return whether captured results of nodes are not what these mean."""
+        if not isinstance(self.other, GoldenSource):
+            return False
+        body = part_of(self.program, nodes, returned)
+        meant = attempt(ReferenceSource().call, body, self.values, self.symbols)
+        if isinstance(meant, Raised):
+            return False
+        made = {meta.name: meant[i] for i, meta in enumerate(body.graph_outputs)}
+        judged = replace(self, other=ReferenceSource())
+        captured = [known[meta.name] for meta in returned]
+        faults = region_faults(judged, nodes, returned, self.values, made, captured)
+        return bool(faults) and not isinstance(faults, str)
+
+    def flow_on(self, node: OpNode, results: Sequence[torch.Tensor]) -> None:
+        """Go on with what the judged side made: captured results are missing, or are wrong."""
+        self.unseen.add(node.name)
+        self.flow |= {m.name: made for m, made in zip(node.outputs, results, strict=False)}
+
     def keep(self, node: OpNode, known: Values) -> None:
         """Go on with these results of a node."""
         self.values |= known
         bind(node, [known[meta.name] for meta in node.outputs if meta.name in known], self.symbols)  # type: ignore[arg-type]  # numbers
+
+
+def not_captured(node: OpNode, values: Values) -> str:
+    """Return why captured values cannot tell what a node gave; empty if they can."""
+    missing = [meta.name for meta in node.outputs if meta.name not in values]
+    if len(missing) == len(node.outputs) > 0:
+        return "its value was not captured"
+    return f"%{missing[0]} was not captured" if missing else ""
 
 
 def node_faults(
@@ -151,6 +209,16 @@ def region_faults(
         return f"{REFUSED}: {error_text(error)}"
 
 
+def faults_since(
+    state: Feed, node: OpNode, known: Values, results: Sequence[torch.Tensor]
+) -> list[PartFault] | str:
+    """Return what is wrong with a node, judged from the values before it that were seen."""
+    nodes = state.since_seen(node)
+    if len(nodes) == 1:
+        return node_faults(state, node, known, results)
+    return region_faults(state, nodes, node.outputs, state.values, known, results)
+
+
 def pieces(nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
     """Yield the nodes of a subgraph, in order, in parts whose values fit together."""
     piece, size = list[OpNode](), 0
@@ -162,6 +230,23 @@ def pieces(nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
         piece.append(node)
         size += own
     yield tuple(piece)
+
+
+def _neighbors(
+    program: IR, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]
+) -> Iterator[tuple[OpNode, ...]]:
+    """Pairs of nodes of which only the second reads the first."""
+    inside = {node.name: node for node in nodes}
+    wanted = {meta.name for meta in returned}
+    for node in nodes:
+        users = [user for meta in node.outputs for user in program.users.get(meta.name, ())]
+        names = {user.name for user in users}
+        if (
+            len(names) == 1
+            and names <= inside.keys()
+            and wanted.isdisjoint([meta.name for meta in node.outputs])
+        ):
+            yield node, inside[names.pop()]
 
 
 class Unit:
@@ -197,15 +282,16 @@ class Unit:
         wanted = {meta.name for meta in self.returned}
         for node in self.nodes:
             known = state.known(node)
-            if len(self.nodes) > 1:
-                results = self._run([node], node.outputs, state.values)
-                if not isinstance(results, Exception):
-                    alone += self._judged(node, known, results, seen)
-            else:
-                whole = self._run(self.nodes, self.returned, self.given)
-                if isinstance(whole, Exception):
-                    return [self._raised([node], whole)]
-                alone += self._judged(node, known, whole, seen)
+            fed = {**state.values, **state.flow} if state.flow else state.values
+            results = self._run([node], node.outputs, fed)
+            if not isinstance(results, Exception):
+                alone += self._judged(node, known, results, seen)
+            elif len(self.nodes) == 1:
+                state.reasons[node.name] = "it raised"
+                alone = [self._raised([node], results)]
+            elif lacking := state.lacking(node):
+                state.flow_on(node, ())
+                state.reasons[node.name] = lacking
             state.keep(node, known)
             self.known |= known
             state.done(node)
@@ -217,26 +303,43 @@ class Unit:
     def _judged(
         self, node: OpNode, known: Values, results: Sequence[torch.Tensor], seen: set[str]
     ) -> list[Found]:
-        faults = node_faults(self.state, node, known, results)
+        state = self.state
+        if lacking := state.lacking(node):
+            state.flow_on(node, results)
+            state.reasons[node.name] = lacking
+            return []
+        faults = faults_since(state, node, known, results)
         if isinstance(faults, str):
             if node.op_type in VALUES_OPEN:  # shape and type are all that it has
-                self.state.covered.add(node.name)
+                state.covered.add(node.name)
             else:
-                self.state.reasons[node.name] = faults
+                state.reasons[node.name] = faults
             return []
-        self.state.compared.add(node.name)
+        if faults and state.is_refuted(state.since_seen(node), node.outputs, known):
+            state.flow_on(node, results)
+        state.compared.add(node.name)
         seen.add(node.name)
         return [Found((node,), fault) for fault in faults]
 
     def _together(self, seen: set[str]) -> list[Found]:
         """What only several nodes at once do wrong."""
-        whole = self._run(self.nodes, self.returned, self.given)
+        state, producers = self.state, self.state.program.producers
+        returned = [meta for meta in self.returned if state.has(meta.name)]
+        before = {producers[name].name for name in self.given if name in producers}
+        if not returned or before & state.unseen:
+            return []
+        whole = self._run(self.nodes, returned, self.given)
         values = {**self.given, **self.known}
+        unseen = any(node.name in state.unseen for node in self.nodes)
         if isinstance(whole, Exception):
+            for node in self.nodes:
+                state.reasons.setdefault(node.name, "its part raised")
             nodes = self._smallest(self.nodes, values) or self.nodes
             results = self._run(nodes, self._live(nodes), values)
             return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
-        faults = region_faults(self.state, self.nodes, self.returned, values, self.known, whole)
+        faults = region_faults(state, self.nodes, returned, values, self.known, whole)
+        if unseen:
+            return [] if isinstance(faults, str) else [Found(self.nodes, f) for f in faults]
         if isinstance(faults, str):
             if half := self._half(self.nodes, values):
                 return self._of(self._smallest(half, values) or half, values)
@@ -244,12 +347,12 @@ class Unit:
             nodes = self._smallest(self.nodes, values)
             return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
         else:
-            self.state.covered |= {node.name for node in self.nodes} - seen
+            state.covered |= {node.name for node in self.nodes} - seen
             for node in self.nodes:
-                self.state.reasons.pop(node.name, None)
+                state.reasons.pop(node.name, None)
         if len(self.nodes) > MAX_PAIRS:
             return []
-        for nodes in self._neighbors(self.nodes):
+        for nodes in self._pairs(self.nodes):
             if found := self._of(nodes, values):
                 return found
         return []
@@ -266,19 +369,8 @@ class Unit:
                 return found
         return ()
 
-    def _neighbors(self, nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
-        """Pairs of nodes of which only the second reads the first."""
-        inside = {node.name: node for node in nodes}
-        wanted = {meta.name for meta in self.returned}
-        for node in nodes:
-            users = [u for m in node.outputs for u in self.state.program.users.get(m.name, ())]
-            names = {user.name for user in users}
-            if (
-                len(names) == 1
-                and names <= inside.keys()
-                and wanted.isdisjoint([meta.name for meta in node.outputs])
-            ):
-                yield node, inside[names.pop()]
+    def _pairs(self, nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
+        return _neighbors(self.state.program, nodes, self.returned)
 
     # -- the smallest part that shows a fault -----------------------------------------------------
 
@@ -291,13 +383,13 @@ class Unit:
         end = 1 + bisect_left(ends, True, key=lambda end: self._fails(every[:end], values))
         if not self._fails(every[:end], values):
             return ()
-        last = [pair for pair in self._neighbors(every[:end]) if pair[-1] is every[end - 1]]
+        last = [pair for pair in self._pairs(every[:end]) if pair[-1] is every[end - 1]]
         if pair := self._failing(last, values):
             return pair
         starts = range(1, end)
         start = bisect_left(starts, True, key=lambda at: not self._fails(every[at:end], values))
         nodes = self._needed(every[start:end], values)
-        return self._failing(self._neighbors(nodes), values) or nodes
+        return self._failing(self._pairs(nodes), values) or nodes
 
     def _needed(self, nodes: tuple[OpNode, ...], values: Values) -> tuple[OpNode, ...]:
         """Leave out halves, quarters, … of nodes, without which the last still shows the fault."""

@@ -108,7 +108,8 @@ class Judging:
         return list(allowances(meaning, call, inputs, self.symbols, results, {}, drew=drew))
 
     def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
-        bound = with_one_unit(allowed.bound + more, allowed.expected)
+        with np.errstate(over="ignore"):  # too wide for a number is infinite
+            bound = with_one_unit(allowed.bound + more, allowed.expected)
         error = within(allowed.expected, allowed.got, bound)
         expected = allowed.expected
         if not self.is_reference and (error.reason or is_inexact(allowed.got.dtype)):

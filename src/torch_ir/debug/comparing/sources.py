@@ -150,10 +150,17 @@ class GraphSource:
 
 @dataclass(frozen=True)
 class GoldenSource:
-    """The values of a run that was captured."""
+    """The values of a run that was captured, and the meaning of what was not."""
 
     values: Values
     name: str = "golden"
+
+    def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
+        """Return the captured results of a part."""
+        names = body.output_names
+        missing = any(name not in self.values for name in names)
+        meant = ReferenceSource().call(body, values, symbols) if missing else ()
+        return [self.values[n] if n in self.values else meant[i] for i, n in enumerate(names)]
 
 
 @dataclass(frozen=True)
