@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import IR, bisect, extract_ir
+from torch_ir import IR, bisect, compare, extract_ir
 from torch_ir.errors import PassError
 from torch_ir.passes import Pass, PassResult, passes_named, run_passes
 
@@ -84,3 +84,28 @@ def test_passes_are_validated_as_they_run(net):
     assert run_passes(ir, right, validate="each", **given).ir == run_passes(ir, right).ir
     with pytest.raises(PassError, match="validate cannot be 'never'"):
         run_passes(ir, right, validate="never")
+
+
+class Attention(nn.Module):
+    """Operators that decompose to many nodes of one type, of which the last alone is the value."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x.transpose(1, 2)).chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(q, k, v) + q
+
+
+@pytest.mark.parametrize("first", ["decompose", "no-ops,decompose,cse", "decompose,dce"])
+@pytest.mark.parametrize("last", ["no-ops", "no-ops,cse,dce", "clean-casts,no-ops"])
+def test_right_passes_agree_on_programs_that_were_lowered_before(first, last):
+    torch.manual_seed(0)
+    model, inputs = Attention().eval(), (torch.randn(2, 8, 5),)
+    given = {"weights": dict(model.state_dict()), "inputs": inputs}
+    lowered = run_passes(extract_ir(model, inputs), passes_named(first)).ir
+    result = run_passes(lowered, passes_named(last), validate="each", **given)
+    assert result.modified
+    report = compare(lowered, *given.values(), run=result.ir)
+    assert (report.verdict, report.not_compared) == ("agree", {})

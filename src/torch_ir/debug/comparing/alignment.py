@@ -139,7 +139,7 @@ def _back(ir: IR, name: str, known: set[str]) -> list[OpNode]:
 def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
     """The value of the lowered program that each value is, by its name."""
     found: dict[str, TensorMeta] = {}
-    exits = _exits(lowered)
+    exits, own_exits = _exits(lowered), _exits(program)
     made = {meta.name: meta for node in lowered.nodes for meta in node.outputs}
     outputs = dict(zip(program.output_names, lowered.graph_outputs, strict=False))
     places = dict(zip(lowered.input_names, program.input_names, strict=True))
@@ -149,14 +149,19 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
         group = exits.get(node.made_of, [])
         for meta in node.outputs:
             same = made.get(meta.name) or outputs.get(meta.name)
-            alike = [m for m in group if (m.shape, m.dtype) == (meta.shape, meta.dtype)]
-            if same is None and len(node.outputs) == 1 and len(alike) == 1:
+            alike = _of_type(group, meta)
+            is_exit = _of_type(own_exits.get(node.made_of, []), meta) == [meta]
+            if same is None and len(node.outputs) == 1 and len(alike) == 1 and is_exit:
                 same = alike[0]
             if same is not None and (same.shape, same.dtype) == (meta.shape, meta.dtype):
                 found[meta.name] = same
             elif meta.name in made:
                 found[meta.name] = made[meta.name]
     return found
+
+
+def _of_type(values: Iterable[TensorMeta], meta: TensorMeta) -> list[TensorMeta]:
+    return [other for other in values if (other.shape, other.dtype) == (meta.shape, meta.dtype)]
 
 
 def _exits(ir: IR) -> dict[tuple[str, ...], list[TensorMeta]]:
