@@ -23,6 +23,7 @@ MET = [
     "CHECK-COUNT-2: aten.neg\nCHECK-NOT: aten.neg",
     "CHECK-DAG: aten.add.Tensor\nCHECK-DAG: aten.relu.default",
     'CHECK-LABEL: ir "Net"\nCHECK: input\nCHECK-SAME: f32[2, 4]',
+    "CHECK-DAG: %c\nCHECK-NOT: aten.gelu\nCHECK-DAG: %d",
     "CHECK-NOT: aten.gelu",
     "CHECK-NOT: net.py\nCHECK: return",
     "CHECK{LITERAL}: f32[2, 4]",
@@ -39,8 +40,9 @@ UNMET = [
 
 
 @pytest.mark.parametrize("text", MET)
-def test_what_is_met_finds_nothing(text):
+def test_what_is_met_finds_nothing(text, capsys):
     assert expect(PROGRAM, text) == ()
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("text", "line"), UNMET)
@@ -72,6 +74,10 @@ def test_what_is_not_met_is_found_with_its_line(text, line):
             "Capture it by [[B:regex]].",
         ),
         ("CHECK: [[#N+1]]", "line 1 of the expectations: numbers are not computed here"),
+        ("CHECK: [[#N:]]", "line 1 of the expectations: numbers are not computed here: [[NAME:"),
+        ("CHECK: a\nCHECK-COUNT: b", "line 2 of the expectations: CHECK-COUNT says no number"),
+        ("CHECK-LABEL: [[A:b]]", "line 1 of the expectations: a label has no variables"),
+        ("CHECK: [[A:b]]\nCHECK-LABEL: [[A]]", "line 2 of the expectations: a label has no var"),
     ],
 )
 def test_a_file_that_cannot_be_met_is_an_error(text, message):

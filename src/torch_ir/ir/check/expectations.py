@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, OptionalDependencyError, did_you_mean
 from torch_ir.ir.diagnostics import Diagnostic
+from torch_ir.quiet import quietly
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
 
 KINDS = ("NEXT", "SAME", "NOT", "DAG", "LABEL", "EMPTY")
+NO_NUMBERS = "numbers are not computed here: [[NAME:[0-9]+]] captures one as text"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -67,14 +69,17 @@ def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnosti
     try:
         operations: Any = tuple(Parser(options, io.StringIO(text), *pattern_for_opts(options)))
     except ParseError as error:
+        reason = NO_NUMBERS if "[[#" in error.offending_line else error.message
         raise InvalidIRError(
-            f"line {error.line_no} of the expectations: {error.message}",
+            f"line {error.line_no} of the expectations: {reason}",
             picture=error.offending_line.rstrip("\n"),
         ) from None
     _require_patterns(operations, options, text)
     matcher = Matcher(options, FInput(_LINE, text_without_places(ir)), operations)
     told = matcher.stderr = io.StringIO()
-    return () if matcher.run() == 0 else (_unmet(told.getvalue()),)
+    with quietly():  # the matcher prints where it is
+        is_met = matcher.run() == 0
+    return () if is_met else (_unmet(told.getvalue()),)
 
 
 _LINE = "line"
@@ -97,7 +102,7 @@ def _require_patterns(operations: Sequence[Any], options: Any, text: str) -> Non
     """
     from filecheck.compiler import compile_uops
     from filecheck.error import CheckError
-    from filecheck.ops import NumSubst, Subst
+    from filecheck.ops import Capture, NumSubst, Subst
 
     lines, known = text.splitlines(), set[str]()
 
@@ -108,7 +113,10 @@ def _require_patterns(operations: Sequence[Any], options: Any, text: str) -> Non
 
     for operation in operations:
         if any(isinstance(part, NumSubst) for part in operation.uops):
-            raise fault(operation, "numbers are not computed here")
+            raise fault(operation, NO_NUMBERS)
+        is_label = operation.name == "LABEL"
+        if is_label and any(isinstance(part, Capture | Subst) for part in operation.uops):
+            raise fault(operation, "a label has no variables: it stands alone")
         wanted = [part.variable for part in operation.uops if isinstance(part, Subst)]
         try:
             _, captured = compile_uops(operation, dict.fromkeys([*known, *wanted], "x"), options)
@@ -139,7 +147,7 @@ def _require_directives(text: str, prefix: str) -> None:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", prefix):
         raise InvalidIRError(f"a prefix is a word, got {prefix!r:.60}")
     pattern = re.compile(
-        rf"(?:^|[^\w-]){re.escape(prefix)}(?:-([A-Z]+)(?:-\d+)?)?(?:\{{LITERAL\}})?:", re.M
+        rf"(?:^|[^\w-]){re.escape(prefix)}(?:-([A-Z]+)(-\d+)?)?(?:\{{LITERAL\}})?:", re.M
     )
     found = list(pattern.finditer(text))
     if not found:
@@ -149,8 +157,13 @@ def _require_directives(text: str, prefix: str) -> None:
         )
     for match in found:
         kind = match[1]
+        line = text.count("\n", 0, match.end()) + 1
+        if kind == "COUNT" and not match[2]:
+            raise InvalidIRError(
+                f"line {line} of the expectations: {prefix}-COUNT says no number",
+                remedy=f"As in {prefix}-COUNT-3: aten.linear.default",
+            )
         if kind and kind not in (*KINDS, "COUNT"):
-            line = text.count("\n", 0, match.end()) + 1
             raise InvalidIRError(
                 f"line {line} of the expectations: there is no directive {prefix}-{kind}",
                 remedy=did_you_mean(kind, KINDS) or f"There are {', '.join(KINDS)} and COUNT-n.",
