@@ -44,11 +44,9 @@ from torch_ir.ir.values import dtype_name
 from torch_ir.ops.schema import Schema, parse_schema
 from torch_ir.torch_versions import warn_if_untested
 
-UNKNOWN_RESULT = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-)
+NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
+"""Errors by which a fake kernel says that data decides a number or a size of its result."""
+UNKNOWN_RESULT = (*NEEDS_DATA, UnsupportedOperatorException)
 NO_FAKE_RESULT = (*UNKNOWN_RESULT, NotImplementedError)
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
 

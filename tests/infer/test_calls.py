@@ -185,6 +185,17 @@ def test_an_operator_without_a_fake_kernel_is_told_from_one_that_refuses(library
     assert call_on(ir, call).kind == "no-fake-kernel"
 
 
+def a_size_of_data(x):
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size(), 2)
+
+
+@pytest.mark.parametrize("fake", [a_size_of_data, lambda x: x.new_empty(int(x.sum().item()), 2)])
+def test_a_fake_kernel_whose_result_data_decides_is_a_fake_kernel(library, fake):
+    call, ir = defined(library, fake)
+    assert call_on(ir, call).kind == "data-dependent"
+    assert verify(ir, "aten") == ()
+
+
 def test_an_operator_that_is_registered_anew_is_asked_anew():
     seen = []
     for size in (4, 5):

@@ -169,7 +169,10 @@ def test_what_is_no_entry_is_refused(wrong, message):
 def test_a_row_that_lacks_a_tensor_is_refused():
     with pytest.raises(InvalidIRError) as caught:
         read_entry(FIRST.replace("    other: T0\n", ""), FOO)
-    assert str(caught.value) == "a row of test::foo says nothing of 'other'"
+    assert str(caught.value) == (
+        "a row of test::foo says nothing of 'other'\n"
+        "A row says a dtype for each of self, other, __ret_0."
+    )
 
 
 DTYPE = st.sampled_from(["int32", "int64", "float32", "float64", "bool"])

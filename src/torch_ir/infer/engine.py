@@ -24,6 +24,7 @@ from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import as_dim
 from torch_ir.torch_api import (
+    NEEDS_DATA,
     NO_FAKE_RESULT,
     OpOverload,
     ShapeEnv,
@@ -122,7 +123,9 @@ def _unknown_kind(op_type: str, error: Exception) -> Kind:
     if not isinstance(operator, OpOverload) or operator.namespace in ("aten", "prims"):
         return "data-dependent"
     tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-    needs_data = bool(tags & {*operator.tags}) or "DataDependent" in type(error).__name__
+    needs_data = bool(tags & {*operator.tags}) or any(
+        isinstance(raised, NEEDS_DATA) for raised in (error, error.__cause__)
+    )
     return "data-dependent" if needs_data else "no-fake-kernel"
 
 

@@ -213,10 +213,11 @@ def _table(
     if schema is None:
         raise InvalidIRError(f"the constraint of {inherits!r} is for an operator nobody knows")
     required = required_names(schema)
-    known = {*(a.name for a in schema.arguments), *result_names(schema)}
+    known = [*(a.name for a in schema.arguments), *result_names(schema)]
+    every = f"A row says a dtype for each of {', '.join(n for n in known if n in required)}."
     for row in rows:
         for name in sorted(required - row.keys()):
-            raise InvalidIRError(f"a row of {inherits} says nothing of {name!r}")
+            raise InvalidIRError(f"a row of {inherits} says nothing of {name!r}", remedy=every)
         for name, alias in row.items():
             if name not in known:
                 hint = did_you_mean(name, known) or None
