@@ -4,6 +4,8 @@ import importlib
 import inspect
 import os
 import sys
+from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import torch
@@ -151,3 +153,15 @@ def test_an_integer_is_no_path_of_an_open_file(tmp_path):
         with pytest.raises(TorchIRError):
             function(descriptor)
     os.close(descriptor)  # which raises if it is closed
+
+
+def test_an_error_passes_beside_an_argument_that_is_one_of_some_words():
+    @torch_ir.arguments.public
+    def fails(level: Literal["off", "each"], names: Literal["a"] | Sequence[Literal["a", "b"]]):
+        raise LookupError("no power")
+
+    for names in ("a", ["a", "b"], ()):
+        with pytest.raises(LookupError, match="no power"):
+            fails("each", names)
+    with pytest.raises(ArgumentError, match="takes level"):
+        fails("all", "a")

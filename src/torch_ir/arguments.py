@@ -131,6 +131,8 @@ def _misplaced(value: object, kind: Any, place: str) -> Iterator[tuple[str, obje
             yield max(filter(None, found), key=lambda one: len(one[0]))
     elif not _fits(value, origin, parts):
         yield place, value
+    elif not isinstance(origin, type):
+        return  # a Literal, say, whose parts are no kinds of what a value holds
     elif parts and isinstance(value, Mapping) and issubclass(origin, Mapping):
         for key, item in islice(cast(Mapping[object, object], value).items(), MAX_ITEMS):
             yield from _misplaced(key, parts[0], f"a key of {place}")

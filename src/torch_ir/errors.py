@@ -355,6 +355,41 @@ def raised_as(
         raise error(raised) from raised
 
 
+@contextmanager
+def code_of(extension: Any, what: str, kind: type[TorchIRError]) -> Generator[None, None, None]:
+    """Raise what the code of another package raises in the block as an error that names it.
+
+    A fault of this package stays one, and errors of this package pass.
+
+    Args:
+        extension: The function, class or instance that is called.
+        what: What it is, in words.
+        kind: The class of the error.
+
+    Raises:
+        TorchIRError: The code failed.
+
+    Example:
+        >>> with code_of(print, "the pass mine", PassError):
+        ...     [][0]
+        Traceback (most recent call last):
+            ...
+        torch_ir.errors.PassError: the pass mine failed: IndexError: list index out of range
+        The fault is in its code; --traceback shows all of it.
+    """
+    try:
+        yield
+    except TorchIRError:
+        raise
+    except Exception as error:
+        if str(getattr(extension, "__module__", "")).partition(".")[0] == "torch_ir":
+            raise
+        raise kind(
+            f"{what} failed: {error_text(error)}",
+            remedy="The fault is in its code; --traceback shows all of it.",
+        ) from error
+
+
 @dataclass(frozen=True)
 class Raised:
     """What foreign code raised in place of a result.

@@ -18,6 +18,7 @@ T = TypeVar("T")
 _FILES: dict[Path, tuple[int, ModuleType]] = {}
 """Files that were imported, each with the time of its last change."""
 FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
+_MODULES = "Give the name of a module, or path/to/file.py."
 
 
 class TargetError(TorchIRError):
@@ -65,19 +66,20 @@ def import_module_of(place: str) -> ModuleType:
     Raises:
         TargetError: It does not exist, or importing it fails.
     """
-    return _module(place, place)
+    return _module(place, place, _MODULES)
 
 
-def _module(place: str, spec: str) -> ModuleType:
+def _module(place: str, spec: str, forms: str = FORMS) -> ModuleType:
     if _is_file(place):
-        return run_user_code(lambda: _module_of_file(Path(place)), f"importing {place}", spec)
+        file = Path(place)
+        return run_user_code(lambda: _module_of_file(file, forms), f"importing {place}", spec)
     _import_from(Path.cwd())
     try:
         return run_user_code(lambda: importlib.import_module(place), f"importing {place}", spec)
     except TargetError as error:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and place.split(".")[0] == cause.name:
-            raise _no_module(place) from cause
+            raise _no_module(place, forms) from cause
         raise
 
 
@@ -85,10 +87,10 @@ def _is_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place
 
 
-def _no_module(place: str) -> TargetError:
+def _no_module(place: str, forms: str = FORMS) -> TargetError:
     return TargetError(
         f"there is no module {place!r}",
-        remedy=f"It is looked for in {Path.cwd()} and among what is installed. {FORMS}",
+        remedy=f"It is looked for in {Path.cwd()} and among what is installed. {forms}",
     )
 
 
@@ -97,16 +99,16 @@ def _import_from(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _module_of_file(file: Path) -> ModuleType:
+def _module_of_file(file: Path, forms: str) -> ModuleType:
     if not file.is_file():
-        raise TargetError(f"there is no file {file}", remedy=FORMS)
+        raise TargetError(f"there is no file {file}", remedy=forms)
     place, changed = file.resolve(), file.stat().st_mtime_ns
     known, module = _FILES.get(place, (0, None))
     if module is not None and known == changed:  # what it registers is registered once
         return module
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{file} is not a Python file", remedy=FORMS)
+        raise TargetError(f"{file} is not a Python file", remedy=forms)
     _import_from(file.parent.resolve())
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module  # dataclasses and torch.export look the module up by name

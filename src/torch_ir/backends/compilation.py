@@ -20,7 +20,7 @@ from torch_ir.backends.backend_registry import (
 )
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.support_report import delegate_backend, require_delegate
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import BackendError, ExecutionError, code_of
 from torch_ir.executor.allocator import keep_memory
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.placement import Placement, one_device
@@ -70,7 +70,7 @@ def compile(
         placement: Where what runs, for ``"aten"``: see :func:`torch_ir.executor.compile_graph`.
 
     Raises:
-        ExecutionError: The backend, the sizes or the placement are not what is asked for.
+        ExecutionError, BackendError: Backend, sizes or placement are not as asked, or it fails.
         CompileError: The program cannot be compiled.
         MissingWeightsError, WeightLoadError, SerializationError: The files are not what it needs.
 
@@ -90,7 +90,14 @@ def compile(
     with allow_operators(*allow):
         folder = cache or os.environ.get("TORCH_IR_CACHE") or None
         asked = Options(grad, verify, tolerance, settings, folder, seconds, placement)
-        return make(program, given, asked)
+        return _made(make, backend, program, given, asked)
+
+
+def _made(make: Backend, asked_for: object, *given: Any) -> Runner:
+    """What a backend makes of a program, its weights and options; its faults name it."""
+    named = asked_for if isinstance(asked_for, str) else getattr(make, "name", repr(make))
+    with code_of(make, f"the backend {named!r:.80}", BackendError):
+        return make(*given)
 
 
 def _require_placeable(backend: object, placement: Placement | None) -> None:

@@ -12,27 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch_ir.backends.backend_registry import as_backend
-from torch_ir.backends.protocol import Support
+from torch_ir.backends.protocol import Supporting, support_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.functions import written_out
 from torch_ir.passes.requirements import require_functional
-
-
-class Supporting(Protocol):
-    """What a partitioner needs of a backend."""
-
-    @property
-    def name(self) -> str:
-        """The name of the backend."""
-        ...
-
-    def supports(self, node: OpNode, ir: IR) -> Support:
-        """Return whether the backend runs a node."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +142,7 @@ class Partitioner:
             return "it checks something"
         if ir.schema_of(node.op_type) is None:
             return "nobody recorded the schema of the operator"
-        return self.backend.supports(node, ir).reason
+        return support_of(self.backend, node, ir).reason
 
 
 def _symbol_makers(ir: IR) -> Mapping[str, str]:

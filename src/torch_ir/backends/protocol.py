@@ -5,16 +5,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import BackendError, ExecutionError, code_of
 from torch_ir.ir import IR, OpNode
 
 if TYPE_CHECKING:
     import torch
 
     from torch_ir.backends.backend_registry import Options, Runner
+
+
+class Supporting(Protocol):
+    """The part of a backend that a partitioner asks."""
+
+    @property
+    def name(self) -> str:
+        """The name of the backend."""
+        ...
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        """Return whether the backend runs a node."""
+        ...
 
 
 @public
@@ -53,6 +66,43 @@ class Support:
 
 SUPPORTED = Support(True)
 """That a node is supported."""
+
+
+def support_of(backend: Supporting, node: OpNode, ir: IR) -> Support:
+    r"""Return what a backend says of a node.
+
+    Args:
+        backend: The backend.
+        node: The node.
+        ir: The program that it is part of.
+
+    Raises:
+        BackendError: It raises an error, or gives something else.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> class Sure:
+        ...     name = "sure"
+        ...     def supports(self, node, ir):
+        ...         return True
+        >>> text = "input %x: f32[2]\n  %y: f32[2] = aten.relu.default(%x)\n  return %y"
+        >>> ir = parse(f"ir {{\n  {text}\n}}")
+        >>> support_of(Sure(), ir.nodes[0], ir)
+        Traceback (most recent call last):
+            ...
+        torch_ir.errors.BackendError: asked for node 'y' (aten.relu.default), the backend ...
+        Return torch_ir.backends.SUPPORTED, or Support.refused(reason).
+    """
+    asked = f"asked for node {node.name!r} ({node.op_type}), the backend {backend.name!r}"
+    with code_of(backend, asked, BackendError):
+        said = backend.supports(node, ir)
+    if not isinstance(said, Support):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+        raise BackendError(
+            f"{asked} gave a value of type {type(said).__name__}, not a Support",
+            remedy="Return torch_ir.backends.SUPPORTED, or Support.refused(reason).",
+        )
+    return said
+
 
 Delegated: TypeAlias = "Callable[..., Sequence[torch.Tensor]]"
 """A compiled subgraph: see :meth:`DelegateBackend.compile`."""

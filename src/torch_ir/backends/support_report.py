@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from torch_ir.arguments import public
 from torch_ir.backends.backend_registry import find_backend, instance_of
-from torch_ir.backends.partition import Partitioner, Supporting
-from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.backends.partition import Partitioner
+from torch_ir.backends.protocol import DelegateBackend, Supporting
 from torch_ir.errors import ExecutionError, counted, printable
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at

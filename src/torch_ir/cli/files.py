@@ -15,7 +15,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.progress import progress
-from torch_ir.errors import InputError, ParseError, SerializationError, first_line, raised_as
+from torch_ir.errors import InputError, ParseError, SerializationError, code_of, first_line
 from torch_ir.ir import IR
 from torch_ir.viz.viewers import VIEWERS
 
@@ -148,11 +148,7 @@ def write_ir(
 
 def _by_viewer(kind: str, ir: IR) -> bytes:
     viewer = VIEWERS.find(kind)
-    with raised_as(
-        lambda error: SerializationError(
-            f"the viewer {kind!r}: {type(error).__name__}: {first_line(error)}"
-        )
-    ):
+    with code_of(viewer, f"the viewer {kind!r}", SerializationError):
         made = viewer(ir)
     if not isinstance(made, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
         raise SerializationError(

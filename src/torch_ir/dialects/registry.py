@@ -9,6 +9,7 @@ from importlib import import_module
 from torch_ir.arguments import public
 from torch_ir.dialects.rules import GraphRule, NodeRule
 from torch_ir.dialects.scope import VerifierScope
+from torch_ir.errors import DialectError, code_of
 from torch_ir.ir import IR
 from torch_ir.ir.check import check
 from torch_ir.ir.diagnostics import Diagnostic, dialect_error, errors_among
@@ -46,11 +47,17 @@ class Dialect:
         return tuple(dict.fromkeys(found))
 
     def _in_scope(self, scope: VerifierScope) -> Iterator[Diagnostic]:
-        for graph_rule in self.graph_rules:
-            yield from graph_rule(scope)
-        for node in scope.ir.nodes:
-            for node_rule in self.node_rules:
-                yield from node_rule(scope, node)
+        rule: GraphRule | NodeRule | None = None
+        try:
+            for rule in self.graph_rules:
+                yield from rule(scope)
+            for node in scope.ir.nodes:
+                for rule in self.node_rules:
+                    yield from rule(scope, node)
+        except Exception:
+            named = f"the rule {getattr(rule, '__name__', rule)} of the dialect {self.name!r}"
+            with code_of(rule, named, DialectError):
+                raise
 
     def require(
         self, ir: IR, *, allow: Iterable[str] = (), method: str = "", types: bool = True

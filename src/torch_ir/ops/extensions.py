@@ -138,6 +138,26 @@ on the command line, or an entry point 'acme' of the group torch_ir.operators in
     )
 
 
+def meaning_hint(op_type: str) -> str:
+    """Return how a program runs by its meaning where an operator has no denotation.
+
+    Example:
+        >>> print(meaning_hint("acme.softclip.default"))
+        Decompose it to core ATen first, or import what says what the operators of 'acme' mean: \
+--import MODULE on the command line, or an entry point 'acme' of the group torch_ir.denotations \
+in its package.
+    """
+    namespace = op_type.partition(".")[0]
+    decompose = "Decompose it to core ATen first"
+    if namespace in OWN_NAMESPACES:
+        return f"{decompose}."
+    return (
+        f"{decompose}, or import what says what the operators of {namespace!r} mean: --import "
+        f"MODULE on the command line, or an entry point {namespace!r} of the group {DENOTATIONS} "
+        "in its package."
+    )
+
+
 def load_with_operators(point: EntryPoint) -> Any:
     """Load an entry point after the operators of its package, which it may call.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, code_of
 from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension
 from torch_ir.ops.spec import spec_of
 
@@ -100,7 +100,9 @@ def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) 
     """
     import_for(DENOTATIONS, op_type.partition(".")[0])
     if op_type in _REGISTERED:
-        return _REGISTERED[op_type](arguments, results)
+        counter = _REGISTERED[op_type]
+        with code_of(counter, f"the operation count of {op_type}", ExecutionError):
+            return counter(arguments, results)
     call = _CountedCall(op_type, arguments, results)
     operator = op_type.rpartition(".")[0]
     if operator in _FORMULAS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError, TorchIRError, counted, did_you_mean, first_line, raised_as
+from torch_ir.errors import PassError, code_of, counted, did_you_mean
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
 from torch_ir.ops.rules import allow_operators
@@ -78,22 +78,17 @@ class Pass(ABC):
         Raises:
             PassError: The pass refuses the program, or one of the user's raises anything.
         """
-        if type(self).__module__.startswith("torch_ir."):  # a fault of this package stays one
-            return self._between_checks(ir)
-        with raised_as(self._failure, passing=(TorchIRError,)):
-            return self._between_checks(ir)
-
-    def _between_checks(self, ir: IR) -> PassResult:
-        self.requires(ir)
-        result = self.call(ir)
-        self.ensures(result.ir)
-        return result
-
-    def _failure(self, error: Exception) -> PassError:
-        return PassError(
-            f"the pass {self.name} failed: {type(error).__name__}: {first_line(error)}",
-            remedy="The fault is in the code of the pass; --traceback shows all of it.",
-        )
+        with code_of(self, f"the pass {self.name}", PassError):
+            self.requires(ir)
+            result = self.call(ir)
+            if not isinstance(result, PassResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+                gave = type(result).__name__
+                raise PassError(
+                    f"the pass {self.name} gave a value of type {gave}, not a PassResult",
+                    remedy="Return PassResult(ir, modified).",
+                )
+            self.ensures(result.ir)
+            return result
 
     def __str__(self) -> str:
         options = [

@@ -21,6 +21,7 @@ from torch_ir.ir.queries import shown_writes, signature_of
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
+from torch_ir.ops.extensions import meaning_hint
 from torch_ir.ops.schema import lookup
 from torch_ir.semantics.arguments import Value, arguments_of
 from torch_ir.semantics.calls import (
@@ -121,11 +122,11 @@ def require_denotations(ir: IR) -> None:
             if (schema := lookup(name)) is not None
             for argument in schema.arguments
         )
-        remedy = "Make the program functional and decompose" if writes else "Decompose"
+        first = "Make the program functional and decompose it to core ATen first."
         raise error_at(
             lacking[0],
             f"{names[0]} has no denotation.{also}",
-            remedy=f"{remedy} it to core ATen first.",
+            remedy=first if writes else meaning_hint(names[0]),
         )
 
 

@@ -14,7 +14,13 @@ import numpy as np
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.ops.collectives import COLLECTIVES
-from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension, points_of
+from torch_ir.ops.extensions import (
+    DENOTATIONS,
+    import_for,
+    meaning_hint,
+    note_extension,
+    points_of,
+)
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -123,7 +129,7 @@ def denotation(op_type: str) -> Denotation:
     if op_type not in known:
         raise InvalidIRError(
             f"{op_type} has no denotation",
-            remedy=did_you_mean(op_type, known) or "Decompose it to core ATen first.",
+            remedy=did_you_mean(op_type, known) or meaning_hint(op_type),
         )
     return known[op_type]
 

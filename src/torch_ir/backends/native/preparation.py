@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
-from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.backends.protocol import DelegateBackend, support_of
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import subgraph
@@ -40,7 +40,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         lacking = {
             node.op_type
             for node in program.nodes
-            if node.name in whole and _is_plain(node) and not backend.supports(node, program)
+            if node.name in whole and _is_plain(node) and not support_of(backend, node, program)
         }
         split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
         if split:
@@ -70,7 +70,7 @@ def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
     if [part.op_type for part in parts.nodes] == [node.op_type]:
         return False
     computing = [part for part in parts.nodes if not parts.effects(part).checks]
-    return all(_is_plain(part) and backend.supports(part, parts) for part in computing)
+    return all(_is_plain(part) and support_of(backend, part, parts) for part in computing)
 
 
 def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = frozenset()) -> IR:
@@ -78,7 +78,7 @@ def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = f
     table = {kind: made for kind, made in WRITTEN_APART.items() if kind in kinds}
     made = decompose(ir, table=table, preserve=kept)
     nodes = [
-        new if new is not old and not backend.supports(old, made) else old
+        new if new is not old and not support_of(backend, old, made) else old
         for old, new in zip(made.nodes, with_views(made).nodes, strict=True)
     ]
     return made.replace(nodes=nodes)

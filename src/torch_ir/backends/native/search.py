@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.partition import Partition, Partitioner
-from torch_ir.backends.protocol import Support
+from torch_ir.backends.protocol import Support, support_of
 from torch_ir.ir import IR, OpNode
 
 
@@ -90,4 +90,4 @@ class _Denying:
     def supports(self, node: OpNode, ir: IR) -> Support:
         if node.name in self.search.refused:
             return Support.refused(self.search.reason(node.name))
-        return self.search.attempts.backend.supports(node, ir)
+        return support_of(self.search.attempts.backend, node, ir)

@@ -1,0 +1,122 @@
+"""What the code of another package raises names that code, and is no fault of torch-ir."""
+
+import pytest
+import torch
+
+import torch_ir
+from torch_ir.backends import SUPPORTED, Partitioner, support
+from torch_ir.cli.files import write_ir
+from torch_ir.dialects import dialect, verify, with_rules
+from torch_ir.ir.analysis.costs import cost
+from torch_ir.ops.flops import counts_operations
+from torch_ir.passes import Pass, run_passes
+from torch_ir.viz import register_viewer
+from torch_ir.viz.viewers import VIEWERS
+
+IR = torch_ir.parse("""ir {
+  dialect "aten"
+  input %x: f32[2]
+  %y: f32[2] = aten.relu.default(%x)
+  return %y
+}""")
+X = torch.ones(2)
+CODE = "The fault is in its code; --traceback shows all of it."
+SUPPORT = "Return torch_ir.backends.SUPPORTED, or Support.refused(reason)."
+
+
+def fails(*args, **kwargs):
+    raise LookupError("no power")
+
+
+class Device(torch_ir.DelegateBackend):
+    """A backend that says of every node what its class says."""
+
+    name = "dev"
+    said = SUPPORTED
+
+    def supports(self, node, ir):
+        return self.said(node) if callable(self.said) else self.said
+
+    def compile(self, ir, payload):
+        return lambda x: (x.relu(),)
+
+
+class Raises(Device):
+    said = fails
+
+
+class Agrees(Device):
+    said = True
+
+
+class Still(Pass):
+    name = "still"
+
+    def call(self, ir):
+        return ir
+
+
+def rule(scope, node):
+    fails()
+    yield
+
+
+def asked(backend, kind, *rest):
+    """What every door says of a backend that does not answer."""
+    told = "asked for node 'y' (aten.relu.default), the backend 'dev' "
+    for door in (
+        lambda: support(IR, backend()),
+        lambda: Partitioner(backend())(IR),
+        lambda: torch_ir.compile(IR, {}, backend=backend),
+        lambda: torch_ir.validate(IR, {}, (X,), backend=backend),
+    ):
+        with pytest.raises(torch_ir.BackendError) as caught:
+            door()
+        assert str(caught.value) == "\n".join([told + kind, *rest])
+
+
+def test_a_backend_that_does_not_say_what_it_supports_is_named():
+    asked(Raises, "failed: LookupError: no power", CODE)
+    asked(Agrees, "gave a value of type bool, not a Support", SUPPORT)
+
+
+def counted():
+    counts_operations("torch_ir_test_faults.op.default")(fails)
+    cost(IR.replace(nodes=[IR.nodes[0].replace(op_type="torch_ir_test_faults.op.default")]))
+
+
+def viewed():
+    register_viewer("faults")(fails)
+    try:
+        write_ir(IR, None, "faults")
+    finally:
+        VIEWERS.unregister("faults")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: torch_ir.compile(IR, {}, backend=fails), "the backend "),
+        (
+            lambda: verify(IR, with_rules(dialect("aten"), rule, name="mine")),
+            "the rule rule of the dialect 'mine' ",
+        ),
+        (counted, "the operation count of torch_ir_test_faults.op.default "),
+        (viewed, "the viewer 'faults' "),
+    ],
+    ids=["backend", "rule", "count", "viewer"],
+)
+def test_code_that_fails_is_named(call, told):
+    with pytest.raises(torch_ir.TorchIRError) as caught:
+        call()
+    assert str(caught.value).startswith(told)
+    assert str(caught.value).endswith(f"failed: LookupError: no power\n{CODE}")
+
+
+def test_a_pass_gives_a_result_of_a_pass():
+    with pytest.raises(torch_ir.PassError) as caught:
+        run_passes(IR, [Still()])
+    assert str(caught.value) == (
+        "the pass still gave a value of type IR, not a PassResult\n"
+        "Return PassResult(ir, modified)."
+    )
