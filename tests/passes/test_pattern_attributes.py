@@ -235,6 +235,8 @@ def test_an_attribute_without_other_values_asks_for_examples():
     assert refused(approximate, approximate, (X,), {}, examples=({"how": "tanh"},)) == (
         "examples= has 'how', attributes= has not\nGive each attribute a value in attributes=."
     )
+    same = refused(approximate, approximate, (X,), {"how": "none"}, examples=({"how": "none"},))
+    assert same.startswith("the pattern takes no other value of the attribute 'how'")
     assert "cannot be a object" in refused(approximate, approximate, (X,), {"how": object()})
 
 

@@ -192,7 +192,7 @@ class Form:
         found: list[Valuation] = [self.attributes]
         found += [{**self.attributes, **example} for example in self.examples]
         for name, value in self.attributes.items():
-            if any(name in example for example in self.examples):
+            if any(as_attribute(e.get(name, value)) != as_attribute(value) for e in self.examples):
                 continue
             made = [{**self.attributes, name: other} for other in other_values(value)]
             legal = next((known for known in made if self.takes(self.example, known)), None)
