@@ -66,7 +66,7 @@ EARLY = {
     "no module": (("extract", "nomodule:Net"), "there is no module 'nomodule'"),
     "no model": (("verify", "m.ir", "nett.py:Net"), f"there is no file nett.py\n{FORMS}"),
     "no folder": (
-        ("extract", "net.py:Net", "-o", "nowhere/x.tir"),
+        ("extract", "net.py:Net", "--input", "2x8:float32", "-o", "nowhere/x.tir"),
         "nowhere/x.tir: cannot be written: No such file or directory",
     ),
     "a file as folder": (
@@ -77,6 +77,11 @@ EARLY = {
         ("profile", "m.ir", "--random", "--chrome", "nowhere/x.json"),
         "nowhere/x.json: cannot be written: No such file or directory",
     ),
+    "no backend": (
+        ("verify", "m.ir", "net.py:Net", "--input", "2x8", "--backend", "absent"),
+        "there is no backend 'absent'",
+    ),
+    "no dialect": (("check", "m.ir", "--dialect", "core"), "there is no dialect 'core'"),
     "no reader": (
         ("validate", "m.ir", "--random", "--against", "eagre"),
         "nothing reads an IR that is called 'eagre'\nDid you mean eager?",
@@ -114,6 +119,29 @@ def test_a_full_output_is_said_as_what_it_is(folder, args):
         done = call(folder, *args, stdout=full)
     assert done.returncode == 1
     assert done.stderr == ("error: cannot write to standard output: No space left on device\n")
+
+
+CLOSED = "error: cannot write to standard output: Bad file descriptor\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell of POSIX closes streams")
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        ("show m.ir >&-", 1, CLOSED),
+        ("--help >&-", 1, CLOSED),
+        ("convert m.ir m.json >&-", 0, ""),
+        ("show - <&-", 1, "error: stdin: at $: the document is empty\n"),
+        ("show m.ir 2>&- >/dev/null", 0, ""),
+        ("show absent.ir 2>&-", 1, ""),
+        ("show absent.ir >&- 2>&- <&-", 1, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_crash(folder, command, status, told):
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    line = f"{sys.executable} -W ignore -m torch_ir {command}"
+    done = subprocess.run(line, shell=True, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (status, told)
 
 
 def test_passes_are_listed_with_what_they_do(folder):

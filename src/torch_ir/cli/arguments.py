@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from torch_ir.cli.target import Target, build
-from torch_ir.cli.tensors import InputSpec, make_inputs
+from torch_ir.cli.tensors import make_inputs
+from torch_ir.cli.values import InputSpec
 from torch_ir.executor.samples import random_tensor
 from torch_ir.torch_api import pytree
 from torch_ir.user_code import TargetError

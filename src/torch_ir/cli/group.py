@@ -177,8 +177,8 @@ def _imports_first(args: list[str]) -> list[str]:
 INTERRUPTED = 130
 """The exit status after Ctrl-C."""
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Why nothing more can be written to a file that is open."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+"""Why nothing more can be written to a file: it is full, broken or closed."""
 
 
 def _fault(ctx: click.Context | None, error: Exception) -> NoReturn:

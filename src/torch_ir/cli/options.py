@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torch_ir.cli.files import unreadable
+from torch_ir.cli.values import input_of
 from torch_ir.errors import SerializationError, did_you_mean
 from torch_ir.lazy import without_torch
 from torch_ir.user_code import FORMS, require_place
@@ -28,13 +29,6 @@ else:  # older versions of click are not generic
     _Type, _Choice = click.ParamType, click.Choice
 
 
-def _input_of(value: str) -> Any:
-    require_torch()
-    from torch_ir.cli.tensors import input_of
-
-    return input_of(value)
-
-
 def names_of_list(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     """Return the names of a list with commas; None where none is given."""
     return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
@@ -44,7 +38,7 @@ input_option = click.option(
     "--input",
     "inputs",
     multiple=True,
-    type=_input_of,
+    type=input_of,
     metavar="[NAME=]SHAPE[:DTYPE]",
     help="An input such as 2x3x224x224:float32, in order or by keyword; may be repeated.",
 )
@@ -103,6 +97,12 @@ def _require_file(path: str) -> None:
         raise unreadable(Path(path), FileNotFoundError(), "")
 
 
+def _require_dialect(name: str) -> None:
+    from torch_ir.dialects import dialect
+
+    dialect(name)
+
+
 def _require_backend(name: str) -> None:
     from torch_ir.backends.backend_registry import require_backend
 
@@ -135,6 +135,8 @@ def pass_list(names: str) -> list[str]:
 
 OUTPUT = CheckedText(_require_writable)
 """The name of a file that will be written."""
+DIALECT = CheckedText(_require_dialect)
+"""The name of a dialect."""
 SEED = click.IntRange(0, 2**63 - 1)
 """A seed of random numbers, which generators of PyTorch and of Python take."""
 FOLDER = CheckedText(_require_folder)

@@ -64,8 +64,24 @@ def _watch(signals: int) -> None:
     os._exit(INTERRUPTED)
 
 
+def _open_standard_streams() -> None:
+    """Open what the shell closed (``>&-``), so that no other file gets the number of a stream.
+
+    Nothing is read from it and messages are lost, but results that cannot be written are an error.
+    """
+    read, written = os.O_RDONLY, os.O_WRONLY
+    for number, name, flags in ((0, "stdin", read), (1, "stdout", read), (2, "stderr", written)):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)  # writing to what is open for reading fails
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+
+
 def run() -> None:
     """Run ``torch-ir``."""
+    _open_standard_streams()
     sys.meta_path.insert(0, TorchFinder())
     atexit.register(gc.freeze)  # the system frees memory at once, Python object by object
     if os.name == "posix":

@@ -1,58 +1,22 @@
-"""Tensors on the command line: shapes as ``2x3:float32``, files, random ones, summaries."""
+"""Tensors on the command line: files, random ones, summaries."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import click
 import torch
 
 from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.memory import TooLittleMemoryError, read_npz
-from torch_ir.cli.values import inputs_by_name, sizes, symbol_values
-from torch_ir.errors import InputError, InvalidIRError, WeightLoadError, raised_as
+from torch_ir.cli.values import InputSpec, inputs_by_name, sizes, symbol_values
+from torch_ir.errors import InputError, WeightLoadError, raised_as
 from torch_ir.executor.samples import random_tensor
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.weights import load_weights_safetensors
-
-LARGEST_ELEMENT_COUNT = 2**40  # a typing error shall not fill the machine's memory
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpec:
-    """One ``--input``: the keyword that it is for, or none; shape and dtype."""
-
-    keyword: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-
-def input_of(value: str) -> InputSpec:
-    """Read ``[NAME=]2x3x224x224[:float32]``; a 0-d tensor has no sizes.
-
-    Raises:
-        BadParameter: It has another form, or more elements than any machine holds.
-    """
-    match = re.fullmatch(r"(?:([A-Za-z_]\w*)=)?((?:\d+(?:x\d+)*)?)(?::([\w.]+))?", value)
-    if match is None or not (match[2] or match[3]):
-        raise click.BadParameter(
-            f"{value!r} is not [NAME=]SIZExSIZE[:DTYPE], such as 2x3x224x224:float32"
-        )
-    try:
-        dtype = dtype_name(match[3] or "float32")
-    except InvalidIRError as error:
-        raise click.BadParameter(f"{value!r}: {error.message}. {error.remedy}") from None
-    shape = tuple(int(size) for size in match[2].split("x")) if match[2] else ()
-    if math.prod(shape) > LARGEST_ELEMENT_COUNT:
-        raise click.BadParameter(f"{value!r} has {math.prod(shape):,} elements")
-    return InputSpec(match[1] or "", shape, getattr(torch, dtype))
 
 
 def make_inputs(
@@ -63,10 +27,11 @@ def make_inputs(
     args: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
     for spec in specs:
+        dtype: torch.dtype = getattr(torch, spec.dtype)
         if device.type == "meta":
-            tensor = torch.empty(spec.shape, dtype=spec.dtype, device="meta")
+            tensor = torch.empty(spec.shape, dtype=dtype, device="meta")
         else:
-            tensor = random_tensor(spec.shape, spec.dtype, generator).to(device)
+            tensor = random_tensor(spec.shape, dtype, generator).to(device)
         if spec.keyword:
             kwargs[spec.keyword] = tensor
         else:

@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch_ir.errors import InputError, did_you_mean
+import click
+
+from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import dtype_name
 from torch_ir.tables import table
 
 T = TypeVar("T")
 
 UNSET_SYMBOL = 2
+LARGEST_ELEMENT_COUNT = 2**40  # a typing error shall not fill the machine's memory
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One ``--input``: the keyword that it is for, or none; shape and dtype."""
+
+    keyword: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def input_of(value: str) -> InputSpec:
+    """Read ``[NAME=]2x3x224x224[:float32]``; a 0-d tensor has no sizes.
+
+    Raises:
+        BadParameter: It has another form, or more elements than any machine holds.
+    """
+    match = re.fullmatch(r"(?:([A-Za-z_]\w*)=)?((?:\d+(?:x\d+)*)?)(?::([\w.]+))?", value)
+    if match is None or not (match[2] or match[3]):
+        raise click.BadParameter(
+            f"{value!r} is not [NAME=]SIZExSIZE[:DTYPE], such as 2x3x224x224:float32"
+        )
+    try:
+        dtype = dtype_name(match[3] or "float32")
+    except InvalidIRError as error:
+        raise click.BadParameter(f"{value!r}: {error.message}. {error.remedy}") from None
+    shape = tuple(int(size) for size in match[2].split("x")) if match[2] else ()
+    if math.prod(shape) > LARGEST_ELEMENT_COUNT:
+        raise click.BadParameter(f"{value!r} has {math.prod(shape):,} elements")
+    return InputSpec(match[1] or "", shape, dtype)
 
 
 def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:

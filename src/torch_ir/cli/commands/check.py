@@ -9,7 +9,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir, unreadable
-from torch_ir.cli.options import INPUT
+from torch_ir.cli.options import DIALECT, INPUT
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import Diagnostic, errors_among
@@ -19,7 +19,10 @@ from torch_ir.ir.diagnostics import Diagnostic, errors_among
 @click.argument("file")
 @click.option("--no-types", is_flag=True, help="Do not derive the types again, which needs torch.")
 @click.option(
-    "--dialect", metavar="NAME", help="Check the rules of this dialect too, such as core_aten."
+    "--dialect",
+    type=DIALECT,
+    metavar="NAME",
+    help="Check the rules of this dialect too, such as core_aten.",
 )
 @click.option(
     "--expect",

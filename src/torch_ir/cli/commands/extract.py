@@ -15,7 +15,7 @@ from torch_ir.errors import counted
 from torch_ir.steps import uncollected
 
 if TYPE_CHECKING:
-    from torch_ir.cli.tensors import InputSpec
+    from torch_ir.cli.values import InputSpec
     from torch_ir.ir import IR
 
 

@@ -14,7 +14,7 @@ from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
     from torch_ir.cli.target import Target
-    from torch_ir.cli.tensors import InputSpec
+    from torch_ir.cli.values import InputSpec
 
 
 @click.command
