@@ -174,6 +174,26 @@ CONVOLUTION = {"input": IMAGE, "bias": None, "stride": [1, 1]}
 RECURRENT = {"params": [(24, 4), (24, 6)], "batch_first": True}
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (0, 1, 3, 2)])
+def test_attention_keeps_the_order_of_its_query(order):
+    shape = [(2, 4, 5, 8)[axis] for axis in order]
+    back = [order.index(axis) for axis in range(4)]
+    ir = parse(f"""ir {{
+      input %x: f32{shape}
+      input %k: f32[2, 4, 5, 8]
+      %q: f32[2, 4, 5, 8] = aten.permute.default(%x, dims={back})
+      %a: f32[2, 4, 5, 8] = aten.scaled_dot_product_attention.default(%q, %k, %k)
+      %p: f32[2, 5, 4, 8] = aten.permute.default(%a, dims=[0, 2, 1, 3])
+      %r: f32[10, 32] = aten.reshape.default(%p, shape=[10, 32])
+      %s: f32[5, 2, 4, 8] = aten.permute.default(%a, dims=[2, 0, 1, 3])
+      %t: f32[10, 32] = aten.reshape.default(%s, shape=[10, 32])
+      return %r, %t
+    }}""")
+    ran = profile(IRExecutor(ir, {}).graph, (torch.ones(shape), torch.ones(2, 4, 5, 8)), repeat=1)
+    told = [(node.bytes_read, node.bytes_written) for node in cost(ir).nodes]
+    assert told == [(node.bytes_read, node.bytes_written) for node in ran.nodes]
+
+
 @pytest.mark.parametrize(
     ("operator", "arguments", "result", "flops", "work"),
     [

@@ -83,25 +83,26 @@ def node_layouts(
     return [_fresh(node, given, shape) for shape in made]
 
 
+def _of_long(strides: Sequence[int], shape: Shape) -> list[int]:
+    return [stride for stride, size in zip(strides, shape, strict=True) if size > 1]
+
+
 def _fresh(node: OpNode, given: Sequence[Layout], shape: Shape) -> tuple[int, ...]:
     try:
         traits = spec_of(node.op_type).traits
     except InvalidIRError:
         traits = frozenset[str]()
-    if node.op_type in _ATTENTION and len(shape) == 4:  # computed as [batch, tokens, heads, size]
-        _, heads, tokens, size = shape
-        return (heads * tokens * size, size, heads * size, 1)
-    keeps = "pointwise" in traits or node.op_type in _KEEPING
-    orders = (
-        {strides for size, strides in given if size == shape} if keeps else set[tuple[int, ...]]()
-    )
-    if len(orders) != 1 or node.attrs.get("memory_format") is not None:
+    is_attention = node.op_type in _ATTENTION
+    if is_attention:  # the kernel keeps the order of the query
+        given = [layout for layout in given[:1] if layout[1][-1:] == (1,)]
+    keeps = is_attention or "pointwise" in traits or node.op_type in _KEEPING
+    full = [strides for size, strides in given if size == shape] if keeps else []
+    orders = [strides for strides in full if 0 not in _of_long(strides, shape)]
+    if not orders or node.attrs.get("memory_format") is not None:
         return row_major(shape)
-    (strides,) = orders
+    strides = orders[0]  # kernels take that of the first operand
     order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
     dense = row_major(tuple([shape[axis] for axis in order]))
-    if any(strides[axis] == 0 and shape[axis] > 1 for axis in order):
-        return row_major(shape)
     return tuple([dense[order.index(axis)] for axis in range(len(shape))])
 
 
