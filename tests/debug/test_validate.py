@@ -293,6 +293,31 @@ class TestDivergence:
             "nothing reads an IR that is called 'eagre'\nDid you mean eager?"
         )
 
+    def test_a_reader_that_is_in_no_list(self):
+        with pytest.raises(InvalidIRError) as caught:
+            validate(of("aten.sin.default(%x)"), {}, (torch.ones(4),), against="eager")
+        assert str(caught.value) == "against is a list of str, got 'eager'\nGive ['eager']."
+
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_memory_that_a_branch_shows_and_nothing_has_written_is_not_compared(self, depth):
+        class Branches(nn.Module):
+            def forward(self, p, x):
+                def branch(x, level):
+                    if not level:
+                        return torch.empty_like(x).sigmoid() + x
+                    return torch.cond(p, lambda x: branch(x, level - 1), lambda x: x + 1, (x,))
+
+                return branch(x, depth)
+
+        args = (torch.tensor(True), torch.randn(64))
+        ir = extract_ir(Branches(), args)
+        garbage = [torch.randn(64) for _ in range(64)]
+        del garbage
+        report = validate(ir, {}, args)
+        assert not report.divergences
+        for reason in report.not_compared.values():
+            assert reason == "its values are open"
+
     def test_a_program_that_fails_says_so(self):
         ir = of("aten.index_select.default(%x, 0, %i)", "input %x: f32[4]\ninput %i: i64[4]")
         with pytest.raises(ExecutionError, match=r"node 'y': aten\.index_select\.default failed"):

@@ -39,6 +39,7 @@ def foo(text, self, other, ret):
 
 def test_e4_sigmoid_knows_the_dtypes_of_its_argument_and_of_its_result():
     schema = edge.ops.aten.sigmoid.default.schema
+    assert edge.ops.aten.sigmoid.default._schema is schema  # the name that torch's operators have
     assert str(schema) == "aten::sigmoid(Tensor self) -> Tensor"
     assert schema.arguments[0].allowed_types == {
         *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16"),

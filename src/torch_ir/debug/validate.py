@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 import torch
 
-from torch_ir.arguments import public
+from torch_ir.arguments import public, require_list
 from torch_ir.backends.backend_registry import Runner
 from torch_ir.backends.delegate import delegates
 from torch_ir.backends.delegating import DelegatingExecutor
@@ -40,7 +40,9 @@ from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, Place, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
+from torch_ir.debug.reference.denotation import OPEN
 from torch_ir.debug.reference.eager_call import bind, call_plainly
+from torch_ir.debug.reference.openness import has_open_functions
 from torch_ir.debug.reference.tolerance_check import (
     VALUES_OPEN,
     Error,
@@ -226,6 +228,7 @@ def _arguments(
 
 
 def _known(against: Sequence[str]) -> tuple[Reader, ...]:
+    require_list(against, "against", str)
     for name in against:
         if name not in READERS:
             remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
@@ -414,6 +417,9 @@ class _Rereading:
             return
         if unlike is None:
             self.tally.left(node, "foreign kernel")
+            return
+        if any(e.reason for e in unlike.values()) and has_open_functions(self.ir, node):
+            self.tally.left(node, OPEN)
             return
         self.tally.read(node, "eager")
         for name, error in unlike.items():

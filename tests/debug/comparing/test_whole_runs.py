@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from torch_ir import compare, parse
+from torch_ir.errors import InvalidIRError
 
 DTYPES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 PROGRAM = """ir {
@@ -128,3 +129,13 @@ def test_a_node_that_no_one_can_judge_on_a_sample_is_not_compared():
     reason = "what its operators may round is more than 0.0625 of the value (sample 1)"
     assert (report.verdict, report.not_compared) == ("not compared", {"a": reason, "b": reason})
     assert compare(ir, {}, flat, run=lowered, samples=[flat]).verdict == "agree"
+
+
+def test_a_tolerance_of_an_operator_that_is_not_there_is_refused():
+    with pytest.raises(InvalidIRError) as caught:
+        compare(parse(PROGRAM), {}, (torch.ones(4),), tolerance={"aten.gleu.default": 1.0})
+    assert str(caught.value) == (
+        "there is no operator 'aten.gleu.default'\n"
+        "Did you mean aten.glu.default or aten.gelu.default?"
+    )
+    assert compare(parse(PROGRAM), {}, (torch.ones(4),), tolerance={"aten.gelu.default": 1.0})

@@ -39,6 +39,7 @@ from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
 from torch_ir.ir.queries import live_out
+from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.steps import steps
@@ -83,7 +84,7 @@ def compare(
         repro: A folder for the smallest part that shows the first fault.
 
     Raises:
-        InvalidIRError: There is no such reader or mode, or inputs are missing.
+        InvalidIRError: There is no such reader, mode or operator, or inputs are missing.
         ExecutionError: There is no such backend, or the other side cannot run the program.
 
     Example:
@@ -99,6 +100,9 @@ def compare(
     if mode not in get_args(CompareMode):
         remedy = did_you_mean(str(mode), get_args(CompareMode))
         raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
+    called = {node.op_type for _, _, node in ir.walk()} if tolerance else set[str]()
+    for name in {*(tolerance or ())} - called:
+        spec_of(name)  # an unknown operator is an error
     judged, other = source_of(run), source_of(against)
     case = _Pair(ir, weights, constants, judged, other, mode)
     case.tolerance = dict(tolerance or {})

@@ -129,7 +129,7 @@ class _Grid:
     """The programs of one kind of call, at each combination of sizes that is not too large."""
 
     def __init__(self, axes: Axes, written: Written, counts: bool):
-        self.axes, self._counts = axes, counts
+        self.axes = axes
         self.programs = {
             sizes: _Timed(written(*sizes))
             for sizes in product(*axes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from torch_ir.debug.reference.tolerance_check import VALUES_OPEN
 from torch_ir.errors import TorchIRError
-from torch_ir.ir import IR
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_inexact
@@ -34,7 +34,7 @@ def open_places(
     first = _made(ir, None, names, values, symbols)
     marks = {name: np.zeros(np.shape(first[name]), bool) for name in names}
     every = {name: np.ones_like(mark) for name, mark in marks.items()}
-    if any(n.op_type in VALUES_OPEN for body in ir.functions.values() for n in body.nodes):
+    if any(has_open_functions(ir, node) for node in ir.nodes):
         return every
     for fill in range(len(_FILLS)):
         try:
@@ -76,3 +76,9 @@ def _filled(like: Array, fill: int) -> Array:
         return np.full_like(like, fill % 2 == 0)
     info = np.iinfo(like.dtype)
     return np.full_like(like, (info.max, info.min, 1)[fill])
+
+
+def has_open_functions(ir: IR, node: OpNode) -> bool:
+    """Return whether functions that a node calls read memory that nothing has written."""
+    bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
+    return any(inner.op_type in VALUES_OPEN for body in bodies for _, _, inner in body.walk())

@@ -13,8 +13,7 @@ from torch_ir.errors import TorchIRError
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import with_inputs
-from torch_ir.ir.values import map_attribute
-from torch_ir.ops.schema import default_of
+from torch_ir.ir.values import default_attribute, map_attribute
 
 MAX_NODES = 40
 """So many nodes at most have their types derived anew for each candidate."""
@@ -236,7 +235,7 @@ def _attributes(case: Failing) -> Iterator[Failing | None]:
         for argument in schema.arguments if schema is not None else ():
             value = node.attrs.get(argument.name)
             is_plain = argument.default is not None and argument.name in node.attrs
-            if is_plain and value != default_of(argument):
+            if is_plain and value != default_attribute(argument):
                 attrs = {k: v for k, v in node.attrs.items() if k != argument.name}
                 nodes: Sequence[OpNode] = (
                     *case.ir.nodes[:position],

@@ -8,13 +8,18 @@ from typing import Any
 
 from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.ops.dtype_constraints import constraint_of, typed_schema
-from torch_ir.ops.schema import known_operators
+from torch_ir.ops.schema import Schema, known_operators
 from torch_ir.ops.spec import OpSpec, spec_of
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeOp(OpSpec):
     """An Edge operator: its spec, which may be called with torch's tensors."""
+
+    @property
+    def _schema(self) -> Schema:
+        """The schema under the name that torch's operators and ExecuTorch's have it."""
+        return self.schema
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the operator with torch.

@@ -1,7 +1,8 @@
 """Strides of values as operators give them, worked out from shapes alone, without torch.
 
 Graph inputs and weights are contiguous. Views are followed; a result that is no view is
-contiguous, but for what works element by element on operands that all lie in one other order.
+contiguous, but for what works element by element, which is laid out as its first operand of that
+size, and for attention, as its query.
 """
 
 from __future__ import annotations
