@@ -86,7 +86,7 @@ def test_operators_of_a_file_are_imported_and_lack_a_tolerance(run, tmp_path):
     )
 
 
-@pytest.mark.parametrize(("command", "shown"), [("run", "relu"), ("profile", "acme.acme_0")])
+@pytest.mark.parametrize(("command", "shown"), [("run", "relu"), ("profile", "delegate.acme_0")])
 def test_programs_run_and_are_profiled_on_a_backend(run, ir, backend, command, shown):
     given = (command, "m.json", "--random", "--random-weights", "--backend", f"{backend}:Acme")
     found = run(*given)

@@ -68,7 +68,7 @@ def test_what_functions_of_packages_give_is_looked_at(point, tmp_path):
     with pytest.raises(WeightLoadError, match=r"the reader of \.other files gave a value of type"):
         load_weights(file)
     point("viewers", "other", "builtins:len")
-    with pytest.raises(SerializationError, match=r"^the viewer 'other': TypeError: "):
+    with pytest.raises(SerializationError, match=r"^the viewer 'other' failed: TypeError: "):
         write_ir(PROGRAM, None, "other", None)
     point("viewers", "other", "builtins:id")
     with pytest.raises(SerializationError) as caught:

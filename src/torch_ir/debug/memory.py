@@ -223,7 +223,8 @@ class Memory:
             owner.writes, owner.digest = owner.writes + 1, None  # told once
             self._storages.join(name, tensor, owner)
             return
-        if base is not None and not (is_own and self._is_private(name)):
+        is_told = name in self._results or self._aliases.is_written(name)  # from a copy of it
+        if base is not None and (is_told or not is_own):
             yield MemoryFault(name, "copy", f"it is a copy, and means a view of %{base.name}")
         fresh = self._storages.new(name, tensor)
         if expected is not None and base is None:
@@ -231,10 +232,6 @@ class Memory:
             if not is_own and expected.view[1:] != view_of(tensor)[1:]:
                 yield _wrong_view(name, tensor, expected.view)
         self._storages.makers[address] = node
-
-    def _is_private(self, name: str) -> bool:
-        """Return whether nobody can tell a value from a copy of it."""
-        return name not in self._results and not self._aliases.is_written(name)
 
     # -- at the end -------------------------------------------------------------------------------
 

@@ -97,12 +97,7 @@ def compare(
         >>> print(compare(ir, {}, (torch.tensor([0.0, 1.0]),)))
         aten agrees with reference on the program: 1 compared, 0 covered of 1
     """
-    if mode not in get_args(CompareMode):
-        remedy = did_you_mean(str(mode), get_args(CompareMode))
-        raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
-    called = {node.op_type for _, _, node in ir.walk()} if tolerance else set[str]()
-    for name in {*(tolerance or ())} - called:
-        spec_of(name)  # an unknown operator is an error
+    _require_known(ir, mode, tolerance or {})
     judged, other = source_of(run), source_of(against)
     case = _Pair(ir, weights, constants, judged, other, mode)
     case.tolerance = dict(tolerance or {})
@@ -112,6 +107,20 @@ def compare(
     if repro is not None and case.first_part is not None:
         _save(case.first_part, Path(repro))
     return case.report()
+
+
+def _require_known(ir: IR, mode: str, tolerance: Mapping[str, float]) -> None:
+    """Refuse a mode, and operators with a tolerance, that do not exist.
+
+    Raises:
+        InvalidIRError: There is one.
+    """
+    if mode not in get_args(CompareMode):
+        remedy = did_you_mean(str(mode), get_args(CompareMode))
+        raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
+    called = {node.op_type for _, _, node in ir.walk()} if tolerance else set[str]()
+    for name in tolerance.keys() - called:
+        spec_of(name)  # raises where nobody knows it
 
 
 def _captured_inputs(ir: IR, *sources: AnySource) -> list[torch.Tensor]:
