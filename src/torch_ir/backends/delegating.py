@@ -107,7 +107,8 @@ class DelegatingExecutor:
         called = {n.name: b for b in backends for n in delegates(self.ir, b.name)}
         for node in self.ir.nodes:
             if (taker := called.get(node.name)) is not None:
-                op_type = f"delegate.{node.name}_{next(_NUMBERS)}.default"  # no torch namespace
+                # not the backend's name, which may be a namespace of torch
+                op_type = f"delegate.{node.name}_{next(_NUMBERS)}.default"
                 made = self.delegates[node.name] = self._delegate(node, payload, taker)
                 kernels[op_type] = _kernel(taker.name, node, made)
                 taken = [meta for meta in node.inputs if meta.name not in made.held]

@@ -54,7 +54,7 @@ class Dialect:
             for node in scope.ir.nodes:
                 for rule in self.node_rules:
                     yield from rule(scope, node)
-        except Exception:
+        except Exception:  # a context around each rule at each node would cost as much as it
             named = f"the rule {getattr(rule, '__name__', rule)} of the dialect {self.name!r}"
             with code_of(rule, named, DialectError):
                 raise

@@ -99,14 +99,18 @@ class Aliases:
             if schema is not None and not shares and is_apart(schema.text):
                 continue
             siblings = _siblings_in_bodies(ir, node)
+            is_call = node.op_type.startswith("higher_order.")
+            of_call = _sources_in_bodies(ir, node) if is_call else ()  # of every result alike
             for output in node.outputs:
                 if output.name in shares:
                     seen = shares[output.name]
                     shared = [meta for meta in _distinct(node) if meta.name in seen]
                     is_sure = True
+                elif is_call:
+                    shared, is_sure = of_call, False
                 else:
                     shared, is_sure = possible_sources(ir, node, output)
-                names = [meta.name for meta in shared] + siblings.get(output.name, [])
+                names = [*(meta.name for meta in shared), *siblings.get(output.name, ())]
                 if shared:
                     sources = all_sources.setdefault(node.name, {})
                     sources.update({meta.name: meta for meta in shared})
@@ -269,21 +273,24 @@ def _sources_in_bodies(ir: IR, node: OpNode) -> tuple[TensorMeta, ...]:
 
 
 def _siblings_in_bodies(ir: IR, node: OpNode) -> dict[str, list[str]]:
-    """Return the earlier results of a call of functions whose storage each may have, by name."""
-    bodies = [ir.functions.get(name) for name in node.functions]
+    """Return earlier results of a call of functions whose storage each may have, by its name.
+
+    Of those that share one storage it is the first: all others have that of it.
+    """
     found: dict[str, list[str]] = {}
-    for place, later in enumerate(node.outputs if bodies else ()):
-        for earlier in node.outputs[:place]:
-            indices = (earlier.producer_output_idx, later.producer_output_idx)
-            if any(body is None or _may_share_results(body, *indices) for body in bodies):
-                found.setdefault(later.name, []).append(earlier.name)
+    for body in [ir.functions.get(name) for name in node.functions]:
+        first: dict[str, str] = {}
+        names = None if body is None else body.output_names
+        for meta in node.outputs:
+            if body is None or names is None:
+                roots: Iterable[str] = ("",)  # of a function that is not there, all may share
+            elif meta.producer_output_idx < len(names):
+                roots = body.aliases.roots(names[meta.producer_output_idx])
+            else:
+                continue
+            owners = {first.setdefault(root, meta.name) for root in roots}
+            found.setdefault(meta.name, []).extend(sorted(owners - {meta.name}))
     return found
-
-
-def _may_share_results(body: IR, first: int, second: int) -> bool:
-    names = body.output_names
-    is_given = max(first, second) < len(names)
-    return is_given and body.aliases.may_share(names[first], names[second])
 
 
 class CalledBody(NamedTuple):
