@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -23,6 +23,9 @@ from torch_ir.tables import Shown
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
 """The tensors that a run returns, and the symbols from which its other results are computed."""
+
+Plainly: TypeAlias = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...] | None]
+"""Runs a graph on tensors of the recorded types; gives None where there is more to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class ExecGraph(Shown):
         grad: Whether a run records gradients.
         run_stats: What a run does.
         writing: Finds the inputs to whose memory each node may write, by name; None for any.
+        plainly: Runs the graph as :meth:`run` does, or gives None; itself None where it cannot.
     """
 
     def __init__(self, program: CompiledProgram):
@@ -93,6 +97,7 @@ class ExecGraph(Shown):
         self._module, self._execute = program.module, program.execute
         self._accepts, self._run = program.module.accepts, program.module.run
         self._differentiator = Differentiator(program.plan, program.payload, program.device)
+        self.plainly: Plainly | None = program.plainly if program.is_plain else None
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
     def __repr__(self) -> str:

@@ -51,6 +51,7 @@ class CompiledProgram:
         module: Its code, bound to the payload.
         device: Where it runs.
         grad: Whether a run records gradients.
+        is_plain: Whether :meth:`plainly` may call it.
     """
 
     def __init__(
@@ -74,6 +75,32 @@ class CompiledProgram:
         self.grad = grad
         self._below = _level(plan, self.payload)
         self._observed: dict[bool, Compiled] = {}
+        returns_tensors = not self.module.symbols and not self.module.returned_symbols
+        self.is_plain = returns_tensors and self._turn is None and not grad
+
+    @public
+    def plainly(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
+        """Call a program of static sizes, without state, with tensors of the recorded types.
+
+        A program that is one delegate takes microseconds, of which each step here is a part.
+
+        Args:
+            inputs: One tensor for each of ``ir.graph_inputs``.
+
+        Returns:
+            Its outputs; None if something else has to be seen to, which :meth:`execute` does.
+
+        Raises:
+            ExecutionError: A kernel fails.
+        """
+        module = self.module
+        try:
+            fits = module.accepts(*inputs)
+        except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes
+            return None
+        if fits is None or is_any_autocast_enabled():
+            return None
+        return self._call(module.run, inputs, module)
 
     def execute(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None

@@ -11,7 +11,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
-from torch_ir.executor.graph import ExecGraph
+from torch_ir.executor.graph import ExecGraph, Plainly
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     flatten_arguments,
@@ -88,6 +88,7 @@ class IRExecutor:
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
+        self._plainly: Plainly | None = None
         self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
         self._gives_outputs = gives_outputs(ir)
         self._last: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
@@ -151,7 +152,7 @@ class IRExecutor:
         payload = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
         self._payload = _as_read(self.ir, payload, self.grad)
         self._weights = state_dict
-        self._graph = None
+        self._graph = self._plainly = None
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
@@ -182,11 +183,15 @@ class IRExecutor:
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
+        given: Symbols = {}
         if kwargs or len(args) != self._plain_arguments:
             args, given = flatten_arguments(self.ir, args, kwargs)
-            outputs, symbols = self._run(args, given)
-        else:
-            outputs, symbols = self._run(args, {})
+        elif (plainly := self._plainly) is not None:
+            outputs = plainly(args)
+            if outputs is not None:
+                self._last = args, outputs
+                return outputs if self._gives_outputs else results_of(self.ir, outputs, given)
+        outputs, symbols = self._run(args, given)
         return outputs if self._gives_outputs else results_of(self.ir, outputs, symbols)
 
     @public
@@ -221,6 +226,7 @@ class IRExecutor:
         if self._graph is None or device not in (None, self._graph.device):
             runs = _as_it_runs(self.ir)
             self._graph = compile_graph(runs, self._payload, device=device, **self._options)
+            self._plainly = self._graph.plainly
         return self._graph
 
     def _prepare(self) -> None:

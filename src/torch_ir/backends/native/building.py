@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
@@ -39,7 +38,7 @@ def built(
     program = body_program(body, held)
 
     def safe(made: Delegated) -> Safe:
-        return Safe(made, backend.is_thread_safe, bool(sizes_of(body)))
+        return Safe(made, backend.is_thread_safe)
 
     if cache is None:
         return safe(backend.build(program, options))
@@ -69,16 +68,17 @@ class Safe:
             else.
     """
 
-    def __init__(self, call: Delegated, is_thread_safe: bool, takes_sizes: bool):
+    def __init__(self, call: Delegated, is_thread_safe: bool):
         self._call = call
         self._turn = None if is_thread_safe else threading.Lock()
-        self._takes_sizes = takes_sizes
         self.shared: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
-        if self._takes_sizes or not all(map(_IS_CONTIGUOUS, given)):
-            given = tuple([t if type(t) is int else t.contiguous() for t in given])
+        for item in given:
+            if item.__class__ is int or not item.is_contiguous():
+                given = tuple([t if type(t) is int else t.contiguous() for t in given])
+                break
         if self._turn is None:
             made = self._call(*given)
         else:
@@ -89,6 +89,3 @@ class Safe:
             for position in self.shared:
                 made[position] = made[position].clone()
         return made
-
-
-_IS_CONTIGUOUS = torch.Tensor.is_contiguous

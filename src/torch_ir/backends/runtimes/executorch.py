@@ -100,7 +100,10 @@ class _Method:
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         made = self._execute(given)  # tensors are copied out of its memory
-        return [t if t.__class__ is torch.Tensor else torch.as_tensor(t) for t in made]
+        for item in made:
+            if item.__class__ is not torch.Tensor:
+                return [torch.as_tensor(item) for item in made]
+        return made
 
 
 EXECUTORCH = ExecuTorch()
