@@ -145,6 +145,7 @@ class Facts:
     Attributes:
         translated: Operators that it has beside those that it names itself.
         denied: Why it is not given an operator, by overload.
+        inexact: Why it is given an operator only where a tolerance is, by overload.
         dtypes: Why it is not given tensors of an element type.
         results: Operators or overloads, what matters of element types and ranks of their results
             and of element types of their inputs, and why it is not given them.
@@ -153,6 +154,7 @@ class Facts:
     def __init__(self, document: Mapping[str, Any]):
         self.translated: frozenset[str] = frozenset(document.get("translated", ()))
         self.denied: Mapping[str, str] = document.get("denied", {})
+        self.inexact: Mapping[str, str] = document.get("inexact", {})
         self.dtypes: Mapping[str, str] = document.get("dtypes", {})
         self.results: Sequence[Mapping[str, Any]] = document.get("results", ())
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch_ir.backends.native.attempts import Attempt, Attempts
+from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
 from torch_ir.ir import IR, OpNode
@@ -90,4 +91,7 @@ class _Denying:
     def supports(self, node: OpNode, ir: IR) -> Support:
         if node.name in self.search.refused:
             return Support.refused(self.search.reason(node.name))
+        options, inexact = self.search.attempts.options, facts_of(self.name).inexact
+        if node.op_type in inexact and options.tolerance is None and options.verify is not False:
+            return Support.refused(inexact[node.op_type])
         return support_of(self.search.attempts.backend, node, ir)

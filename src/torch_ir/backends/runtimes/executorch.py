@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from torch_ir.backends.native.native_backend import NativeBackend
+from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated, Support
 from torch_ir.ir import IR, OpNode
 from torch_ir.lazy import optional_module
@@ -52,7 +52,7 @@ class ExecuTorch(NativeBackend):
         """Return whether some overload of the operator has a kernel, and what denies it."""
         namespace, packet, _ = node.op_type.split(".")
         has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
-        if namespace != "aten" or not has_kernel:
+        if node.op_type not in facts_of(self.name).translated and not (namespace == "aten" and has_kernel):
             return Support.refused(f"executorch has no kernel for {node.op_type}")
         if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
             return Support.refused("executorch has no convolution of volumes")
