@@ -552,9 +552,8 @@ def has_fake_kernel(operator: OpOverload) -> bool:
     return any(map(operator.has_kernel_for_dispatch_key, keys))
 
 
-@lru_cache(maxsize=1)
 def onnx_registry() -> Any:
-    """Return what torch's ONNX exporter translates, and how; torch.onnx.export makes it anew."""
+    """Return what torch's ONNX exporter translates, and how; it needs onnxscript."""
     import torch.ao.quantization.fx._decomposed  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it takes what torch knows by then
     from torch.onnx._constants import ONNX_DEFAULT_OPSET  # pyright: ignore[reportPrivateUsage]
     from torch.onnx._internal.exporter import _registration  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
@@ -562,17 +561,13 @@ def onnx_registry() -> Any:
     return _registration.ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET)
 
 
-@lru_cache(maxsize=1)
-def onnx_operators() -> frozenset[str]:
-    """Return the operators that torch's ONNX exporter translates; it needs onnxscript."""
-    return frozenset(map(overload_name, map(str, onnx_registry().functions)))
+def onnx_model(exported: ExportedProgram, registry: Any) -> Any:
+    """Convert a program as torch.onnx.export does, with a registry of :func:`onnx_registry`.
 
-
-def onnx_model(exported: ExportedProgram) -> Any:
-    """Convert a program as torch.onnx.export does, which takes 0.6 s to begin each time."""
+    Torch makes one anew each time, which takes 0.6 s.
+    """
     from torch.onnx._internal.exporter import _core  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    registry = onnx_registry()
     program: Any = _core.export(
         exported, registry=registry, verbose=False, opset_version=registry.opset_version
     )

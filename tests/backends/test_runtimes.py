@@ -227,6 +227,52 @@ def test_quantized_convolution_runs_whole(name):
     torch.testing.assert_close(run(x), model(x), rtol=0.05, atol=0.05)
 
 
+class DynamicallyQuantized(Quantized):
+    """A linear layer on codes whose scale each call has of its own, as PT2E writes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.randint(-127, 128, (4, 16), dtype=torch.int8)
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        ops, rule = torch.ops.quantized_decomposed, (-128, 127, torch.int8)
+        scale, zero = ops.choose_qparams.tensor(x, -128, 127, 1e-7, torch.int8)
+        codes = ops.quantize_per_tensor.tensor(x, scale, zero, *rule)
+        x = ops.dequantize_per_tensor.tensor(codes, scale, zero, *rule)
+        held = (self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        return self.last(nn.functional.linear(x, ops.dequantize_per_channel(*held)).relu())
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "executorch"])
+@pytest.mark.parametrize("shape", [(3, 16), (2, 3, 16)])
+def test_products_of_codes_of_each_call_run_whole(name, shape):
+    for package in (name, *(["onnxscript"] if name == "onnxruntime" else [])):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    import_module("torch.ao.quantization.fx._decomposed")  # registers operators, late
+    torch.manual_seed(0)
+    model, given = DynamicallyQuantized().eval(), torch.randn(shape)
+    run = torch_ir.compile(
+        extract_ir(model, (given,)), model.state_dict(), backend=name, tolerance=0.05
+    )
+    assert run.assignment.left == ()
+    for x in (given, 100 * given.abs(), torch.zeros(shape)):
+        torch.testing.assert_close(run(x), model(x), rtol=0.05, atol=0.05 * float(x.abs().max()))
+
+
+def test_products_of_codes_are_products_of_integers_in_onnx():
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    from torch_ir.backends.runtimes.onnx_model import onnx_bytes
+
+    import_module("torch.ao.quantization.fx._decomposed")  # registers operators, late
+    exported = torch.export.export(DynamicallyQuantized().eval(), (torch.randn(2, 3, 16),))
+    model = onnx.load_from_string(onnx_bytes(exported))
+    made = [node.op_type for node in model.graph.node]
+    assert made.count("MatMulInteger") == 1
+    assert made.count("MatMul") == 1  # the layer of numbers
+
+
 def test_attention_of_shared_heads_is_one_node_of_openvino():
     pytest.importorskip("openvino", reason="openvino is not installed")
     attend = nn.functional.scaled_dot_product_attention

@@ -91,12 +91,14 @@ class ExecGraph(Shown):
     def __init__(self, program: CompiledProgram):
         self.ir: IR = program.plan.ir
         self.writing = partial(_writing, program.plan)
-        self.device = program.device
-        self.grad = program.grad
-        self._program = program
-        self._module, self._execute = program.module, program.execute
-        self._accepts, self._run = program.module.accepts, program.module.run
-        self._differentiator = Differentiator(program.plan, program.payload, program.device)
+        self.device, self.grad = program.device, program.grad
+        self._program, self._module = program, program.module
+        self._execute, self._accepts, self._run = (
+            program.execute,
+            self._module.accepts,
+            self._module.run,
+        )
+        self._differentiator = Differentiator(program.plan, program.payload, self.device)
         self.plainly: Plainly | None = program.plainly if program.is_plain else None
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 

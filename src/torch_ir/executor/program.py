@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -75,17 +75,14 @@ class CompiledProgram:
         self.grad = grad
         self._below = _level(plan, self.payload)
         self._observed: dict[bool, Compiled] = {}
-        returns_tensors = not self.module.symbols and not self.module.returned_symbols
-        self.is_plain = returns_tensors and self._turn is None and not grad
+        has_symbols = self.module.symbols or self.module.returned_symbols
+        self.is_plain = not (has_symbols or grad or self._turn)
 
     @public
     def plainly(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
         """Call a program of static sizes, without state, with tensors of the recorded types.
 
         A program that is one delegate takes microseconds, of which each step here is a part.
-
-        Args:
-            inputs: One tensor for each of ``ir.graph_inputs``.
 
         Returns:
             Its outputs; None if something else has to be seen to, which :meth:`execute` does.
@@ -116,7 +113,7 @@ class CompiledProgram:
             ExecutionError: A kernel fails, or the state is half written.
         """
         if is_any_autocast_enabled() and any(map(torch.is_autocast_enabled, self._device_types)):
-            with self._without_autocast():
+            with _without_autocast(self._device_types):
                 return self.execute(run, args, module)
         if self._turn is not None:
             with self._turn:
@@ -187,18 +184,10 @@ class CompiledProgram:
         ir = self.plan.ir
         inputs, symbols = self.checked(inputs, {})
         values = [symbols[name] for name in module.symbols]
-        with self.state.in_turn(), self._without_autocast():
+        with self.state.in_turn(), _without_autocast(self._device_types):
             self.state.require_whole()
             results = self._call_recording(module.run, (*inputs, *values), module)
         return results[: len(ir.graph_outputs)]
-
-    @contextmanager
-    def _without_autocast(self) -> Generator[None]:
-        """Switch it off, as the IR says every type itself."""
-        with ExitStack() as stack:
-            for kind in self._device_types:
-                stack.enter_context(torch.autocast(kind, enabled=False))
-            yield
 
     def _call(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
@@ -245,6 +234,15 @@ class CompiledProgram:
         if not nodes or (isinstance(error, TorchIRError) and error.node):
             return error
         return _at_node(nodes[-1], error)
+
+
+@contextmanager
+def _without_autocast(device_types: Iterable[str]) -> Generator[None]:
+    """Switch it off, as the IR says every type itself."""
+    with ExitStack() as stack:
+        for kind in device_types:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -52,7 +52,8 @@ class ExecuTorch(NativeBackend):
         """Return whether some overload of the operator has a kernel, and what denies it."""
         namespace, packet, _ = node.op_type.split(".")
         has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
-        if node.op_type not in facts_of(self.name).translated and not (namespace == "aten" and has_kernel):
+        is_quantized = node.op_type in facts_of(self.name).translated
+        if not is_quantized and not (namespace == "aten" and has_kernel):
             return Support.refused(f"executorch has no kernel for {node.op_type}")
         if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
             return Support.refused("executorch has no convolution of volumes")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from torch.export import ExportedProgram
 
+from torch_ir.backends.runtimes.onnx_quantized import add_translations
 from torch_ir.backends.runtimes.rewrites import plain_attention, plain_writes
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
-from torch_ir.torch_api import onnx_model
+from torch_ir.torch_api import onnx_model, onnx_registry, overload_name
 
 
 def onnx_bytes(exported: ExportedProgram) -> bytes:
@@ -28,7 +30,21 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
     )
     with refused, quietly():
         plain = plain_writes(plain_attention(exported, is_grouped=True))
-        return onnx_model(plain).SerializeToString()
+        return onnx_model(plain, _registry()).SerializeToString()
+
+
+@lru_cache(maxsize=1)
+def _registry() -> Any:
+    """What is translated, and how."""
+    made = onnx_registry()
+    add_translations(made)
+    return made
+
+
+@lru_cache(maxsize=1)
+def onnx_operators() -> frozenset[str]:
+    """Return the operators that are translated to ONNX, by overload; it needs onnxscript."""
+    return frozenset(map(overload_name, map(str, _registry().functions)))
 
 
 def _why(error: Exception) -> str:

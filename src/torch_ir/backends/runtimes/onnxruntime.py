@@ -11,10 +11,9 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated
-from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
+from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, onnx_operators
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
-from torch_ir.torch_api import onnx_operators
 
 _OPTIONS = frozenset(("threads", "providers", "graph_optimization_level"))
 
