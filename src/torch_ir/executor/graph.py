@@ -93,11 +93,6 @@ class ExecGraph(Shown):
         self.writing = partial(_writing, program.plan)
         self.device, self.grad = program.device, program.grad
         self._program, self._module = program, program.module
-        self._execute, self._accepts, self._run = (
-            program.execute,
-            self._module.accepts,
-            self._module.run,
-        )
         self._differentiator = Differentiator(program.plan, program.payload, self.device)
         self.plainly: Plainly | None = program.plainly if program.is_plain else None
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
@@ -172,7 +167,9 @@ class ExecGraph(Shown):
             reuse: Let results take the place of dead values; not, where a listener keeps them.
         """
         try:
-            values = self._accepts(*inputs) if len(inputs) == self._count and not given else None
+            values = (
+                self._module.accepts(*inputs) if len(inputs) == self._count and not given else None
+            )
         except (RuntimeError, TypeError, ValueError):  # no list, or a nested tensor, without sizes
             values = None
         if values is None:
@@ -180,7 +177,7 @@ class ExecGraph(Shown):
             values = tuple([symbols[name] for name in self._module.symbols])
         args = (*inputs, *values)
         if listener is None:
-            results = self._execute(self._run, args)
+            results = self._program.execute(self._module.run, args)
         else:
             results = self._program.execute_for(listener, self.ir.nodes, args, reuse=reuse)
         if not values and len(results) == self._outputs:
