@@ -218,9 +218,10 @@ def _distinct(node: OpNode) -> Iterable[TensorMeta]:
 def possible_sources(
     ir: IR, node: OpNode, output: TensorMeta
 ) -> tuple[tuple[TensorMeta, ...], bool]:
-    """Return the inputs whose storage a result may have, and whether it surely has one's."""
-    if node.op_type.startswith("higher_order."):
-        return _sources_in_bodies(ir, node), False
+    """Return the inputs whose storage a result may have, and whether it surely has one's.
+
+    Of a call of functions, :meth:`Aliases.sources` knows them, for all results at once.
+    """
     schema = ir.schema_of(node.op_type)
     if schema is None:
         return tuple(node.inputs), False

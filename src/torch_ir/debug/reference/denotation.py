@@ -58,7 +58,7 @@ class Meaning:
     @property
     def has_open_values(self) -> bool:
         """Whether memory is read that nothing has written: of some elements any value is right."""
-        return any(node.op_type in VALUES_OPEN for node in _nodes(self.ir))
+        return any(node.op_type in VALUES_OPEN for _, _, node in self.ir.walk())
 
     @property
     def open_reason(self) -> str:
@@ -132,7 +132,8 @@ def meaning_of(program: IR) -> Meaning | str:
     metas = [meta for n in program.nodes for meta in (*n.inputs, *n.outputs)]
     if any(meta.dtype == "complex32" for meta in metas):
         return "NumPy has no element type for complex32"
-    if any(n.op_type == AUTOCAST_REGION and n.attrs.get("enabled", True) for n in _nodes(program)):
+    nodes = [node for _, _, node in program.walk()]
+    if any(n.op_type == AUTOCAST_REGION and n.attrs.get("enabled", True) for n in nodes):
         return "autocast changes the types of calls that are not written down"
     if not program.mutations and _lacking(program) is None:
         return _stated(Meaning(program, False, _draws(program)))
@@ -150,20 +151,14 @@ def meaning_of(program: IR) -> Meaning | str:
 
 def _stated(meaning: Meaning) -> Meaning | str:
     """The meaning, or why nothing can be compared with it."""
-    unstated = [n.op_type for n in _nodes(meaning.ir) if not states_tolerance(n.op_type)]
+    unstated = [n.op_type for _, _, n in meaning.ir.walk() if not states_tolerance(n.op_type)]
     if not unstated:
         return meaning
     return f"no tolerance is stated for {unstated[0]}; give denotes(…, tolerance=…)"
 
 
-def _nodes(ir: IR) -> Iterator[OpNode]:
-    yield from ir.nodes
-    for function in ir.functions.values():
-        yield from _nodes(function)
-
-
 def _lacking(ir: IR) -> str | None:
-    return next((n.op_type for n in _nodes(ir) if not has_denotation(n.op_type)), None)
+    return next((n.op_type for _, _, n in ir.walk() if not has_denotation(n.op_type)), None)
 
 
 def _draws(ir: IR) -> bool:
