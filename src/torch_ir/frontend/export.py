@@ -20,6 +20,7 @@ from torch.fx.experimental import proxy_tensor
 from torch_ir.arguments import public
 from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
+from torch_ir.frontend.kept_attributes import kept_attributes
 from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
@@ -139,7 +140,7 @@ def _with_regions(
     else:
         given = _told_apart((tuple(args), kwargs))
         unwritten = _unwritten(model, besides=("_parameters", "_modules"))
-        with unwritten, on_fake_cpu(model, given, mode) as call:
+        with unwritten, kept_attributes(model), on_fake_cpu(model, given, mode) as call:
             found = finder.extract(call[0], call[1], get_model_name(model))
         ir = flat() if found is None else found
     return ir.replace(metadata={**ir.metadata, "regions": finder.found})
@@ -364,7 +365,11 @@ def _trace_meta_as_cpu(
 def _trace(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    with _Kept(), lazy_code(True):  # no pass of torch's runs the code that each would write
+    with (
+        kept_attributes(model),
+        _Kept(),
+        lazy_code(True),
+    ):  # no pass of torch's runs the code that each would write
         return torch.export.export(
             model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
         )
@@ -378,7 +383,10 @@ def _trace_bytecode(
     Raises:
         ExportError: A size that may vary became a number, which this tracer does without a word.
     """
-    exported = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
+    with kept_attributes(model):
+        exported = torch.export.export(
+            model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True
+        )
     given = pytree.tree_leaves(dynamic_shapes)
     wanted = {leaf.__name__ for leaf in given if type(leaf) is Dim}
     if len(_symbols_of_inputs(exported)) < len(wanted):
