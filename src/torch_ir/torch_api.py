@@ -386,6 +386,11 @@ def has_modes() -> bool:
     )
 
 
+def has_hooks_of_all_modules() -> bool:
+    """Return whether some hook runs at the call of every module."""
+    return bool(torch.nn.modules.module._has_any_global_hook())  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
 def shape_of(tensor: torch.Tensor) -> Sequence[Any]:
     """Return the shape of a tensor; of one that is nested and strided, those of its parts."""
     if tensor.is_nested and tensor.layout is torch.strided:

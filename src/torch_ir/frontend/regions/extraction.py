@@ -7,7 +7,7 @@ exported alone; the model is exported with one operator in place of each, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from torch_ir.errors import ConversionError, ExportError, Raised, attempt, did_you_mean, first_line
+from torch_ir.frontend.kept_attributes import kept_attributes
 from torch_ir.frontend.locations import own_line
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
@@ -27,13 +28,19 @@ from torch_ir.frontend.regions.opaque import (
     Site,
     opaque,
     tensor_names,
+    without_hooks,
 )
 from torch_ir.frontend.regions.own_weights import with_own_weights, with_unseen
 from torch_ir.ir import IR, Location
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of, map_locations
 from torch_ir.steps import uncollected
-from torch_ir.torch_api import FakeTensorMode, storage_of, tracing_for_export
+from torch_ir.torch_api import (
+    FakeTensorMode,
+    has_hooks_of_all_modules,
+    storage_of,
+    tracing_for_export,
+)
 
 OPAQUE = f"{NAMESPACE}.call.default"
 MIN_CALLS = 4
@@ -109,7 +116,8 @@ class Regions:
     def _extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
         modules = {"": self._model} | {p: self._model.get_submodule(p) for p in self._paths}
         watch = Watch(mode=self._mode)
-        with watch.over(modules), tracing_for_export(), self._mode:
+        kept = kept_attributes(self._model, but_objects=True)
+        with kept, watch.over(modules), tracing_for_export(), self._mode:
             self._model(*args, **kwargs)
         sites: dict[str, Site] = {}
         kinds: dict[str, str] = {}
@@ -144,6 +152,8 @@ class Regions:
         for node in ir.nodes:  # equal functions are one now
             if node.location and node.location.module in sites and node.functions:
                 self.found[node.location.module] = {"function": node.functions[0]}
+        for path in [path for path in self.found if _is_in_any(path, sites)]:
+            del self.found[path]  # its layer is a call
         return ir
 
     # -- kinds ------------------------------------------------------------------------------------
@@ -168,10 +178,7 @@ class Regions:
             else:
                 groups.setdefault(found.record.digest(), []).append(found)
         for group in sorted(groups.values(), key=lambda g: g[0].record.path.count(".")):
-            left = [s for s in group if not any(_is_inside(s.record.path, p) for p in inside)]
-            for site in group:
-                if site not in left:
-                    del self.found[site.record.path]  # its layer is a call
+            left = [site for site in group if not _is_in_any(site.record.path, inside)]
             if len(left) == 1:
                 self._flat(left, "no other member does the same")
             elif left:
@@ -194,7 +201,7 @@ class Regions:
         alone = Alone(member, site, made)
         watch = Watch(alone.stand_ins)
         inside = {p: self._model.get_submodule(p) for p in self._paths if _is_inside(p, path)}
-        with watch.over({"": alone, path: member, **inside}):
+        with without_hooks(member), watch.over({"": alone, path: member, **inside}):
             exported = self._export(alone, alone.example_inputs, {})
         if watch.records[path][0].digest() != site.record.digest():
             changed = site.record.difference(watch.records[path][0])
@@ -282,8 +289,15 @@ def _is_inside(path: str, other: str) -> bool:
     return path != other and path.startswith(f"{other}.")
 
 
+def _is_in_any(path: str, others: Collection[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[:end]) in others for end in range(1, len(parts)))
+
+
 def _site(records: Sequence[MemberCall], names: Mapping[int, str]) -> Site | str:
     """How a member can be one operator, or why it cannot."""
+    if has_hooks_of_all_modules():
+        return "hooks are registered for all modules"
     if len(records) != 1:
         return f"it is called {len(records)} times" if records else "it is never called"
     (record,) = records

@@ -197,15 +197,13 @@ class _WatchedValues(TorchFunctionMode):
         result: torch.Tensor,
         given: Sequence[torch.Tensor],
         record: MemberCall,
-        *,
-        may_copy: bool,
     ) -> None:
         """Give a result that is an argument, as a whole, and that argument one new label.
 
-        Whether ``dropout`` or a cast to the same type gives its argument differs from run to run.
+        Whether a cast to the same type gives its argument differs from run to run.
         """
         for tensor in given:
-            if may_copy or tensor is result or _place(tensor) == _place(result):
+            if tensor is result or _place(tensor) == _place(result):
                 label = record.new_label()
                 record.labels[id(tensor)] = record.labels[id(result)] = label
                 self._alive.append(result)
@@ -263,7 +261,7 @@ class Watch(_WatchedValues):
         result = result if is_attribute else _called(self._call, func, args, kwargs or {})
         if isinstance(result, torch.Tensor):
             given_tensors = [t for t in args if isinstance(t, torch.Tensor)]
-            self._rename(result, given_tensors, record, may_copy="dropout" in _name(func))
+            self._rename(result, given_tensors, record)
         record.tokens.append(f"{_name(func)}{given} -> {self._made(result, record)}")
         return result
 
@@ -373,6 +371,7 @@ class Watch(_WatchedValues):
         made = [self._given_back(leaf, record.parent) for leaf in leaves]
         record.parent.tokens.append(f"-> {made}")
         record.outside = record.met_in(record.parent)
+        record.parent.calls += record.calls
 
     def _given_back(self, leaf: object, parent: MemberCall) -> str:
         """The label of the result of a member for its caller."""
@@ -399,8 +398,13 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def _called(call: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call torch; dropout of nothing gives a copy, as where it is exported: strides show it."""
     result = call(func, args, kwargs)
-    is_kept = func is F.dropout and args and result is args[0] and not kwargs.get("inplace")
-    return result.clone() if is_kept else result
+    is_kept = func in _COPIED and args and result is args[0]
+    is_in_place = is_kept and ((len(args) > 3 and args[3]) or kwargs.get("inplace"))
+    return result.clone() if is_kept and not is_in_place else result
+
+
+_COPIED = (F.dropout, torch.dropout)
+"""What gives a copy where it drops out nothing and is exported; its kin give their argument."""
 
 
 def meet(watch: Watch, tensor: torch.Tensor) -> None:

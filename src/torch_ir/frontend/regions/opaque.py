@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -171,6 +172,18 @@ def _forward(site: Site, model: nn.Module, member: nn.Module, watch: Watch) -> C
             return site.call(model, member, args, kwargs, watch)
 
     return forward
+
+
+@contextmanager
+def without_hooks(member: nn.Module) -> Generator[None]:
+    """Let a member have no hooks within a ``with`` block: its caller runs them around it."""
+    facts = vars(member)
+    before = {name: facts[name] for name in ("_forward_pre_hooks", "_forward_hooks")}
+    facts.update({name: OrderedDict[int, Any]() for name in before})
+    try:
+        yield
+    finally:
+        facts.update(before)
 
 
 class Alone(nn.Module):
