@@ -132,6 +132,35 @@ def test_layers_that_only_call_layers():
     assert ir.metadata["regions"] == {f"layers.{i}": {"function": "layers"} for i in range(3)}
 
 
+class PartlyCast(Stack):
+    """It calls every second layer in a region that switches autocast off."""
+
+    def forward(self, x):
+        for index, layer in enumerate(self.layers):
+            with torch.autocast("cpu", torch.bfloat16, enabled=index % 2 == 0):
+                x = layer(x)
+        return x
+
+
+def test_layers_in_regions_under_autocast_stay_flat():
+    reasons = functions(extracted(PartlyCast(*[Block() for _ in range(4)])))
+    assert "layers.1 is called in a region under autocast" in reasons[1]
+
+
+class Casting(Block):
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x).float()
+
+
+def test_layers_with_regions_under_autocast_have_no_line_of_ours():
+    model = Stack(*[Casting() for _ in range(3)]).eval().requires_grad_(False)
+    ir = extract_ir(model, (X,), regions="auto", verify_regions=True)
+    assert functions(ir) == ["layers"] * 3
+    files = {node.location.file for _, _, node in inline_functions(ir).walk() if node.location}
+    assert not any(file.endswith("opaque.py") for file in files)
+
+
 class Remembers(Block):
     """It fills a cache at the first call, counts its calls, and notes them in a list of all."""
 

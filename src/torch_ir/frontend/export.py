@@ -289,7 +289,7 @@ class _Kept:
         for tensor in tensors:
             if _is_plain(tensor) and id(tensor) not in self._copies:
                 with plain_tensors():
-                    self._copies[id(tensor)] = tensor, tensor.detach().clone()
+                    self._copies[id(tensor)] = tensor, _copy(tensor.detach())
 
     def give_back(self) -> None:
         """Write the values again where they have changed."""
@@ -329,6 +329,20 @@ def _proxy_call(mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any
         for value in (*args, *(kwargs or {}).values()):
             kept.keep(*(value if isinstance(value, list | tuple) else (value,)))
     return _torch_proxy_call(mode, func, pre_dispatch, args, kwargs)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor, in the memory of one element where all are alike, as in new caches."""
+    bits = _BITS.get(tensor.itemsize)
+    if bits is not None and tensor.numel() > 1 and not (tensor.is_complex() or tensor.is_neg()):
+        first = tensor[(slice(0, 1),) * tensor.dim()].clone().expand_as(tensor)
+        if torch.equal(tensor.view(bits), first.view(bits)):
+            return first
+    return tensor.clone()
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The integers of each size, which tell 0.0 from -0.0."""
 
 
 def _is_plain(leaf: object) -> TypeGuard[torch.Tensor]:

@@ -69,7 +69,7 @@ def kept_attributes(model: nn.Module, *, but_objects: bool = False) -> Generator
 
 
 def _own(facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in _OF_TORCH}
+    return {name: facts[name] for name in facts.keys() - _OF_TORCH}
 
 
 def _hold(contents: dict[int, tuple[_Container, _Container]], values: Iterable[Any]) -> None:

@@ -37,11 +37,9 @@ def _innermost_frame(trace: str) -> tuple[str, int, str]:
         for f in _FRAME.finditer(trace)
         if not f["file"].startswith(_GENERATED)
     ]
-    if not frames:
-        return "", 0, ""
     others = [frame for frame in frames if not frame[0].startswith(_THIS)]
     own = [frame for frame in others if not frame[0].startswith(_TORCH)]
-    file, line, code = (own or others or frames)[-1]
+    file, line, code = (own or others or [("", 0, "")])[-1]
     return _portable(file), line, code
 
 

@@ -236,7 +236,7 @@ class Regions:
         firsts: Mapping[str, Site],
     ) -> tuple[IR, dict[str, torch.Tensor]]:
         """The program with calls of functions in place of the operators of members."""
-        ir, own = with_own_weights(ir, sites.values(), self._model)
+        ir, own = with_own_weights(_outside_regions(ir), sites.values(), self._model)
         builder, literals = Builder(ir), Literals(ir)
         needed = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
         functions: dict[tuple[str, tuple[int, ...], bool], str] = {}
@@ -267,6 +267,15 @@ class Regions:
             ]
             call_layer(builder, functions[key], operands, results, place)
         return literals.placed(builder.finish(), known)
+
+
+def _outside_regions(ir: IR) -> IR:
+    """Refuse calls of members in functions, which only a region under autocast has."""
+    for path, _, node in ir.walk():
+        if path and node.op_type == OPAQUE:
+            member = json.loads(str(node.attrs["results"]))[0]
+            raise ConversionError(f"{member} is called in a region under autocast")
+    return ir
 
 
 def _members(model: nn.Module) -> Iterator[str]:
