@@ -271,6 +271,16 @@ def test_a_file_that_was_cut_off(tmp_path, name, percent):
     assert file.name in refused(file)
 
 
+def test_a_file_for_which_there_is_no_address_space(tmp_path, monkeypatch):
+    def refused(path, framework):
+        raise RuntimeError(f"unable to mmap 9 bytes from file <{path}>: Cannot allocate memory")
+
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    monkeypatch.setattr("torch_ir.weights.sharded.safe_open", refused)
+    with pytest.raises(WeightLoadError, match="cannot be mapped: unable to mmap 9 bytes"):
+        load_weights(tmp_path / "model.safetensors")
+
+
 def test_a_missing_file_and_what_is_no_file(tmp_path):
     assert refused(tmp_path / "no.pt") == (
         "weights file not found: no.pt\nCheck the path; it is relative to the current directory."

@@ -11,7 +11,7 @@ import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 
-from torch_ir.errors import WeightLoadError, counted
+from torch_ir.errors import WeightLoadError, counted, first_line
 from torch_ir.weights.detect import unreadable
 
 MAXIMUM_INDEX_BYTES = 100_000_000
@@ -153,3 +153,8 @@ def _open(file: Path) -> Any:
         ) from None
     except OSError as error:
         raise unreadable(file, error) from None
+    except RuntimeError as error:  # torch's, of memory
+        raise WeightLoadError(
+            f"{file} cannot be mapped: {first_line(error)}",
+            remedy="A file is mapped twice while it is opened: see the limits of the process.",
+        ) from None
