@@ -240,6 +240,27 @@ def test_an_attribute_without_other_values_asks_for_examples():
     assert "cannot be a object" in refused(approximate, approximate, (X,), {"how": object()})
 
 
+def test_attributes_that_change_together_in_the_examples_are_told_apart():
+    def turned(x, *, a, b):
+        return x.roll(a, 0).roll(b, 1)
+
+    def both(x, *, a, b):
+        return x.roll((a, b), (0, 1))
+
+    rule = Rewrite(turned, both, (X,), attributes={"a": 1, "b": 1}, examples=({"a": 2, "b": 2},))
+    _, done = rewritten(rule, lambda x: x.roll(2, 0).roll(3, 1), X)
+    assert [node.attrs["shifts"] for node in done.nodes] == [(2, 3)]
+
+    def named(x, *, how, also):
+        return functional.gelu(functional.gelu(x, approximate=how), approximate=also)
+
+    values = {"how": "none", "also": "none"}
+    assert refused(named, named, (X,), values, examples=(dict.fromkeys(values, "tanh"),)) == (
+        "the pattern takes no other value of the attribute 'how' apart from that of 'also' that "
+        "was tried\nGive one that it takes: examples=({'how': ...},)."
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [

@@ -188,17 +188,20 @@ class Form:
     # -- trying both ------------------------------------------------------------------------------
 
     def _legal_valuations(self) -> list[Valuation]:
-        """The attributes, the further examples, and other values of those that these leave."""
+        """The attributes, the further examples, and others that tell each attribute apart."""
         found: list[Valuation] = [self.attributes]
         found += [{**self.attributes, **example} for example in self.examples]
         for name, value in self.attributes.items():
-            if any(as_attribute(e.get(name, value)) != as_attribute(value) for e in self.examples):
+            alike = _alike(name, found)
+            if alike is None:
                 continue
             made = [{**self.attributes, name: other} for other in other_values(value)]
             legal = next((known for known in made if self.takes(self.example, known)), None)
             if legal is None:
+                told = f" apart from that of {alike!r}" if alike else ""
                 raise PassError(
-                    f"the pattern takes no other value of the attribute {name!r} that was tried",
+                    f"the pattern takes no other value of the attribute {name!r}{told} "
+                    "that was tried",
                     remedy=f"Give one that it takes: examples=({{{name!r}: ...}},).",
                 )
             found.append(legal)
@@ -217,6 +220,17 @@ class Form:
 def _lists(node: OpNode) -> list[int]:
     """The lengths of the lists of tensors that a node takes."""
     return [len(slots) for slots in node.slots.values() if isinstance(slots, tuple)]
+
+
+def _alike(name: str, found: Sequence[Valuation]) -> str | None:
+    """An attribute that some valuations do not tell from this one.
+
+    Empty where this one has the same value in all; None where it can be told from each.
+    """
+    values = {attr: [as_attribute(known[attr]) for known in found] for attr in found[0]}
+    if all(value == values[name][0] for value in values[name]):
+        return ""
+    return next((n for n, others in values.items() if n != name and others == values[name]), None)
 
 
 def _frozen(valuation: Valuation) -> dict[str, Attribute]:
