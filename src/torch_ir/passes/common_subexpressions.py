@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,7 +61,7 @@ def common_subexpressions(ir: IR) -> IR:
         if not is_repeatable(ir, node) or _is_written(memory, node):
             builder.nodes.append(node)
             continue
-        earlier = first.setdefault(_key(node), node)
+        earlier = first.setdefault(call_key(node, [m.name for m in node.inputs]), node)
         if earlier is node or not _joined(memory, node, earlier):
             builder.nodes.append(node)
             continue
@@ -88,12 +88,17 @@ def is_repeatable(ir: IR, node: OpNode) -> bool:
     return is_known and bool(node.outputs) and not node.binds and ir.effects(node).is_pure
 
 
-def _key(node: OpNode) -> Hashable:
-    inputs = tuple([meta.name for meta in node.inputs])
+def call_key(node: OpNode, inputs: Sequence[str | None]) -> Hashable:
+    """Return what two nodes have in common that are the same call of the same values.
+
+    Args:
+        node: The node.
+        inputs: What tells its inputs from other values, in order.
+    """
     results = tuple([(o.producer_output_idx, o.shape, o.dtype) for o in node.outputs])
     # equal numbers may be other values: 1 == 1.0 == True, and 0.0 == -0.0
     attributes = repr(sorted(node.attrs.items()))
-    return node.op_type, inputs, attributes, repr(sorted(node.slots.items())), results
+    return node.op_type, tuple(inputs), attributes, repr(sorted(node.slots.items())), results
 
 
 def _is_written(memory: StorageGroups, node: OpNode) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import torch
 
@@ -10,12 +10,14 @@ from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.isolation import Feed, Found
 from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
-from torch_ir.debug.reference.denotation import meaning_of
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
+from torch_ir.debug.reference.denotation import Meaning, meaning_of
+from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
+from torch_ir.semantics.dtypes import Array
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -23,87 +25,193 @@ Tensors = Mapping[str, torch.Tensor]
 def aligned_regions(
     state: Feed, lowered: IR, weights: Tensors | None, constants: Tensors | None
 ) -> Iterator[Found]:
-    """Judge each region of a lowered program on the values of the other side, in program order."""
-    program = state.program
+    """Judge each region of a lowered program on the values of the other side, in program order.
+
+    Where torch runs both sides, a call that is the same on the same values is not run: it is
+    covered. So the cost of a pass is that of what it changes, and of what makes its operands.
+    """
     lowered = lowered if is_functional(lowered) else without_writes(lowered)
-    there = _aligned(program, lowered)
     external = external_tensors(lowered, weights, constants)
-    inputs = zip(program.input_names, lowered.input_names, strict=True)
-    values: dict[str, torch.Tensor] = {**external, **{b: state.values[a] for a, b in inputs}}
-    kept: dict[str, torch.Tensor] = {**state.values}
-    seen: set[str] = set(state.values)
-    for node in program.nodes:
-        known = state.known(node)
-        state.keep(node, known)
-        kept |= known
-        shown = [m for m in node.outputs if m.name in there and state.has(m.name)]
-        is_right = True
+    return _Alignment(state, lowered, external).found()
+
+
+class _Alignment:
+    """A program and a lowered form of it, looked at side by side.
+
+    Args:
+        state: The program, and the side that makes values.
+        lowered: The other program, functional.
+        external: Its weights and constants by name.
+    """
+
+    def __init__(self, state: Feed, lowered: IR, external: Tensors):
+        self.state = state
+        self.program = state.program
+        self.lowered = lowered
+        self.there = _aligned(self.program, lowered)
+        self.seen = set(state.values)
+        self.external = external
+        self.fed = dict(zip(lowered.input_names, self.program.input_names, strict=True))
+        self.alike = {**_equal_externals(self.program, lowered), **self.fed}
+        self.given = {*external, *self.fed}
+        self._shares = isinstance(state.other, TorchSource)
+
+    def found(self) -> Iterator[Found]:
+        """Judge the regions in program order."""
+        state = self.state
+        for node in self.program.nodes:
+            shown = [m for m in node.outputs if m.name in self.there and state.has(m.name)]
+            if self._is_same(node, shown):
+                state.covered.add(node.name)
+                self._align(shown)
+                continue
+            if node.binds or not node.outputs:
+                self._make([m.name for m in (*node.inputs, *node.outputs)])
+            if not node.outputs:
+                state.keep(node, state.known(node))
+                state.covered.add(node.name)
+            is_right = True
+            for meta in shown:
+                own = _back(self.program, meta.name, self.seen)
+                found = list(self._region(own, meta, self.there[meta.name]))
+                is_right = is_right and not (found and state.is_refuted(own, [meta], state.values))
+                yield from found
+            if is_right:
+                self._align(shown)
+            if node.outputs and (lacking := state.lacking(node)):
+                state.reasons[node.name] = lacking
+        _cover_the_rest(state)
+
+    def _is_same(self, node: OpNode, shown: Sequence[TensorMeta]) -> bool:
+        """Whether the lowered program has a node's call, on the same values, for all it makes."""
+        if not self._shares or not shown or len(shown) != len(node.outputs):
+            return False
+        others = [self.there[meta.name] for meta in shown]
+        other = self.lowered.producers.get(others[0].name)
+        if other is None or list(other.outputs) != others or not is_repeatable(self.program, node):
+            return False
+        inputs = [self.alike.get(meta.name) for meta in other.inputs]
+        own = [meta.name for meta in node.inputs]
+        return call_key(other, inputs) == call_key(node, own)
+
+    def _align(self, shown: Sequence[TensorMeta]) -> None:
+        """Give what reads these in the lowered program the values of the other side."""
         for meta in shown:
-            own = _back(program, meta.name, seen)
-            theirs = _back(lowered, there[meta.name].name, set(values))
-            found = list(
-                _region(state, lowered, own, theirs, meta, there[meta.name], kept, values)
-            )
-            is_right = is_right and not (found and state.is_refuted(own, [meta], known))
-            yield from found
-        for meta in shown if is_right else ():
-            seen.add(meta.name)
-            values.setdefault(there[meta.name].name, known[meta.name])  # one that is given stays
-        if not node.outputs:
-            state.covered.add(node.name)
-        elif lacking := state.lacking(node):
-            state.reasons[node.name] = lacking
-    _cover_the_rest(state)
+            name = self.there[meta.name].name
+            self.seen.add(meta.name)
+            if name not in self.given:  # one that is given stays
+                self.given.add(name)
+                self.alike[name] = self.fed[name] = meta.name
+
+    def _make(self, names: Iterable[str]) -> None:
+        """Let the other side make some values of the program, and what they need."""
+        for node in _needed(self.program, names, self.state.values):
+            self.state.keep(node, self.state.known(node))
+
+    def _given(self, part: IR) -> Tensors:
+        """The values that a part of the lowered program takes."""
+        own = {n: self.fed[n] for n in part.input_names if n in self.fed}
+        self._make(own.values())
+        fixed = {n: self.external[n] for n in part.input_names if n not in own}
+        return {**fixed, **{name: self.state.values[mine] for name, mine in own.items()}}
+
+    def _region(self, own: list[OpNode], meta: TensorMeta, there: TensorMeta) -> Iterator[Found]:
+        """Judge one value, which both programs have."""
+        state = self.state
+        theirs = _back(self.lowered, there.name, self.given)
+        names = {node.name for node in own}
+        part = part_of(self.lowered, theirs, [there])
+        results = self._results(part, meta) if self._shares else None
+        if results is not None and self._is_equal(part, meta, results):
+            self._note(own, meta)
+            return
+        body = part_of(self.program, own, [meta])
+        meaning, other = (meaning_of(p.replace(signature=None)) for p in (body, part))
+        if isinstance(meaning, str) or isinstance(other, str):
+            why = meaning if isinstance(meaning, str) else str(other)
+            state.reasons.update(dict.fromkeys(names, why))
+            return
+        if meaning.open_reason or other.open_reason:
+            is_open = all(node.op_type in VALUES_OPEN for node in own)
+            if is_open:  # shape and type are all that there is
+                state.covered |= names
+            else:
+                why = meaning.open_reason or other.open_reason
+                state.reasons.update(dict.fromkeys(names, why))
+            return
+        self._make(body.input_names)
+        results = self._results(part, meta) if results is None else results
+        if isinstance(results, Exception):  # a wrong program may raise anything
+            told = Error(part=float("inf"), reason=error_text(results))
+            yield Found(tuple(own), PartFault(meta.name, "error", told))
+            return
+        slack = self._slack(part, other, meta, results)
+        made = state.values
+        faults = state.judging.faults(body, meaning, made, made, results, slack=slack)
+        if isinstance(faults, str):
+            state.reasons.update(dict.fromkeys(names, faults))
+            return
+        self._note(own, meta)
+        for fault in faults:
+            yield Found(_blamed(own, theirs), fault)
+
+    def _results(self, part: IR, meta: TensorMeta) -> Sequence[torch.Tensor] | Exception:
+        """What torch makes of a part of the lowered program; the own value is made as well."""
+        self._make([meta.name])
+        made = attempt(TorchSource().call, part, self._given(part), self.state.symbols)
+        return made.error if isinstance(made, Raised) else made
+
+    def _is_equal(
+        self, part: IR, meta: TensorMeta, results: Sequence[torch.Tensor] | Exception
+    ) -> bool:
+        """Whether torch's result is the own value to the bit, which needs no meaning."""
+        if isinstance(results, Exception):
+            return False
+        own = self.state.values[meta.name]
+        known = {part.output_names[0]: own}
+        return not (
+            self.state.judging.form_faults(part, known, results)
+            or same_bits(own, results[0]).reason
+        )
+
+    def _note(self, own: Sequence[OpNode], meta: TensorMeta) -> None:
+        """Remember that a value was seen, and the nodes that it is made by."""
+        self.state.compared |= {node.name for node in own if meta in node.outputs}
+        self.state.covered |= {node.name for node in own}
+
+    def _slack(
+        self, part: IR, meaning: Meaning, meta: TensorMeta, results: Sequence[torch.Tensor]
+    ) -> dict[str, Array]:
+        """How far the lowered part may be off what it means itself."""
+        known = {part.output_names[0]: self.state.values[meta.name]}
+        judging = self.state.judging
+        if judging.form_faults(part, known, results):
+            return {}
+        call = OpNode("part", CALL, part.graph_inputs, part.graph_outputs)
+        allowed = judging.allowed(call, meaning, self._given(part), results)
+        return dict(zip([meta.name], [item.bound for item in allowed], strict=False))
 
 
-def _region(
-    state: Feed,
-    lowered: IR,
-    own: list[OpNode],
-    theirs: list[OpNode],
-    meta: TensorMeta,
-    there: TensorMeta,
-    kept: Tensors,
-    values: Tensors,
-) -> Iterator[Found]:
-    """Judge one value, which both programs have."""
-    names = {node.name for node in own}
-    body = part_of(state.program, own, [meta])
-    part = part_of(lowered, theirs, [there])
-    meaning, other = (meaning_of(p.replace(signature=None)) for p in (body, part))
-    if isinstance(meaning, str) or isinstance(other, str):
-        why = meaning if isinstance(meaning, str) else str(other)
-        state.reasons.update(dict.fromkeys(names, why))
-        return
-    if meaning.open_reason or other.open_reason:
-        is_open = all(node.op_type in VALUES_OPEN for node in own)
-        if is_open:  # shape and type are all that there is
-            state.covered |= names
-        else:
-            state.reasons.update(dict.fromkeys(names, meaning.open_reason or other.open_reason))
-        return
-    results = attempt(TorchSource().call, part, values, state.symbols)
-    if isinstance(results, Raised):  # a wrong program may raise anything
-        told = Error(part=float("inf"), reason=error_text(results.error))
-        yield Found(tuple(own), PartFault(meta.name, "error", told))
-        return
-    call = OpNode("part", CALL, part.graph_inputs, part.graph_outputs)
-    judging = state.judging
-    slack = {}
-    if results and results[0].shape == kept[meta.name].shape:
-        known = {there.name: kept[meta.name]}
-        if not judging.form_faults(part, known, results):
-            found = list(judging.allowed(call, other, values, results))
-            slack = dict(zip([meta.name], [allowed.bound for allowed in found], strict=False))
-    faults = judging.faults(body, meaning, kept, kept, results, slack=slack)
-    if isinstance(faults, str):
-        state.reasons.update(dict.fromkeys(names, faults))
-        return
-    blamed = _blamed(own, theirs)
-    state.compared.add(state.program.producers[meta.name].name)
-    state.covered |= names
-    for fault in faults:
-        yield Found(blamed, fault)
+def _equal_externals(program: IR, lowered: IR) -> dict[str, str]:
+    """The names in a lowered program of weights and constants that are the same in the program."""
+    names = {key: name for name, (key, _) in program.external_values().items()}
+    return {
+        name: names[key]
+        for name, (key, _) in lowered.external_values().items()
+        if key in names and program.constants.get(key) == lowered.constants.get(key)
+    }
+
+
+def _needed(program: IR, names: Iterable[str], known: Tensors) -> list[OpNode]:
+    """The nodes, in program order, that make values which are not known."""
+    found: set[str] = set()
+    wanted = [name for name in names if name not in known]
+    while wanted:
+        node = program.producers.get(wanted.pop())
+        if node is not None and node.name not in found:
+            found.add(node.name)
+            wanted += [meta.name for meta in node.inputs if meta.name not in known]
+    return _in_order(program, found)
 
 
 def _blamed(own: list[OpNode], theirs: list[OpNode]) -> tuple[OpNode, ...]:
@@ -119,7 +227,7 @@ def _calls_and_names(node: OpNode) -> set[str]:
     return {".".join(names[:end]) for names in parts for end in range(1, len(names) + 1)}
 
 
-def _back(ir: IR, name: str, known: set[str]) -> list[OpNode]:
+def _back(ir: IR, name: str, known: Set[str]) -> list[OpNode]:
     """The nodes that a value needs and that known values do not cut off, in program order."""
     found: set[str] = set()
     wanted = [name]
@@ -130,10 +238,14 @@ def _back(ir: IR, name: str, known: set[str]) -> list[OpNode]:
             continue
         found.add(node.name)
         wanted += [meta.name for meta in node.inputs]
+    return _in_order(ir, found)
+
+
+def _in_order(ir: IR, names: Set[str]) -> list[OpNode]:
     positions: Mapping[str, int] = ir.view(
         "positions", lambda: {node.name: i for i, node in enumerate(ir.nodes)}
     )
-    return [ir.nodes[i] for i in sorted(positions[n] for n in found)]
+    return [ir.nodes[i] for i in sorted(positions[name] for name in names)]
 
 
 def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
@@ -141,10 +253,7 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
     found: dict[str, TensorMeta] = {}
     exits, own_exits = _exits(lowered), _exits(program)
     made = {meta.name: meta for node in lowered.nodes for meta in node.outputs}
-    outputs = dict(zip(program.output_names, lowered.graph_outputs, strict=False))
-    places = dict(zip(lowered.input_names, program.input_names, strict=True))
-    written = {places.get(m.target, m.target): m.value for m in lowered.mutations}
-    outputs |= {m.value.name: written[m.target] for m in program.mutations if m.target in written}
+    outputs = {own.name: theirs for own, theirs in _ends(program, lowered) if theirs is not None}
     for node in program.nodes:
         group = exits.get(node.made_of, [])
         for meta in node.outputs:
@@ -158,6 +267,18 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
             elif meta.name in made:
                 found[meta.name] = made[meta.name]
     return found
+
+
+def _ends(program: IR, lowered: IR) -> Iterator[tuple[TensorMeta, TensorMeta | None]]:
+    """What the program returns and writes, each with what the lowered one has in its place."""
+    lacking = max(0, len(program.graph_outputs) - len(lowered.graph_outputs))
+    returned = [*lowered.graph_outputs, *[None] * lacking]
+    yield from zip(program.graph_outputs, returned, strict=False)
+    inputs = zip(lowered.input_names, program.input_names, strict=True)
+    places = {**_equal_externals(program, lowered), **dict(inputs)}
+    written = {places.get(m.target, m.target): m.value for m in lowered.mutations}
+    for mutation in program.mutations:
+        yield mutation.value, written.get(mutation.target)
 
 
 def _of_type(values: Iterable[TensorMeta], meta: TensorMeta) -> list[TensorMeta]:

@@ -67,11 +67,14 @@ class Feed:
     flow: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
 
     def __post_init__(self) -> None:
-        meanings: Meanings = self.program.view("meanings", lambda: Meanings(self.program))
-        self.meanings = meanings
         users = self.program.users
         self._left = {name: len(nodes) for name, nodes in users.items()}
         self._kept = {*self.program.output_names, *self.program.external_values()}
+
+    @property
+    def meanings(self) -> Meanings:
+        """What each node means, found when it is first asked for."""
+        return self.program.view("meanings", lambda: Meanings(self.program))
 
     @property
     def judging(self) -> Judging:
@@ -121,13 +124,15 @@ class Feed:
 
     def known(self, node: OpNode) -> dict[str, torch.Tensor]:
         """Return what the other side makes of a node on the values so far."""
+        if isinstance(self.other, TorchSource):
+            return self.other.results(self.program, node, self.values, self.symbols)
         body = part_of(self.program, [node], node.outputs)
         try:
             made = self.other.call(body, self.values, self.symbols)
         except TorchIRError:  # its node is then told as not compared; the rest goes on
             if not isinstance(self.other, ReferenceSource):
                 raise
-            made = TorchSource().call(body, self.values, self.symbols)
+            return TorchSource().results(self.program, node, self.values, self.symbols)
         return {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
 
     def is_refuted(

@@ -70,24 +70,29 @@ class TorchSource:
 
     def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
         """Run a part with torch."""
-        inputs = copied([values[meta.name] for meta in body.graph_inputs])
-        known: dict[str, Any] = dict(zip(body.input_names, inputs, strict=True))
         if len(body.nodes) > 1:
+            inputs = copied([values[meta.name] for meta in body.graph_inputs])
             return IRExecutor(body, {}).graph.run(inputs, _sizes(body, symbols))[0]
+        known = {name: values[name] for name in body.input_names}
         for node in body.nodes:
-            device = inputs[0].device if inputs else torch.device("cpu")
-            given = [known[meta.name] for meta in node.inputs]
-            name = node.name
-            with (
-                torch.no_grad(),
-                raised_as(
-                    lambda error: ExecutionError(f"%{name}: {first_line(error)}", node=name),  # noqa: B023  # called at once
-                    passing=(TorchIRError,),
-                ),
-            ):
-                made = call_plainly(node, given, symbols, body.functions, device)
-            known |= {meta.name: made[meta.producer_output_idx] for meta in node.outputs}
+            known |= self.results(body, node, known, symbols)
         return [known[meta.name] for meta in body.graph_outputs]
+
+    def results(
+        self, program: IR, node: OpNode, values: Values, symbols: Symbols
+    ) -> dict[str, torch.Tensor]:
+        """Return what torch makes of one node of a program, by name; it gets copies."""
+        given = copied([values[meta.name] for meta in node.inputs])
+        device = given[0].device if given else torch.device("cpu")
+        with (
+            torch.no_grad(),
+            raised_as(
+                lambda error: ExecutionError(f"%{node.name}: {first_line(error)}", node=node.name),
+                passing=(TorchIRError,),
+            ),
+        ):
+            made = call_plainly(node, given, symbols, program.functions, device)
+        return {meta.name: made[meta.producer_output_idx] for meta in node.outputs}
 
 
 @dataclass(frozen=True)
