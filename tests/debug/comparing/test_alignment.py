@@ -1,8 +1,13 @@
 """A lowered program beside the one that it was made from."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from torch_ir import compare, parse
+from torch_ir.errors import PassError
+from torch_ir.passes import Pass, PassResult, run_passes
 
 X, B = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 3.0])
 PROGRAM = parse("""ir {
@@ -36,3 +41,50 @@ def test_a_call_of_other_values_is_not_the_same_call():
     assert [d.node for d in compared(PROGRAM.replace(nodes=[first, moved, last])).divergences] == [
         "n"
     ]
+
+
+@pytest.mark.parametrize("against", ["aten", "reference"])
+@pytest.mark.parametrize(
+    ("order", "nodes"),
+    [((1, 0, 2), ["a", "s"]), ((0, 1, 1), ["s"]), ((0, 2, 2), ["a"]), ((0, 0, 2), ["a"])],
+)
+def test_results_in_other_places_are_told(order, nodes, against):
+    outputs = [PROGRAM.graph_outputs[i] for i in order]
+    report = compared(PROGRAM.replace(graph_outputs=outputs, signature=None), against)
+    assert sorted(found.node for found in report.divergences) == nodes
+
+
+def test_a_result_that_is_missing_is_told():
+    report = compared(PROGRAM.replace(graph_outputs=PROGRAM.graph_outputs[:2], signature=None))
+    (found,) = report.divergences
+    assert (found.kind, found.value) == ("missing", "x")
+    assert found.reason == "nothing is in the place of %x"
+
+
+def test_what_is_written_is_compared():
+    program = parse("""ir {
+      input %x: f32[2]
+      weight @b: f32[2]
+      %a: f32[2] = aten.add.Tensor(%x, @b)
+      %n: f32[2] = aten.neg.default(%x)
+      mutate @b = %a
+      return %n
+    }""")
+    (write,) = program.mutations
+    assert compared(program, program=program).verdict == "agree"
+    other = program.replace(mutations=[replace(write, value=program.graph_outputs[0])])
+    assert [found.node for found in compared(other, program=program).divergences] == ["a"]
+    (found,) = compared(program.replace(mutations=()), program=program).divergences
+    assert (found.node, found.kind) == ("a", "missing")
+
+
+def test_a_pass_that_swaps_results_is_refused():
+    class Swap(Pass):
+        name = "swap"
+
+        def call(self, ir):
+            return PassResult(ir.replace(graph_outputs=ir.graph_outputs[::-1]), True)
+
+    program = PROGRAM.replace(graph_outputs=PROGRAM.graph_outputs[:2], signature=None)
+    with pytest.raises(PassError, match="swap made a program that computes something else"):
+        run_passes(program, [Swap()], validate="each", weights={"b": B}, inputs=(X,))

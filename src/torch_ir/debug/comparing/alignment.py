@@ -80,7 +80,22 @@ class _Alignment:
                 self._align(shown)
             if node.outputs and (lacking := state.lacking(node)):
                 state.reasons[node.name] = lacking
+        yield from self._found_at_ends()
         _cover_the_rest(state)
+
+    def _found_at_ends(self) -> Iterator[Found]:
+        """Judge what is returned or written in the place of another value than the own one."""
+        for meta, there in dict.fromkeys(_ends(self.program, self.lowered)):
+            own = _back(self.program, meta.name, self.seen) or list(self.program.nodes[-1:])
+            if not self.state.has(meta.name):
+                continue
+            if there is None:
+                told = Error(part=float("inf"), reason=f"nothing is in the place of %{meta.name}")
+                yield Found(tuple(own), PartFault(meta.name, "missing", told))
+            elif there.name != self.there.get(meta.name, there).name or (
+                self.alike.get(there.name) != meta.name and meta.name not in self.there
+            ):
+                yield from self._region(own, meta, there)
 
     def _is_same(self, node: OpNode, shown: Sequence[TensorMeta]) -> bool:
         """Whether the lowered program has a node's call, on the same values, for all it makes."""
