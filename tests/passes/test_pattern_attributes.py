@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from passes.equal import assert_same
-from torch_ir import extract_ir, parse
+from torch_ir import decompose, extract_ir, parse
 from torch_ir.errors import PassError
 from torch_ir.passes.patterns import (
     Rewrite,
@@ -222,6 +222,24 @@ def test_an_attribute_that_chooses_operators_is_refused():
 
     text = refused(choose, choose, (X,), {"n": 1})
     assert text.startswith("the pattern calls other operators with n=2\n")
+
+
+def test_a_pattern_that_a_dialect_has_no_form_of_does_not_stop_the_others():
+    def shuffled(x, *, n):
+        return functional.pixel_shuffle(x, n)
+
+    shuffle = Rewrite(
+        shuffled, lambda x, *, n: shuffled(x, n=n).clone(), (torch.rand(1, 36, 2, 2),), {"n": 2}
+    )
+    twice = Rewrite(lambda x: x * 2.0, lambda x: x + x, (X,))
+    core = decompose(extract_ir(Calls(lambda x: (x * 2.0).relu()), (X,)))
+    done = rewrite_patterns(core, [shuffle, twice])
+    assert [node.op_type for node in done.nodes] == ["aten.add.Tensor", "aten.relu.default"]
+    (miss,) = near_misses(core, [shuffle, twice])
+    told = "the pattern has no operator with the attribute 'n' as it is given"
+    assert (miss.node, miss.reason, miss.rewrite) == ("", told, 0)
+    with pytest.raises(PassError, match=told):
+        rewrite_patterns(core, [shuffle])
 
 
 def test_an_attribute_without_other_values_asks_for_examples():

@@ -42,7 +42,8 @@ class RewritePatterns(Pass):
         """Yield the near misses, one a line."""
         for miss in near_misses(ir, self.rewrites):
             place = f" (at {miss.location})" if miss.location else ""
-            yield f"%{miss.node}: {miss.reason}{place}"
+            node = f"%{miss.node}" if miss.node else f"rewrite {miss.rewrite}"
+            yield f"{node}: {miss.reason}{place}"
 
     def call(self, ir: IR) -> PassResult:
         """Apply the rewrites."""
@@ -60,8 +61,12 @@ def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
     where the replacement would have to stand before one of its inputs. New nodes have the
     location of the node whose result they make. The same object if there is nothing to do.
 
+    A pattern that cannot be stated in the program's dialect is left out; :func:`near_misses` says
+    why.
+
     Raises:
-        PassError: A replacement gives another type than what it replaces.
+        PassError: A replacement gives another type than what it replaces, or no pattern can be
+            stated in the dialect.
 
     Example:
         >>> import torch
@@ -80,10 +85,33 @@ def rewrite_patterns(ir: IR, rewrites: Sequence[Rewrite]) -> IR:
           return %y
         }
     """
+    refused: list[PassError] = []
+    is_stated = False
     for rewrite in rewrites:
-        for form in rewrite.forms(ir):
+        forms, why = _stated(rewrite, ir)
+        refused += why
+        is_stated = is_stated or bool(forms)
+        for form in forms:
             ir = _Rewriter(ir, form, ir.dialect).run()
+    if refused and not is_stated:
+        raise refused[0]
     return ir
+
+
+def _stated(rewrite: Rewrite, ir: IR) -> tuple[list[Form], list[PassError]]:
+    """The forms of a rewrite that can be stated in a program's dialect, and why others cannot."""
+    forms: list[Form] = []
+    refused: list[PassError] = []
+    try:
+        for form in rewrite.forms(ir):
+            try:
+                form.template(ir.dialect)
+                forms.append(form)
+            except PassError as error:
+                refused.append(error)
+    except PassError as error:  # not even the lengths of its lists can be told
+        refused.append(error)
+    return forms, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +119,7 @@ class NearMiss:
     """A node where the last operator of a pattern stands, but not all of the pattern.
 
     Attributes:
-        node: The name of the node.
+        node: The name of the node; empty for a pattern that the dialect has no form of.
         reason: Why the pattern does not occur there, or is not replaced.
         rewrite: The position of the rewrite among those that were given.
         location: Where the node came from.
@@ -126,7 +154,9 @@ def near_misses(ir: IR, rewrites: Sequence[Rewrite]) -> tuple[NearMiss, ...]:
     found: list[NearMiss] = []
     for position, rewrite in enumerate(rewrites):
         misses = _Misses()
-        for form in rewrite.forms(ir):
+        forms, refused = _stated(rewrite, ir)
+        found += [NearMiss("", error.message, position) for error in refused]
+        for form in forms:
             _Rewriter(ir, form, ir.dialect, misses).run()
         found += [
             NearMiss(node.name, reason, position, node.location)
