@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -106,15 +107,36 @@ def _module_of_file(file: Path, forms: str) -> ModuleType:
     known, module = _FILES.get(place, (0, None))
     if module is not None and known == changed:  # what it registers is registered once
         return module
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    name = module.__name__ if module is not None else _free_name(place)
+    if name in sys.modules and module is None:  # imported by other means
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise TargetError(f"{file} is not a Python file", remedy=forms)
     _import_from(file.parent.resolve())
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module  # dataclasses and torch.export look the module up by name
+    sys.modules[name] = module  # dataclasses and torch.export look the module up by name
     spec.loader.exec_module(module)
     _FILES[place] = changed, module
     return module
+
+
+def _free_name(file: Path) -> str:
+    """A name for the module of a file: its stem, or one of its own where that is another module.
+
+    So a file ``json.py`` never stands in the place of the standard library's.
+    """
+    stem = file.stem.replace(".", "_")
+    known = sys.modules.get(stem)
+    origin = None if known is None else getattr(known, "__file__", None)
+    if known is None:
+        spec = importlib.util.find_spec(stem)
+        if spec is None:
+            return stem
+        origin = spec.origin
+    if origin is not None and Path(origin).resolve() == file:
+        return stem
+    return f"{stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
 
 
 def _attribute(module: ModuleType, name: str, spec: str) -> object:
