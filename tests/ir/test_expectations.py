@@ -23,6 +23,7 @@ MET = [
     "CHECK-COUNT-2: aten.neg\nCHECK-NOT: aten.neg",
     "CHECK-DAG: aten.add.Tensor\nCHECK-DAG: aten.relu.default",
     'CHECK-LABEL: ir "Net"\nCHECK: input\nCHECK-SAME: f32[2, 4]',
+    "CHECK: input %\nCHECK-SAME: {{^}}x\nCHECK-SAME: {{^:}}",
     "CHECK-DAG: %c\nCHECK-NOT: aten.gelu\nCHECK-DAG: %d",
     "CHECK-NOT: aten.gelu",
     "CHECK-NOT: net.py\nCHECK: return",
@@ -36,6 +37,7 @@ UNMET = [
     ("CHECK: aten.add\nCHECK: aten.relu", "line 2: "),
     ("CHECK: [[V:%[a-z]+]]: {{.*}}neg\nCHECK: add.Tensor([[V]]", "line 2: "),
     ("CHECK: input\nCHECK-SAME: relu", "line 2: "),
+    ("CHECK: input\nCHECK-SAME: {{^}}x", "line 2: "),
 ]
 
 

@@ -54,7 +54,6 @@ def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnosti
     _require_directives(text, prefix)
     try:
         from filecheck.error import ParseError
-        from filecheck.finput import FInput
         from filecheck.matcher import Matcher
         from filecheck.options import DumpInputKind, Options
         from filecheck.parser import Parser, pattern_for_opts
@@ -75,7 +74,7 @@ def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnosti
             picture=error.offending_line.rstrip("\n"),
         ) from None
     _require_patterns(operations, options, text)
-    matcher = Matcher(options, FInput(_LINE, text_without_places(ir)), operations)
+    matcher = Matcher(options, _input(text_without_places(ir)), operations)
     told = matcher.stderr = io.StringIO()
     with quietly():  # the matcher prints where it is
         is_met = matcher.run() == 0
@@ -83,6 +82,41 @@ def expect(ir: IR | str, text: str, *, prefix: str = "CHECK") -> tuple[Diagnosti
 
 
 _LINE = "line"
+
+
+def _input(text: str) -> Any:
+    """What the matcher searches; ``^`` stands where a search begins, too, as in FileCheck.
+
+    So ``CHECK-SAME: {{^}}`` asks for what follows the last match at once.
+    """
+    from filecheck.finput import FInput
+
+    class Input(FInput):
+        def find(self, pattern: re.Pattern[str], this_line: bool = False) -> Any:
+            if "^" not in pattern.pattern:
+                return super().find(pattern, this_line)
+            start, end = self.range.start, min(self.range.end, len(self.content))
+            if this_line and (line := self.content.find("\n", start, end)) != -1:
+                end = line
+            found = pattern.search(self.content[start:end])
+            return found and _Shifted(found, start)
+
+    return Input(_LINE, text)
+
+
+class _Shifted:
+    """A match in a part of a text, with places in the whole."""
+
+    def __init__(self, match: re.Match[str], by: int):
+        self.group = match.group
+        self._match = match
+        self._by = by
+
+    def start(self, group: int = 0) -> int:
+        return self._match.start(group) + self._by
+
+    def end(self, group: int = 0) -> int:
+        return self._match.end(group) + self._by
 
 
 def _unmet(report: str) -> Diagnostic:
