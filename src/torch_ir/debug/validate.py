@@ -59,6 +59,7 @@ from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes, written_out
+from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.values import kind_without_values
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.functionalization import with_shown_writes
@@ -184,7 +185,9 @@ def _judged(
 
 def _require_known(mode: str, judged: _Subject, repro: object) -> None:
     if mode not in get_args(Mode):
-        remedy = did_you_mean(str(mode), get_args(Mode)) or f"There are {get_args(Mode)}."
+        remedy = (
+            did_you_mean(str(mode), get_args(Mode)) or f"There are {', '.join(get_args(Mode))}."
+        )
         raise InvalidIRError(f"there is no mode {mode!r:.60} of validation", remedy=remedy)
     if isinstance(judged, OpaqueRunner) and repro is not None:
         remedy = "Give the name of its backend as backend=."
@@ -220,6 +223,7 @@ def _arguments(
 
     Where they are as many tensors as it has inputs, they are in their order in both readings.
     """
+    require_symbols(ir, symbols)
     plain = all(isinstance(item, torch.Tensor) for item in args) and not kwargs
     if plain and len(args) == len(ir.graph_inputs):
         return args, dict(symbols)

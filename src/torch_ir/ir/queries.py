@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torch_ir.errors import InputError, printable
+from torch_ir.errors import InputError, did_you_mean, printable
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
@@ -64,7 +64,8 @@ def require_symbols(ir: IR, names: Iterable[str]) -> None:
     known = [*dict.fromkeys([*ir.symbols, *sorted(given_symbols(ir) | _symbols(dims))])]
     for name in names:
         if name not in known:
-            remedy = f"The symbols are {', '.join(known)}." if known else "The program has none."
+            listed = f"The symbols are {', '.join(known)}." if known else "The program has none."
+            remedy = did_you_mean(name, known) or listed
             raise InputError(f"there is no symbol {name!r}", remedy=remedy)
 
 

@@ -21,7 +21,7 @@ from torch_ir import (
     validate,
 )
 from torch_ir.backends import SUPPORTED, Support, unregister_backend
-from torch_ir.errors import ExecutionError, InvalidIRError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 from torch_ir.executor import IRExecutor
 
 PROGRAM = parse("""ir {
@@ -340,6 +340,11 @@ def test_what_cannot_be_read_is_refused():
         compare(PROGRAM, {}, run="aten")
     with pytest.raises(InvalidIRError, match="there is no mode 'both ways'"):
         compare(PROGRAM, {}, INPUTS, mode="both ways")
+    with pytest.raises(InvalidIRError, match=r"There are isolated, accumulated, both\."):
+        compare(PROGRAM, {}, INPUTS, mode="iso")
+    for judge in (compare, validate):
+        with pytest.raises(InputError, match="there is no symbol 's0'\nThe program has none"):
+            judge(PROGRAM, {}, INPUTS, symbols={"s0": 3})
     assert to_backend(PROGRAM, Partitioner(Off())).functions
 
 

@@ -38,7 +38,7 @@ from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
-from torch_ir.ir.queries import live_out
+from torch_ir.ir.queries import live_out, require_symbols
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -85,6 +85,7 @@ def compare(
 
     Raises:
         InvalidIRError: There is no such reader, mode or operator, or inputs are missing.
+        InputError: The program has no such symbol.
         ExecutionError: There is no such backend, or the other side cannot run the program.
 
     Example:
@@ -98,6 +99,7 @@ def compare(
         aten agrees with reference on the program: 1 compared, 0 covered of 1
     """
     _require_known(ir, mode, tolerance or {})
+    require_symbols(ir, symbols or {})
     judged, other = source_of(run), source_of(against)
     case = _Pair(ir, weights, constants, judged, other, mode)
     case.tolerance = dict(tolerance or {})
@@ -115,8 +117,9 @@ def _require_known(ir: IR, mode: str, tolerance: Mapping[str, float]) -> None:
     Raises:
         InvalidIRError: There is one.
     """
-    if mode not in get_args(CompareMode):
-        remedy = did_you_mean(str(mode), get_args(CompareMode))
+    modes = get_args(CompareMode)
+    if mode not in modes:
+        remedy = did_you_mean(str(mode), modes) or f"There are {', '.join(modes)}."
         raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
     called = {node.op_type for _, _, node in ir.walk()} if tolerance else set[str]()
     for name in tolerance.keys() - called:
