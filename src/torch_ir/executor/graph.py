@@ -85,14 +85,14 @@ class ExecGraph(Shown):
         grad: Whether a run records gradients.
         run_stats: What a run does.
         writing: Finds the inputs to whose memory each node may write, by name; None for any.
-        plainly: Runs the graph as :meth:`run` does, or gives None; itself None where it cannot.
+        plainly: What runs calls of plain tensors, if it may.
     """
 
     def __init__(self, program: CompiledProgram):
         self.ir: IR = program.plan.ir
         self.writing = partial(_writing, program.plan)
-        self.device, self.grad = program.device, program.grad
-        self._program, self._module = program, program.module
+        self.device, self.grad, self._program = program.device, program.grad, program
+        self._module = program.module
         self._differentiator = Differentiator(program.plan, program.payload, self.device)
         self.plainly: Plainly | None = program.plainly if program.is_plain else None
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
