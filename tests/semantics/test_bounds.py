@@ -95,6 +95,15 @@ def test_planted_errors_of_half_types_are_seen(op_type: str, dtype: torch.dtype)
     assert parts_of(op_type, *args) <= 1
 
 
+@pytest.mark.parametrize(("name", "units"), [("gelu", 32), ("erf", 8), ("exp", 8)])
+def test_planted_errors_of_single_precision_are_seen(name: str, units: int) -> None:
+    x = _random(200, 100)
+    (meant,), _, (allowed,) = bounds_of(f"aten.{name}.default", x)
+    assert (units * 2.0**-23 * np.abs(meant) > allowed).mean() >= 0.95
+    every = torch.linspace(-14, 14, 400_000)
+    assert 0.05 < parts_of(f"aten.{name}.default", every) <= 1
+
+
 @pytest.mark.parametrize("dtype", HALF)
 def test_planted_errors_of_attention_in_half_types_are_seen(dtype: torch.dtype) -> None:
     args = [_random(1, 2, 24, 32, seed=seed, dtype=dtype) for seed in range(3)]
