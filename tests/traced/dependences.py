@@ -118,6 +118,47 @@ SOURCES: dict[str, tuple[str, str, str]] = {
     "the length of a list": ("l = [2.0]", "len(l)", "l.append(1.0)"),
     "a deque": ("import collections\nd = collections.deque([2.0])", "d[0]", "d[0] = 5.0"),
     "a set": ("s = {2, 3}", "sum(s)", "s.add(7)"),
+    "an attribute of a list": (
+        "class L(list):\n pass\nl = L([2.0])\nl.k = 2.0",
+        "(l.k + l[0])",
+        "l.k = 5.0",
+    ),
+    "the class of a list": ("class L(list):\n k = 2.0\nl = L()", "l.k", "L.k = 5.0"),
+    "an attribute of a dict": (
+        "class D(dict):\n pass\nd = D()\nd.k = 2.0",
+        "d.k",
+        "d.k = 5.0",
+    ),
+    "an attribute of a str": ("class S(str):\n pass\ns = S()\ns.k = 2.0", "s.k", "s.k = 5.0"),
+    "the class of a number": ("class N(float):\n k = 2.0\nn = N(1)", "(n * n.k)", "N.k = 5.0"),
+    "other bases of a class": (
+        "class A:\n k = 2.0\nclass B:\n k = 5.0\nclass C(A):\n pass",
+        "C.k",
+        "C.__bases__ = (B,)",
+    ),
+    "other bases of a base": (
+        "class A:\n k = 2.0\nclass B:\n k = 5.0\nclass C(A):\n pass\nclass D(C):\n pass\nd = D()",
+        "d.k",
+        "C.__bases__ = (B,)",
+    ),
+    "a registered class": (
+        "import abc\nclass A(abc.ABC):\n pass\nclass B:\n pass\nb = B()",
+        "(2.0 if isinstance(b, A) else 5.0)",
+        "A.register(B)",
+    ),
+    "a local of a thread": (
+        "import threading\nt = threading.local()\nt.k = 2.0",
+        "t.k",
+        "t.k = 5.0",
+    ),
+    "a weak reference": (
+        "import weakref\nclass A:\n k = 2.0\na = A()\nw = weakref.ref(a)",
+        "w().k",
+        "a.k = 5.0",
+    ),
+    "an array of bytes": ("b = bytearray([2])", "b[0]", "b[0] = 5"),
+    "an array": ("import array\nb = array.array('d', [2.0])", "b[0]", "b[0] = 5.0"),
+    "a view of memory": ("b = bytearray([2])\nv = memoryview(b)", "v[0]", "b[0] = 5"),
     "a defaultdict": (
         "import collections\nd = collections.defaultdict(float)\nd['K'] = 2.0",
         "d['K']",

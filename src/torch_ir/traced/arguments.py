@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from enum import Enum
 from typing import Any, TypeAlias
 
 import torch
@@ -80,6 +81,8 @@ class Flat:
             return
         if (constant := value_token(value)) is not None:
             self.tokens += constant
+            if isinstance(value, (str, int, float)):
+                self.objects.append(kind)
             return
         children = children_of(value)
         if children is None:
@@ -103,9 +106,14 @@ def value_token(value: Any) -> tuple[Token, ...] | None:
         return None if None in parts else (kind, *parts)
     if isinstance(value, _CONSTANTS):
         return kind, value
-    if isinstance(value, (str, int, float)):  # a subclass: an enumeration, a number of NumPy's
-        return kind, repr(value)
+    if isinstance(value, (str, int, float)) and (isinstance(value, Enum) or not _state_of(value)):
+        return kind, repr(value)  # a subclass: an enumeration, a number of NumPy's
     return None
+
+
+def _state_of(value: Any) -> Any:
+    """The attributes that an object of a subclass has."""
+    return getattr(value, "__dict__", None)
 
 
 def children_of(value: Any) -> tuple[list[Any], Token] | None:

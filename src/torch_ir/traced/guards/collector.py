@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from abc import ABCMeta, get_cache_token
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -18,6 +21,7 @@ from types import (
     SimpleNamespace,
 )
 from typing import Any, cast
+from weakref import ReferenceType
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -30,7 +34,6 @@ from torch_ir.traced.guards.captured_names import captured_names, is_library, is
 from torch_ir.traced.guards.named_values import NamedValues
 from torch_ir.traced.guards.probes import probe_of_value
 
-_SEQUENCES = (list, tuple, deque, set, frozenset)
 _CACHED: Any = type(lru_cache(len))
 _ITERATORS = (
     *map(type, map(iter, ((), [], {}, {}.items(), {}.values(), set(), "", range(0)))),
@@ -73,6 +76,10 @@ class Collector(NamedValues):
     def _visit(self, path: str, value: Any) -> None:
         if (token := value_token(value)) is not None:
             self.note(path, *token)
+            if any(_own_bases(type(value))):
+                self.later(type(value).__name__, type(value))
+                if (attributes := _attributes_of(value)) is not None:
+                    self.guard.add(attributes)  # none so far, but of an enumeration's
         elif (refusal := _refusal(path, value)) is not None:
             if not self.is_wide:
                 raise refusal
@@ -107,8 +114,13 @@ class Collector(NamedValues):
                 self._partial(path, cast(Any, value))
             case dict() | MappingProxyType():
                 self._mapping(path, cast(Any, value))
+                self._own_state(path, value)
             case list() | tuple() | deque() | set() | frozenset():
                 self._sequence(path, cast(Any, value))
+                self._own_state(path, value)
+            case str() | int() | float():
+                self.note(path, type(value), repr(value))
+                self._own_state(path, value)
             case property() | staticmethod() | classmethod():
                 self._descriptor(path, cast(Any, value))
             case type():
@@ -120,6 +132,13 @@ class Collector(NamedValues):
             case ContextVar():
                 self.guard.add_probe(partial(_content, value))
                 self.later(path, value.get(None))
+            case threading.local():
+                self.guard.add_probe(partial(_of_thread, value))
+                self.later(path, dict(vars(value)))
+            case ReferenceType():
+                self._weak(path, cast(Any, value))
+            case bytearray() | memoryview() | array():
+                self.note(path, type(value), self.guard.add_probe(partial(bytes, value)))
             case _ if (probe := probe_of_value(value)) is not None:
                 self.note(path, "state", self.guard.add_probe(probe))
             case _ if isinstance(value, _CACHED):
@@ -180,6 +199,11 @@ class Collector(NamedValues):
         self.note(path, "class", Same(kind))
         if type(kind) is not type:
             self.later(f"type({path})", type(kind))
+        if any(_own_bases(kind)):
+            self.guard.add_class(kind)
+            self.note(path, "bases", *map(Same, kind.__mro__))
+        if isinstance(kind, ABCMeta):  # which classes are registered as its own
+            self.note(path, "state", self.guard.add_probe(get_cache_token))
         for base in _own_bases(kind):
             self.guard.add(vars(base))
             for name, item in vars(base).items():
@@ -215,8 +239,26 @@ class Collector(NamedValues):
                 self._members(path, item)
             elif not (is_module and name in _SAVING):
                 self.later(f"{path}.{name}", item)
-        if isinstance(value, _SEQUENCES):
-            self._sequence(path, cast(Any, value))
+
+    def _own_state(self, path: str, value: Any) -> None:
+        """What an object of a class made of one of Python's holds besides its value."""
+        kind = type(value)
+        if not any(_own_bases(kind)):
+            return
+        self.guard.add_instance(value)
+        self.later(kind.__name__, kind)
+        if (attributes := _attributes_of(value)) is not None:
+            self._mapping(path, attributes)
+        for name in _bound_slots(value):
+            self.guard.add_slot(value, name)
+            self.later(f"{path}.{name}", getattr(value, name))
+
+    def _weak(self, path: str, reference: ReferenceType[Any]) -> None:
+        """An object that a weak reference names; tensors are found where they belong."""
+        value = reference()
+        self.note(path, "reference", value is None)
+        if value is not None and not isinstance(value, torch.Tensor):
+            self.later(path, value)
 
     def _members(self, path: str, members: dict[str, Any]) -> None:
         """Parameters, buffers or modules of a module, under the names that people know."""
@@ -263,8 +305,12 @@ def _refusal(path: str, value: Any) -> TraceError | None:
     return None
 
 
-def _content(variable: ContextVar[Any]) -> int:
-    return id(variable.get(None))
+def _content(variable: ContextVar[Any]) -> Same:
+    return Same(variable.get(None))
+
+
+def _of_thread(values: threading.local) -> dict[str, Same]:
+    return {name: Same(value) for name, value in vars(values).items()}
 
 
 def _key(key: Any) -> Token:

@@ -20,6 +20,7 @@ MISSING = object()
 
 _values = methodcaller("values")
 _contents = attrgetter("cell_contents")
+_bases = attrgetter("__mro__")
 _parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
 
@@ -41,6 +42,7 @@ class ClosureGuard:
         self._cells: list[CellType] = []
         self._functions: list[FunctionType] = []
         self._instances: list[Any] = []
+        self._classes: list[type[Any]] = []
         self._names: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._arrays: list[tuple[Any, bytes]] = []
         self._probes: dict[Callable[[], Any], Any] = {}
@@ -78,6 +80,10 @@ class ClosureGuard:
     def add_instance(self, value: Any) -> None:
         """Add an object whose class may be another one later."""
         self._instances.append(value)
+
+    def add_class(self, kind: type[Any]) -> None:
+        """Add a class whose bases may be others later."""
+        self._classes.append(kind)
 
     def add_array(self, value: Any, content: bytes) -> None:
         """Add a NumPy array with its bytes."""
@@ -147,7 +153,7 @@ class ClosureGuard:
     def _make_looks(self) -> list[Callable[[], Iterable[Any]]]:
         """What :meth:`_look` looks at: the kinds of containers of which there are some."""
         mappings, sequences, cells = self._tables, self._sequences, self._cells
-        functions = self._functions
+        functions, classes = self._functions, self._classes
         looks: list[Callable[[], Iterable[Any]]] = []
         if mappings:
             looks.append(lambda: chain.from_iterable(mappings))
@@ -157,6 +163,8 @@ class ClosureGuard:
             looks.append(lambda: map(len, sequences))
         if cells:
             looks.append(lambda: map(_contents, cells))
+        if classes:
+            looks.append(lambda: map(_bases, classes))
         if functions:
             looks.append(lambda: chain.from_iterable(map(_parts, functions)))
         for namespace, names in self._names.values():
