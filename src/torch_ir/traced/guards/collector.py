@@ -47,7 +47,50 @@ _SAVING = frozenset(
 """Attributes of a module that say how it is saved, not what it computes."""
 
 
-class Collector(NamedValues):
+class _Parts(NamedValues):
+    """Notes things that are read by a few parts of theirs."""
+
+    def _cell(self, path: str, cell: CellType) -> None:
+        try:
+            content = cell.cell_contents
+        except ValueError:  # nothing has been bound yet
+            self.note(path, "missing")
+            return
+        self.guard.add_cell(cell)
+        self.later(path, content)
+
+    def _method(self, path: str, method: MethodType) -> None:
+        self.note(path, "method")
+        self.later(path, method.__func__)
+        self.later(path.rpartition(".")[0] or path, method.__self__)
+
+    def _partial(self, path: str, value: partial[Any]) -> None:
+        self.note(path, "partial")
+        for name in ("args", "keywords", "func"):
+            self.later(f"{path}.{name}", getattr(value, name))
+
+    def _descriptor(self, path: str, value: Any) -> None:
+        self.note(path, type(value))
+        for name in ("__func__", "fget", "func"):
+            if (function := getattr(value, name, None)) is not None:
+                self.later(path, function)
+
+    def _members(self, path: str, members: dict[str, Any]) -> None:
+        """Parameters, buffers or modules of a module, under the names that people know."""
+        self.guard.add(members)
+        self.note(path, type(members), *members)
+        for name, item in members.items():
+            self.later(f"{path}.{name}", item)
+
+    def _weak(self, path: str, reference: ReferenceType[Any]) -> None:
+        """An object that a weak reference names; tensors are found where they belong."""
+        value = reference()
+        self.note(path, "reference", value is None)
+        if value is not None and not isinstance(value, torch.Tensor):
+            self.later(path, value)
+
+
+class Collector(_Parts):
     """Visits everything that functions and objects may read, once.
 
     Args:
@@ -163,25 +206,6 @@ class Collector(NamedValues):
             for names in captured_names(code):
                 self.read_name(function, names)
 
-    def _cell(self, path: str, cell: CellType) -> None:
-        try:
-            content = cell.cell_contents
-        except ValueError:  # nothing has been bound yet
-            self.note(path, "missing")
-            return
-        self.guard.add_cell(cell)
-        self.later(path, content)
-
-    def _method(self, path: str, method: MethodType) -> None:
-        self.note(path, "method")
-        self.later(path, method.__func__)
-        self.later(path.rpartition(".")[0] or path, method.__self__)
-
-    def _partial(self, path: str, value: partial[Any]) -> None:
-        self.note(path, "partial")
-        for name in ("args", "keywords", "func"):
-            self.later(f"{path}.{name}", getattr(value, name))
-
     def _mapping(self, path: str, value: Mapping[Any, Any]) -> None:
         self.guard.add(value)
         self.note(path, type(value), *[_key(key) for key in value])
@@ -209,12 +233,6 @@ class Collector(NamedValues):
             for name, item in vars(base).items():
                 if name not in _NOISE:
                     self.later(f"{path}.{name}", item)
-
-    def _descriptor(self, path: str, value: Any) -> None:
-        self.note(path, type(value))
-        for name in ("__func__", "fget", "func"):
-            if (function := getattr(value, name, None)) is not None:
-                self.later(path, function)
 
     def _instance(self, path: str, value: Any) -> None:
         kind = type(value)
@@ -252,20 +270,6 @@ class Collector(NamedValues):
         for name in _bound_slots(value):
             self.guard.add_slot(value, name)
             self.later(f"{path}.{name}", getattr(value, name))
-
-    def _weak(self, path: str, reference: ReferenceType[Any]) -> None:
-        """An object that a weak reference names; tensors are found where they belong."""
-        value = reference()
-        self.note(path, "reference", value is None)
-        if value is not None and not isinstance(value, torch.Tensor):
-            self.later(path, value)
-
-    def _members(self, path: str, members: dict[str, Any]) -> None:
-        """Parameters, buffers or modules of a module, under the names that people know."""
-        self.guard.add(members)
-        self.note(path, type(members), *members)
-        for name, item in members.items():
-            self.later(f"{path}.{name}", item)
 
     def _slots(self, path: str, value: Any) -> None:
         """An object without a dictionary: what its slots hold; itself, if it has none."""
