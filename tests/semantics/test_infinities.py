@@ -49,6 +49,40 @@ INFINITE: dict[str, Any] = {
 }
 
 
+LARGEST = float(np.finfo("float64").max)
+NEAR_THE_LARGEST: dict[str, tuple[Any, ...]] = {
+    "aten.addcmul.default": ([-LARGEST, 1.0], [1.5e308, 2.0], [1.9, 2.0]),
+    "aten.addcdiv.default": ([-INF, 3.0], [-LARGEST, 5e-324], [INF, 2e-323], 3.14),
+    "aten.addmm.default": ([[0.0]], [[1e154, 1e154]], [[1e154], [1e154]], 0.2, 0.6),
+    "aten.lerp.Scalar": ([-LARGEST], [LARGEST / 2], 0.4),
+    "aten.lgamma.default": ([LARGEST, 1e306],),
+    "aten.special_zeta.default": ([INF, INF], [-0.5, 3.0]),
+    "aten.igamma.default": ([LARGEST, 1e200, 3e8, 3e8], [1e154, 2e200, 3.0001e8, 2.9999e8]),
+    "aten.igammac.default": ([LARGEST, 1e200, 3e8, 1e154], [1e154, 2e200, 3.0001e8, 1e154]),
+    "aten.linalg_matrix_exp.default": ([[LARGEST, LARGEST], [0.0, LARGEST]],),
+    "aten.native_group_norm.default": ([[[LARGEST, LARGEST]]], None, None, 1, 1, 2, 1, 1e-5),
+    "aten._native_batch_norm_legit_no_training.default": (
+        *([[-LARGEST]], [2.0], [1.0], [LARGEST], [1.0]),
+        *(0.1, 1e-5),
+    ),
+}
+
+
+@pytest.mark.parametrize("op_type", NEAR_THE_LARGEST)
+def test_right_kernels_agree_near_the_largest_numbers(op_type: str) -> None:
+    call = [
+        torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
+        for value in NEAR_THE_LARGEST[op_type]
+    ]
+    schema = operator(op_type)._schema.arguments
+    names = [a.name for a in schema if not a.kwarg_only]
+    named = [a.name for a in schema if a.kwarg_only]
+    more = dict(zip(named, call[len(names) :], strict=False))
+    meant, got, allowed = bounds_of(op_type, *call[: len(names)], **more)
+    for mine, theirs, error in zip(meant, got, allowed, strict=True):
+        assert within(mine, theirs, error, subtracts=subtracts(op_type)).reason == ""
+
+
 def _call(op_type: str, dtype: torch.dtype) -> list[Any]:
     schema = [a.type.kind() for a in operator(op_type)._schema.arguments]
     pairs = zip(INFINITE[op_type], schema, strict=False)

@@ -204,7 +204,11 @@ def sum_of_two(call: BoundedCall) -> Errors:
 
 
 def added(call: BoundedCall) -> Errors:
-    """Allow what is added at an element: ``c · u · Σ |terms|`` there."""
+    """Allow what is added at an element: ``c · u · Σ |terms|`` there.
+
+    Below the normal numbers ``value · tensor1`` is off by half of the least one, however small it
+    is, and by as much more as it is divided by less.
+    """
     (result,) = call.results
     if not is_inexact(result.dtype):
         return [None]
@@ -213,9 +217,16 @@ def added(call: BoundedCall) -> Errors:
     term = first / second if call.op_type == "aten.addcdiv.default" else first * second
     terms = call.size("self") + value * term
     count = 4 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)
-    divided = np.isinf(term) & np.isfinite(first)  # by 0, which is no overflow
-    terms, way = np.where(divided, 0, (terms, np.maximum(terms, first * value)))
-    return [call.opened(call.unit * count * terms, way)]
+    by = second
+    if call.op_type == "aten.addcdiv.default":
+        terms = np.where(second == 0, 0, terms)  # infinite, which is no overflow
+        by = np.where(second == 0, 0, 1 / second)
+    error = call.unit * count * terms
+    is_lost = (value != 1) & (value * first < least_normal(call.dtype))
+    least = float(ml_dtypes.finfo(call.dtype).smallest_subnormal)
+    return [
+        call.opened(error + np.where(is_lost, least * by, 0), np.maximum(terms, first * value))
+    ]
 
 
 def crossed(call: BoundedCall) -> Errors:
@@ -243,7 +254,8 @@ def lerp(call: BoundedCall) -> Errors:
     apart = factor * np.abs(call.wide("end") - call.wide("self"))
     terms = np.maximum(3 * apart, 2 * rest * first + np.abs(weight) * second) + moduli(result)
     scale = COMPLEX_PRODUCT if is_complex(result.dtype) else 1
-    return [call.opened(call.unit * scale * terms, factor * (first + second))]
+    way = np.maximum(factor, 1) * (first + second)  # their difference, before it is weighted
+    return [call.opened(call.unit * scale * terms, way)]
 
 
 def gelu(call: BoundedCall) -> Errors:

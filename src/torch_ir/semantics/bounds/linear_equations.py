@@ -30,6 +30,8 @@ _STEP = 0.75
 """How far a walk of n roundings goes, in units of √n: few of them are as large as may be."""
 _SCALE = {"float32": 3.01, "float64": 1.09}
 """The norm from which an exponential is that of a part, squared (Bader, Blanes and Casas)."""
+_HALVINGS = 1000
+"""Of what is greater the exponential overflows, however often it is halved."""
 _DEGREE_8 = {"float32": (0.051, 0.581), "float64": (3.3e-4, 0.05)}
 _FIFTH = 900
 """Of norms between these torch takes a polynomial of degree 8, which is off by ``A⁵ / 1000``."""
@@ -293,7 +295,8 @@ def exponential(call: BoundedCall) -> Errors:
         return [call.unit * 8 * (1 + np.abs(matrix)) * moduli(call.results[0])]
     norms = np.max(np.sum(np.abs(matrix), -2), -1, initial=0)
     scale = _SCALE[call.dtype.name]
-    times = np.maximum(np.ceil(np.log2(np.maximum(norms, scale) / scale)), 0)[..., None, None]
+    halvings = np.ceil(np.log2(np.maximum(norms, scale) / scale))
+    times = np.clip(halvings, 0, _HALVINGS)[..., None, None]
     forms = 4 if call.dtype == np.float64 else 2  # a polynomial is added up in some way
     count = _count(call, matrix.shape[-1]) * forms
     low, high = _DEGREE_8[call.dtype.name]

@@ -182,7 +182,8 @@ def _by_given(
         apart = np.abs(call.wide("input") - mean) * rstd * weight
         steps = BY_STEPS if call["input"].dtype == np.float16 else BY_STEPS / 3  # if it lies so
         error = error + call.result_unit * steps * apart
-    return [error, *[None] * (len(call.results) - 1)]
+    way = (call.size("input") + np.abs(mean)) * np.maximum(rstd * weight, 1)
+    return [call.opened(error, way), *[None] * (len(call.results) - 1)]
 
 
 def _normalized(
@@ -208,6 +209,7 @@ def _normalized(
     d = call.unit * (FEW + call.depth(length_along(wide, axes), block, one_way))
     greatest = np.max(sizes, axis=axes, keepdims=True)
     off = d * reach + call.unit * LANES * greatest / length_along(wide, axes)
+    off = call.opened(off, length_along(wide, axes) * reach)
     relative = d * (1 + 2 * reach * rstd)
     if squares:
         relative = relative + d * mean**2 * rstd**2

@@ -145,7 +145,10 @@ def log_ndtr(call: BoundedCall) -> Errors:
 
 
 def zetas(call: BoundedCall) -> Errors:
-    """Bound a sum of powers by their moduli, which below 0 are of both signs."""
+    """Bound a sum of powers by their moduli, which below 0 are of both signs.
+
+    Of a sum that is 0 kernels compute the rest, too, whose 24 factors may overflow: it is open.
+    """
     (result,) = call.results
     order, x = (
         (float(call["n"] + 1), call.wide("self"))
@@ -157,7 +160,9 @@ def zetas(call: BoundedCall) -> Errors:
     both = zeta(order, np.where(x < 0, part, 1.0)) + zeta(order, np.where(x < 0, 1 - part, 1.0))
     terms = np.where((x < 0) & np.isfinite(both), both, 0)
     if "n" not in call.arguments:
-        return [call.unit * 8 * (sizes + terms)]
+        largest = float(np.finfo(call.dtype).max)
+        is_open = (result == 0) & (order**24 >= largest)
+        return [np.where(is_open, np.inf, call.unit * 8 * (sizes + terms))]
     terms = terms * math.factorial(min(call["n"], 150))
     if call["n"] == 0:
         return digamma(call)
@@ -193,11 +198,15 @@ def incomplete_gamma(call: BoundedCall) -> Errors:
     series = np.where((order >= 20) & near, _PI / 4 * peak, 0)
     least = float(np.finfo(call.dtype).smallest_normal)
     lost = ((order < least) & (order > 0)) | ((x < least) & (x > 0))
-    return [np.where(lost, 1.0, relative * np.where(is_rest, 1, sizes) + series)]
+    error = np.where(lost, 1.0, relative * np.where(is_rest, 1, sizes) + series)
+    return [np.where(np.isinf(exponent) & np.isfinite(order) & np.isfinite(x), np.inf, error)]
 
 
 def _log_gamma(x: float) -> float:
-    return math.lgamma(x) if 0 < x < 1e300 else 0.0
+    try:
+        return math.lgamma(x) if 0 < x < math.inf else 0.0
+    except OverflowError:
+        return math.inf
 
 
 def polynomial(call: BoundedCall) -> Errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
 
@@ -99,7 +100,13 @@ def product(call: BoundedCall) -> Errors:
         count *= first.shape[0]
     few = FEW + 2 * adds
     one_way = _repeated(call, factors[adds:])
-    errors = _summed(call, [max(count, 1)] * len(call.results), BLOCK, few, one_way)
+    lengths = [max(count, 1)] * len(call.results)
+    errors: Any = _summed(call, lengths, BLOCK, few, one_way)
+    scales = {name: abs(call.arguments.get(name, 1)) for name in ("alpha", "beta")}
+    if adds and min(scales.values()) < 1:  # kernels may scale what is added up already
+        whole = {name: max(scale, 1) for name, scale in scales.items()}
+        ways = replace(call, arguments={**call.arguments, **whole}, _wide={}).terms()
+        errors = [e if e is None else call.opened(e, w) for e, w in zip(errors, ways, strict=True)]
     if call.op_type == "aten._grouped_mm.default":
         return [np.where(_is_behind(call), np.inf, error) for error in errors]
     if call.is_narrow and call.op_type == "aten.linear.default" and first.ndim > 2:

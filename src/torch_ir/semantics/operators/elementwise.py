@@ -298,6 +298,9 @@ def lgamma(self: Array) -> Array:
     """``ln |Γ(x)|``: inf at ±inf and at the poles: 0 and the negative integers."""
 
     def at(x: float) -> float:
-        return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+        try:
+            return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+        except OverflowError:
+            return math.inf
 
     return _real("lgamma", _one_by_one(lambda x: at(x) if math.isfinite(x) else x * x), self)

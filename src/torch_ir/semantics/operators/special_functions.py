@@ -217,7 +217,7 @@ def _zeta(s: float, q: float) -> float:
     """``Σ (q + k)^(−s)`` over k ≥ 0, the rest of it by Euler and Maclaurin."""
     if s == 1 or (s > 1 and -math.inf < q <= 0 and q == math.floor(q)):
         return math.inf
-    if s < 1 or q < -1e5 or (q <= 0 and s != math.floor(s)):
+    if s < 1 or q < -1e5 or (q <= 0 and math.isfinite(s) and s != math.floor(s)):
         return math.nan
     if math.isinf(q) or math.isinf(s):
         return 0.0 if q > 1 else 1.0 if q == 1 else math.inf
@@ -245,12 +245,37 @@ def _power(base: float, exponent: float) -> float:
         return math.inf
 
 
+_UNIFORM = 1e8
+"""Orders from which the expansion that is uniform in ``x / a`` ends with its first term."""
+
+
+def _igamma_of_large(a: float, x: float, *, upper: bool) -> float:
+    """The same of a large order.
+
+    Source: DLMF 8.12.3 and 8.12.4.
+    """
+    off = x / a - 1
+    if off == -1:  # x is nothing beside the order
+        return float(upper)
+    turned = math.copysign(math.sqrt(max(2 * (off - math.log1p(off)), 0.0)), off)
+    if not turned or abs(off) < 1e-4:
+        turned, first = off * (1 - off / 3), -1 / 3 + off / 12
+    else:
+        first = 1 / off - 1 / turned
+    exponent = turned * math.sqrt(a / 2)
+    rest = first * math.exp(-min(exponent * exponent, 745.0)) / math.sqrt(2 * math.pi * a)
+    part = math.erfc(exponent if upper else -exponent) / 2
+    return part + rest if upper else part - rest
+
+
 def _igamma(a: float, x: float, *, upper: bool) -> float:
     """``1/Γ(a) · ∫₀ˣ t^(a−1) e^(−t) dt``, or the rest to 1."""
     if x < 0 or a < 0 or (a == 0 and x == 0) or (math.isinf(a) and math.isinf(x)):
         return math.nan
     if a == 0 or math.isinf(x) or x == 0 or math.isinf(a):
         return float(upper == (x == 0 or math.isinf(a)))
+    if a > _UNIFORM:
+        return _igamma_of_large(a, x, upper=upper)
     front = math.exp(min(a * math.log(x) - x - math.lgamma(a), 700.0))
     if x < a + 1:
         term = total = 1 / a
