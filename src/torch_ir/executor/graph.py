@@ -91,8 +91,8 @@ class ExecGraph(Shown):
     def __init__(self, program: CompiledProgram):
         self.ir: IR = program.plan.ir
         self.writing = partial(_writing, program.plan)
-        self.device, self.grad, self._program = program.device, program.grad, program
-        self._module = program.module
+        self.device, self.grad = program.device, program.grad
+        self._program, self._module = program, program.module
         self._differentiator = Differentiator(program.plan, program.payload, self.device)
         self.plainly: Plainly | None = program.plainly if program.is_plain else None
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
@@ -167,9 +167,8 @@ class ExecGraph(Shown):
             reuse: Let results take the place of dead values; not, where a listener keeps them.
         """
         try:
-            values = (
-                self._module.accepts(*inputs) if len(inputs) == self._count and not given else None
-            )
+            fits = len(inputs) == self._count and not given
+            values = self._module.accepts(*inputs) if fits else None
         except (RuntimeError, TypeError, ValueError):  # no list, or a nested tensor, without sizes
             values = None
         if values is None:
