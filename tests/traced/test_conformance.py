@@ -470,6 +470,53 @@ def test_an_array_of_numpy():
     agree(function, traced, A)
 
 
+MEMORIES = {
+    "an array": (torch.from_numpy, np.ones(2)),
+    "a row of an array": (torch.as_tensor, np.ones((2, 2))[1]),
+    "bytes": (lambda held: torch.frombuffer(held, dtype=torch.float32), bytearray(8)),
+    "a view of bytes": (
+        lambda held: torch.frombuffer(held, dtype=torch.uint8),
+        memoryview(bytearray(8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_argument", [False, True])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_memory_that_the_caller_sees_is_read_alone(memory, is_argument):
+    show, kept = MEMORIES[memory]
+
+    def traced(function):
+        if is_argument:
+            return lambda: make_traced(function)(kept)
+        return lambda: make_traced(lambda: function(kept))()
+
+    def written(held):
+        shown = show(held)
+        shown.view(-1)[:1].zero_()
+        return shown + 1
+
+    for function, what in ((written, "writes to"), (lambda held: [show(held)[:1]], "returns")):
+        with pytest.raises(TraceError) as caught:
+            traced(function)()
+        assert str(caught.value) == (
+            f"the function {what} a tensor in the memory of an array or buffer that its caller "
+            "sees\n"
+            "Give the tensor (torch.from_numpy) as an argument, or copy it (clone)."
+        )
+    assert torch.equal(traced(lambda held: show(held) + 1)(), show(kept) + 1)
+    assert torch.equal(traced(lambda held: show(held).clone().zero_())(), 0 * show(kept))
+
+
+def test_an_array_of_the_function_may_be_written():
+    def function(x):
+        made = torch.from_numpy(np.eye(5))
+        made[0] = 2
+        return made, x * made[1]
+
+    check(function, A)
+
+
 def test_two_dictionaries():
     check(lambda p, g: {k: p[k] - 0.1 * g[k] for k in p}, {"a": A, "b": B}, {"a": B, "b": A})
 

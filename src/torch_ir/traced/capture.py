@@ -38,6 +38,7 @@ from torch_ir.torch_api import (
 from torch_ir.traced.arguments import Flat
 from torch_ir.traced.closure_lifting import BelowAutogradNeeded, ClosureLifter, without_saving
 from torch_ir.traced.guards.closure import Closure
+from torch_ir.traced.guards.guard import ClosureGuard
 from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
 from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line
 
@@ -69,6 +70,8 @@ class Trace:
         own_leaves: The positions among tensors returned of those that the function itself lets
             require gradients.
         inference: Whether the function itself enters inference mode, in which it makes all.
+        foreign: The attributes of the graph that are tensors in the memory of an array or buffer
+            that the function's caller may see.
     """
 
     module: GraphModule
@@ -82,6 +85,7 @@ class Trace:
     generators: dict[str, torch.Generator]
     own_leaves: tuple[int, ...] = ()
     inference: bool = False
+    foreign: frozenset[str] = frozenset()
 
 
 def trace(
@@ -180,6 +184,7 @@ class _Attempt:
             generators=dict(self._generators(module)),
             own_leaves=own,
             inference=made.inference(self.results, needs_grad=needs_grad),
+            foreign=frozenset(_foreign(module, self.closure.guard)),
         )
 
     def _made(self, traced: Callable[..., GraphModule], *given: list[Any]) -> GraphModule:
@@ -436,6 +441,12 @@ def _data_dependent(error: Exception, tensor: str) -> TraceError:
 def _has_fake_constants(module: GraphModule) -> bool:
     """Whether the graph holds traced tensors as if they were constants: a transform hid them."""
     return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
+
+
+def _foreign(module: GraphModule, guard: ClosureGuard) -> Iterator[str]:
+    for node, value in constants_of(module):
+        if not isinstance(value, FakeTensor) and guard.shows(value):
+            yield str(node.target)
 
 
 def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,6 +184,8 @@ class _ProgramBuilder:
             operators=self.body.operators,
             guards=self._guards(),
         )
+        if self.trace.foreign:
+            _require_apart(ir, self.trace.foreign)
         if self.known:
             ir = with_constants(ir, self.known, ir.aliases.written)
         written = sorted(ir.aliases.written)
@@ -322,6 +324,27 @@ class _ProgramBuilder:
         found = self.context.refused
         things = counted(len(found), "thing")
         found.raise_if_any(TraceError, f"the function does {things} that no program can say")
+
+
+_LIFTING = ("aten.lift_fresh_copy.default", "aten.lift.default")
+
+
+def _require_apart(ir: IR, foreign: Set[str]) -> None:
+    """Refuse to write, or to give away, the memory of arrays that the caller sees.
+
+    A program takes such a tensor as a copy (``lift_fresh_copy``).
+    """
+    copies = [n for n in ir.nodes if any(meta.name in foreign for meta in n.inputs)]
+    made = [meta.name for n in copies for meta in n.outputs if n.op_type in _LIFTING]
+    for name in (*sorted(foreign), *made):
+        is_written = ir.aliases.is_written(name)
+        if is_written or any(ir.aliases.may_share(name, other) for other in ir.output_names):
+            what = "writes to" if is_written else "returns"
+            raise TraceError(
+                f"the function {what} a tensor in the memory of an array or buffer that its "
+                "caller sees",
+                remedy="Give the tensor (torch.from_numpy) as an argument, or copy it (clone).",
+            )
 
 
 def _with_dtype(node: OpNode) -> OpNode:

@@ -182,6 +182,7 @@ class Collector(_Parts):
                 self._weak(path, cast(Any, value))
             case bytearray() | memoryview() | array():
                 self.note(path, type(value), self.guard.add_probe(partial(bytes, value)))
+                self.guard.add_memory(value)
             case _ if (probe := probe_of_value(value)) is not None:
                 self.note(path, "state", self.guard.add_probe(probe))
             case _ if isinstance(value, _CACHED):

@@ -11,6 +11,7 @@ from operator import attrgetter, is_, methodcaller
 from types import CellType, FunctionType
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from torch_ir.torch_api import dict_versions, tensor_guard
@@ -22,6 +23,12 @@ _values = methodcaller("values")
 _contents = attrgetter("cell_contents")
 _bases = attrgetter("__mro__")
 _parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+
+
+def _bytes(value: Any) -> Any:
+    """The memory of an array or buffer as NumPy sees it."""
+    is_array = isinstance(value, np.ndarray | np.generic)
+    return value if is_array else np.asarray(memoryview(value))
 
 
 class ClosureGuard:
@@ -45,6 +52,7 @@ class ClosureGuard:
         self._classes: list[type[Any]] = []
         self._names: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._arrays: list[tuple[Any, bytes]] = []
+        self._memories: list[Any] = []
         self._probes: dict[Callable[[], Any], Any] = {}
         self._types: list[type[Any]] = []
         self._looks: list[Callable[[], Iterable[Any]]] = []
@@ -88,6 +96,18 @@ class ClosureGuard:
     def add_array(self, value: Any, content: bytes) -> None:
         """Add a NumPy array with its bytes."""
         self._arrays.append((value, content))
+        self.add_memory(value)
+
+    def add_memory(self, value: Any) -> None:
+        """Add an array or a buffer, whose memory tensors may show."""
+        self._memories.append(value)
+
+    def shows(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor has the memory of an array or buffer that was added."""
+        if not self._memories or tensor.device.type != "cpu":
+            return False
+        whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()  # pyright: ignore[reportArgumentType]  # torch's stub lacks this overload
+        return any(np.may_share_memory(whole, memory) for memory in map(_bytes, self._memories))
 
     def add_slot(self, value: Any, name: str) -> None:
         """Add a slot of an object."""
