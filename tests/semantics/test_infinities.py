@@ -302,3 +302,63 @@ def test_what_adds_up_in_a_narrow_type_may_overflow_in_it() -> None:
     op_type = "aten._adaptive_avg_pool3d.default"
     (meant,), (made,), (limits,) = bounds_of(op_type, values, [1, 1, 2])
     assert not within(meant, made, limits).reason
+
+
+NAN = float("nan")
+LARGE = float(np.finfo("float32").max)
+RIGHT: dict[str, tuple[Any, ...]] = {
+    "aten.grid_sampler_2d.default": (
+        torch.ones(1, 1, 5, 5),
+        torch.tensor([LARGE, 0.0, 0.5, 0.5]).reshape(1, 1, 2, 2),
+        *(0, 0, False),
+    ),
+    "aten.upsample_bicubic2d.default": (
+        torch.tensor([[LARGE, -LARGE, LARGE, 1.0]] + [[1.0] * 4] * 3).reshape(1, 1, 4, 4),
+        *([5, 6], True),
+    ),
+    "aten.bucketize.Tensor": (torch.tensor([2.0, 3.0]), torch.tensor([1.0, NAN, 2.5, 4.0])),
+    "aten.searchsorted.Tensor": (
+        torch.tensor([[1.0, NAN, 2.5, 4.0], [1.0, 2.0, 3.0, 4.0]]),
+        torch.tensor([[2.0], [3.0]]),
+    ),
+    "aten.mode.default": (torch.tensor([[NAN, INF, NAN, 1.0, INF], [1.0, 2.0, 1.0, 2.0, 2.0]]),),
+    "aten._fft_c2r.default": (
+        torch.tensor([[INF, 1, NAN, 2, -INF], [1, 2, 3, 4, 5]], dtype=torch.complex64),
+        *([1], 2, 8),
+    ),
+    "aten.triangular_solve.default": (
+        torch.tensor([[1.0], [2.0], [3.0]]),
+        torch.tensor([[NAN, 1.0, 1.0], [0.0, 3.0, 0.7], [0.0, 0.0, 7.0]]),
+    ),
+    "aten.index_reduce.default": (
+        torch.tensor([6e4, 6.0], dtype=torch.float16),
+        *(0, torch.tensor([0, 0]), torch.tensor([6e4, 6e4], dtype=torch.float16), "mean"),
+    ),
+}
+OPEN = {
+    "aten.bucketize.Tensor": [True, True],
+    "aten.searchsorted.Tensor": [[True], [False]],
+    "aten.mode.default": [True, False],
+    "aten._fft_c2r.default": [[True] * 8, [False] * 8],
+    "aten.triangular_solve.default": [[False], [False], [False]],
+    "aten.grid_sampler_2d.default": [[[[True, False]]]],
+    "aten.index_reduce.default": [True, False],
+}
+
+
+@pytest.mark.parametrize("op_type", RIGHT)
+def test_right_kernels_are_right_beside_what_is_not_finite_or_large(op_type: str) -> None:
+    meant, made, limits = bounds_of(op_type, *RIGHT[op_type])
+    for first, second, allowed in zip(meant, made, limits, strict=True):
+        assert not within(first, second, allowed).reason
+    if op_type in OPEN:
+        assert np.isinf(limits[0]).tolist() == OPEN[op_type]
+
+
+def test_a_rule_that_overflows_itself_knows_nothing() -> None:
+    values = torch.ones(1, 1, 4, 5, dtype=torch.float64)
+    values[0, 0, 2] = LARGEST
+    values[0, 0, 3] = -LARGEST
+    meant, made, limits = bounds_of("aten.upsample_bilinear2d.default", values, [5, 6], False)
+    assert not within(meant[0], made[0], limits[0]).reason
+    assert np.isfinite(limits[0][0, 0, 0]).all()

@@ -28,7 +28,7 @@ from torch_ir.semantics.bounds import (
     special,
     sums,
 )
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, rounding
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, rounding
 from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
@@ -172,10 +172,10 @@ def _is_open_beside_infinities(rule: Rule, result: Array) -> bool:
     Functions have bounds of their own; of no solution numbers are open too, and of an infinite
     line that is transformed to real numbers, which are NaN is a matter of order.
     """
-    is_of_real = rule is rows.transform and not is_complex(result.dtype)
-    return (
-        is_of_real or rule is control_flow.called or rule.__module__ == linear_equations.__name__
-    )
+    if rule is rows.transform:
+        return not is_complex(result.dtype)
+    is_its_own = rule in (control_flow.called, rows.mode)
+    return is_its_own or rule.__module__ == linear_equations.__name__
 
 
 def _of_values(
@@ -216,18 +216,30 @@ def _near_no_infinity(
 ) -> list[Array]:
     """The bounds; of finite results for which a rule gives NaN, those without what is not finite.
 
-    That has no part in a finite result, but a rule may look at it beside others.
+    That has no part in a finite result, but a rule may look at it beside others. Where a rule
+    itself overflows, nothing is known.
     """
     lost = [np.isnan(bound) for bound in bounds]
     if not any(places.any() for places in lost):
         return bounds
-    others = rule(replace(_without_infinities(call), results=call.results))
+    plain = _without_infinities(call)
+    others = rule(replace(plain, results=call.results))
+    unknown = np.inf if _has_great(plain) else 0
     found: list[Array] = []
     for places, result, bound, other in zip(lost, call.results, bounds, others, strict=True):
         finite = np.isfinite(result) if is_inexact(result.dtype) else True
-        whole = np.where(places & finite, other, bound)
+        whole = np.where(places & finite, np.nan_to_num(other, nan=unknown, posinf=np.inf), bound)
         found.append(np.where(np.isnan(whole), 0, whole))  # infinities are equal
     return found
+
+
+_GREAT = 1e100
+"""Numbers whose products overflow in float64, in which bounds are computed."""
+
+
+def _has_great(call: BoundedCall) -> bool:
+    given = [np.asarray(item) for value in call.arguments.values() for item in flat(value)]
+    return any(bool((moduli(item) >= _GREAT).any()) for item in given if is_inexact(item.dtype))
 
 
 def _is_finite(call: BoundedCall) -> bool:

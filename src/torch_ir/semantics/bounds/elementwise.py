@@ -242,6 +242,15 @@ def crossed(call: BoundedCall) -> Errors:
     return [call.opened(call.stepped(count, terms), terms, result.dtype)]
 
 
+def searched(call: BoundedCall) -> Errors:
+    """Allow nothing; where edges are in no order, as with NaN among them, all is open."""
+    edges = call.arguments.get("sorted_sequence", call.arguments.get("boundaries"))
+    order = call.arguments.get("sorter")
+    edges = edges if order is None else np.take_along_axis(edges, order, -1)
+    lost = ~(edges[..., 1:] >= edges[..., :-1]).all(-1)
+    return [np.where(lost if edges.ndim == 1 else lost[..., None], np.inf, 0.0)]
+
+
 def lerp(call: BoundedCall) -> Errors:
     """Allow ``self + w · (end - self)``, and ``end - (1 - w) · (end - self)``.
 

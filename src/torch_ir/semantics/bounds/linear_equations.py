@@ -208,9 +208,12 @@ def by_factors(call: BoundedCall) -> Errors:
 
 
 def triangular(call: BoundedCall) -> Errors:
-    """Bound ``|T⁻¹| |T| |x|`` of a substitution; a copy of the matrix is exact."""
-    name = "A" if "A" in call.arguments else "self"
-    matrix = _finite(call.wide(name))
+    """Bound ``|T⁻¹| |T| |x|`` of a substitution; a copy of the matrix is exact.
+
+    No finite unknown is made of a row that is not finite, nor of an unknown that is not.
+    """
+    matrix = call.wide("A" if "A" in call.arguments else "self")
+    matrix = np.where(np.isfinite(matrix), matrix, np.eye(matrix.shape[-1]))
     if call["transpose"]:
         matrix = np.swapaxes(matrix, -1, -2)
     is_upper = bool(call.arguments.get("upper", True)) != bool(call["transpose"])
@@ -219,7 +222,8 @@ def triangular(call: BoundedCall) -> Errors:
         kept = kept + np.eye(kept.shape[-1]) - kept * np.eye(kept.shape[-1])
     is_left = call["left"] is not False
     kept = kept if is_left else np.swapaxes(kept, -1, -2)
-    values = moduli(call.results[0]) if is_left else np.swapaxes(moduli(call.results[0]), -1, -2)
+    values = _finite(moduli(call.results[0]))
+    values = values if is_left else np.swapaxes(values, -1, -2)
     error = _count(call, kept.shape[-1]) * np.abs(kept)
     moved, _ = _solved(_inverse(kept), error, values)
     return [moved if is_left else np.swapaxes(moved, -1, -2), *[None] * (len(call.results) - 1)]

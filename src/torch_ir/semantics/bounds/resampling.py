@@ -79,7 +79,7 @@ def interpolated(call: BoundedCall) -> Errors:
     if call.is_narrow:
         error = error + _kept(np.abs(values), weights, result.dtype)
         error = error + call.result_unit * ROWS_ROUNDED * terms
-    return [call.opened(error, terms)]
+    return [call.opened(error, _on_the_way(np.abs(values), weights, back=False))]
 
 
 def _cubic_off(far: Array) -> Array:
@@ -137,7 +137,21 @@ def separable(call: BoundedCall) -> Errors:
         touched = (matrix != 0) * (np.arange(1, size + 1)[:, None] * steep * reach)
         moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
         error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
-    return [call.opened(error, terms) + _by_no_weight(sizes, weights, back=back)]
+    way = _on_the_way(sizes, weights, back=back) if reach > 1 else terms
+    return [call.opened(error, way) + _by_no_weight(sizes, weights, back=back)]
+
+
+def _on_the_way(sizes: Array, weights: list[Array], *, back: bool) -> Array:
+    """What a map along one axis may add up, before that along another takes a small part of it.
+
+    Or none: of an infinity, a weight of 0 makes NaN.
+    """
+    taken = [np.maximum(np.abs(m), _widened_by(m != 0, REACH)) for m in weights]
+    parts = [
+        [np.abs(m) if i == place else taken[i] for i, m in enumerate(weights)]
+        for place in range(len(weights))
+    ]
+    return np.maximum.reduce([through(sizes, ways, back=back) for ways in parts])
 
 
 def _by_no_weight(sizes: Array, weights: list[Array], *, back: bool) -> Any:
@@ -217,8 +231,8 @@ def _opened_at(is_open: Array, error: Array) -> Array:
 def sampled(call: BoundedCall) -> Errors:
     """Bound sampling at points: positions from the grid's coordinates, in its own type.
 
-    What a coordinate that is no number gives is open, and one that is infinite, where it is
-    mirrored or weighted.
+    What a coordinate that is no number gives is open, and one that is infinite in elements, where
+    it is mirrored or weighted.
     """
     values, grid = call.wide("input"), call.wide("grid")
     is_cubic = call["interpolation_mode"] == BICUBIC
@@ -230,7 +244,8 @@ def sampled(call: BoundedCall) -> Errors:
     is_lost = np.asarray(np.isnan(grid).any(axis=-1))
     padding = call["padding_mode"]
     if padding == REFLECTED or (padding != BORDER and call["interpolation_mode"] != NEAREST):
-        is_lost |= np.isinf(grid).any(axis=-1)
+        kept_in = np.float32 if call.is_narrow else call["grid"].dtype
+        is_lost |= ~(reach[:, 0] < np.finfo(kept_in).max)
     is_open = is_far | is_lost[:, None]
     if call["interpolation_mode"] == NEAREST:
         return [np.where(is_open, np.inf, 0.0)]

@@ -299,8 +299,11 @@ def _is_multiplied(call: BoundedCall, order: float) -> bool:
 
 
 def transform(call: BoundedCall) -> Errors:
-    """Allow ``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale."""
-    (_result,) = call.results
+    """Allow ``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale.
+
+    Of a line that is not finite, real results are NaN or infinite as it is transformed.
+    """
+    (result,) = call.results
     axes = tuple(call["dim"])
     if not axes:
         return [None]
@@ -313,6 +316,8 @@ def transform(call: BoundedCall) -> Errors:
     size = np.sqrt(np.sum(np.abs(wide) ** 2, axis=axes, keepdims=True))
     error = call.unit * 2 * (2 + log2(max(count, 2))) * scale * size * (2 if last else 1)
     reach = np.sum(np.abs(wide), axis=axes, keepdims=True) * (2 if last else 1)
+    if not is_complex(result.dtype):
+        error = np.where(np.isfinite(reach), error, inf)
     return [call.opened(error, reach)]
 
 

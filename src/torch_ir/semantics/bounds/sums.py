@@ -359,12 +359,15 @@ def scatter_joined(call: BoundedCall) -> Errors:
             del counted["include_self"]
         (hits,) = call.meant(**counted)
     walk = np.sqrt(hits)
-    own = call.result_unit if call.is_narrow else call.unit  # some kernels join in the type
+    # some kernels join in the type
+    own, kept_in = (call.result_unit, result.dtype) if call.is_narrow else (call.unit, None)
     if reduce in ("multiply", "prod"):
-        return [own * (FEW + walk) * sizes_of(result)]
+        given = ["self", *([] if source is None else [source])]
+        (way,) = call.meant(**{name: np.maximum(call.size(name), 1) for name in given})
+        return [call.opened(own * (FEW + walk) * sizes_of(result), way, kept_in)]
     (terms,) = call.terms()
     whole = terms * (hits + 1) if reduce == "mean" else terms
-    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, whole)]
+    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, whole, kept_in)]
 
 
 _JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))

@@ -48,7 +48,7 @@ _ATEN: dict[Rule, str] = {
         bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor
         bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar
         bitwise_xor.Scalar_Tensor bitwise_xor.Tensor block_diag.default
-        broadcast_tensors.default broadcast_to.default bucketize.Scalar bucketize.Tensor
+        broadcast_tensors.default broadcast_to.default
         cat.default ceil.default channel_shuffle.default chunk.default clamp.Tensor
         clamp.default clamp_max.Tensor clamp_max.default clamp_min.Tensor clamp_min.default
         clip.default clone.default column_stack.default complex.default concat.default
@@ -91,7 +91,7 @@ _ATEN: dict[Rule, str] = {
         replication_pad1d.default replication_pad2d.default replication_pad3d.default
         reshape.default reshape_as.default resize.default resize_.default
         resolve_conj.default resolve_neg.default roll.default rot90.default
-        round.default scatter.src scatter.value searchsorted.Scalar searchsorted.Tensor
+        round.default scatter.src scatter.value
         select.int select_copy.int select_scatter.default sign.default signbit.default
         slice.Tensor slice_copy.Tensor slice_scatter.default sort.default sort.stable
         split.Tensor split.sizes split_copy.Tensor split_with_sizes.default
@@ -153,6 +153,9 @@ _ATEN: dict[Rule, str] = {
     """,
     elementwise.remains: """
         fmod.Scalar fmod.Tensor remainder.Scalar remainder.Scalar_Tensor remainder.Tensor
+    """,
+    elementwise.searched: """
+        bucketize.Scalar bucketize.Tensor searchsorted.Scalar searchsorted.Tensor
     """,
     rows.mode: """
         mode.default
