@@ -247,8 +247,8 @@ def searched(call: BoundedCall) -> Errors:
     edges = call.arguments.get("sorted_sequence", call.arguments.get("boundaries"))
     order = call.arguments.get("sorter")
     edges = edges if order is None else np.take_along_axis(edges, order, -1)
-    lost = ~(edges[..., 1:] >= edges[..., :-1]).all(-1)
-    return [np.where(lost if edges.ndim == 1 else lost[..., None], np.inf, 0.0)]
+    lost = ~np.all(edges[..., 1:] >= edges[..., :-1], axis=-1, keepdims=edges.ndim > 1)
+    return [np.where(lost, np.inf, 0.0)]
 
 
 def lerp(call: BoundedCall) -> Errors:
