@@ -113,13 +113,21 @@ class Collector(_Parts):
         self.positions: dict[int, int] = {}
         self.generators: list[torch.Generator] = []
         self.seen: dict[int, tuple[int, Any]] = {}
+        self._own: dict[int, bool] = {}
         while self.todo:
             self._visit(*self.todo.pop())
+
+    def _is_own(self, kind: type[Any]) -> bool:
+        """Whether a class, or a base of it, is no library's; asked for each of many values."""
+        known = self._own.get(id(kind))
+        if known is None:
+            known = self._own[id(kind)] = any(_own_bases(kind))
+        return known
 
     def _visit(self, path: str, value: Any) -> None:
         if (token := value_token(value)) is not None:
             self.note(path, *token)
-            if any(_own_bases(type(value))):
+            if self._is_own(type(value)):
                 self.later(type(value).__name__, type(value))
                 if (attributes := _attributes_of(value)) is not None:
                     self.guard.add(attributes)  # none so far, but of an enumeration's
@@ -224,7 +232,7 @@ class Collector(_Parts):
         self.note(path, "class", Same(kind))
         if type(kind) is not type:
             self.later(f"type({path})", type(kind))
-        if any(_own_bases(kind)):
+        if self._is_own(kind):
             self.guard.add_class(kind)
             self.note(path, "bases", *map(Same, kind.__mro__))
         if isinstance(kind, ABCMeta):  # which classes are registered as its own
@@ -262,7 +270,7 @@ class Collector(_Parts):
     def _own_state(self, path: str, value: Any) -> None:
         """What an object of a class made of one of Python's holds besides its value."""
         kind = type(value)
-        if not any(_own_bases(kind)):
+        if not self._is_own(kind):
             return
         self.guard.add_instance(value)
         self.later(kind.__name__, kind)
