@@ -154,7 +154,8 @@ class Facts:
     def __init__(self, document: Mapping[str, Any]):
         self.translated: frozenset[str] = frozenset(document.get("translated", ()))
         self.denied: Mapping[str, str] = document.get("denied", {})
-        self.inexact: Mapping[str, str] = document.get("inexact", {})
+        reasons: Mapping[str, Sequence[str]] = document.get("inexact", {})
+        self.inexact = {op_type: why for why, types in reasons.items() for op_type in types}
         self.dtypes: Mapping[str, str] = document.get("dtypes", {})
         self.results: Sequence[Mapping[str, Any]] = document.get("results", ())
 

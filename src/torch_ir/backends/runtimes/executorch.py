@@ -52,7 +52,7 @@ class ExecuTorch(NativeBackend):
         """Return whether some overload of the operator has a kernel, and what denies it."""
         namespace, packet, _ = node.op_type.split(".")
         has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
-        is_quantized = node.op_type in facts_of(self.name).translated
+        is_quantized = node.op_type in facts_of(self.name).inexact
         if not is_quantized and not (namespace == "aten" and has_kernel):
             return Support.refused(f"executorch has no kernel for {node.op_type}")
         if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
