@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
@@ -18,6 +19,7 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
+from torch_ir.infer.recurrence import in_two_steps
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType, name_of
 from torch_ir.ir import OpNode
@@ -205,7 +207,7 @@ def evaluate(signature: CallSignature) -> Outcome:
         Outcome(results=(TensorType(shape=(3, 2), dtype='float32', strides=(1, 3)),), \
 shares=(frozenset({0}),), kind='ok', refusal='', remedy='')
     """
-    return remembered(_evaluate, signature)
+    return in_two_steps(partial(remembered, _evaluate), signature)
 
 
 def _evaluate(signature: CallSignature) -> Outcome:
@@ -225,7 +227,7 @@ def evaluate_unbacked(signature: CallSignature) -> Outcome:
         >>> evaluate_unbacked(nonzero).results
         (TensorType(shape=(SymExpr('u0'), 2), dtype='int64', strides=()),)
     """
-    return remembered(_evaluate_unbacked, signature)
+    return in_two_steps(partial(remembered, _evaluate_unbacked), signature)
 
 
 def _evaluate_unbacked(signature: CallSignature) -> Outcome:

@@ -9,12 +9,14 @@ remembered for calls of equal signatures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
 
 from torch_ir.infer.dispatch import PythonBinding, bindings_of, first_reaching, twin_of
 from torch_ir.infer.engine import Failure, Trial, attempt, evaluate, remembered, trial
+from torch_ir.infer.recurrence import in_two_steps
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.torch_api import BelowViewTracking, OpOverload
@@ -47,7 +49,7 @@ def evaluate_meta(signature: CallSignature) -> MetaResult:
         >>> found.results[0] == x, found.binding.name, found.in_place.name
         (True, 'relu', 'relu_')
     """
-    return remembered(_evaluate_meta, signature)
+    return in_two_steps(partial(remembered, _evaluate_meta), signature)
 
 
 def evaluate_fake(signature: CallSignature) -> MetaResult:
