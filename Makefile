@@ -5,7 +5,7 @@
 #   PYTHON_CUDA=…/bin/python what runs test-cuda, where .venv has a torch for the CPU alone
 
 WORKERS ?= 2
-TORCH   ?= 2.11 2.13 newest
+TORCH   ?= 2.13 newest
 VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt

@@ -7,6 +7,9 @@ import warnings
 TORCH_VERSIONS = ("2.13",)
 """The minor versions of torch on which the whole test suite passes."""
 
+RECORDED = "2.13"
+"""The minor version whose operators the generated tables describe."""
+
 
 def warn_if_untested(version: str) -> None:
     """Warn of a version of torch that the tests were not run on.
@@ -17,7 +20,7 @@ def warn_if_untested(version: str) -> None:
     Example:
         >>> warn_if_untested("2.13.0+cpu")
     """
-    if ".".join(version.split(".")[:2]) not in TORCH_VERSIONS:
+    if minor_version(version) not in TORCH_VERSIONS:
         tested = ", ".join(TORCH_VERSIONS)
         warnings.warn(
             f"torch-ir is tested with torch {tested}, and this is torch {version}: operators may "
@@ -25,3 +28,13 @@ def warn_if_untested(version: str) -> None:
             "torch_ir.verify and torch_ir.validate.",
             stacklevel=2,
         )
+
+
+def minor_version(version: str) -> str:
+    """Return the minor version of a release.
+
+    Example:
+        >>> minor_version("2.13.0+cpu")
+        '2.13'
+    """
+    return ".".join(version.split(".")[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from torch_ir.ops.rules import operator_rule
@@ -19,6 +20,7 @@ def rows():
     return {op_type: [*map(int, numbers)] for op_type, *numbers in lines}
 
 
+@pytest.mark.recorded
 def test_the_search_was_made_with_this_torch():
     version = torch.__version__.partition("+")[0]
     assert f"from torch {version}," in FILE.read_text().splitlines()[0], HINT

@@ -188,6 +188,7 @@ def test_grouped_rows_take_exactly_what_was_observed(observed):
     assert group("test::foo", names, observed, required).expand() == observed
 
 
+@pytest.mark.recorded
 def test_a_fresh_sample_of_combinations_agrees_with_torch():
     tools = Path(__file__).parents[2] / "tools"
     sys.path.insert(0, str(tools))

@@ -65,6 +65,7 @@ def is_torchs(op_type: str) -> bool:
     return op_type.partition(".")[0] in {*namespaces(), "dim_order_ops", "executorch_prims"}
 
 
+@pytest.mark.recorded
 def test_every_operator_that_torch_registers_has_a_verdict_with_a_rule():
     op_types = [op_type for op_type in registered() if is_torchs(op_type)]
     rules = Counter(operator_rule(op_type).rule.partition(":")[0] for op_type in op_types)
@@ -92,6 +93,7 @@ def python_operators(namespace):
     return [name.replace("::", ".") + ".default" for name in found]
 
 
+@pytest.mark.recorded
 def test_every_higher_order_operator_has_a_verdict_with_a_rule():
     # some are registered as their module is imported
     for module in pkgutil.iter_modules(torch._higher_order_ops.__path__):
@@ -114,6 +116,7 @@ def test_what_reaches_beyond_tensors_is_refused(op_type):
     assert rule.rule.startswith(("rule 1:", "rule 2:", "rule 3:", "rule 7:", "rule 10:"))
 
 
+@pytest.mark.recorded
 def test_the_record_decides_as_the_registry_does():
     for op_type in known_operators():
         assert registered_rule(op_type) == operator_rule(op_type), op_type
