@@ -28,8 +28,9 @@ import torch
 
 from semantics_calls import BACKWARD, DTYPES, OPERATORS, Call, recorded
 from semantics_page import write_section
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, leaves_ties_open
+from torch_ir.debug.reference.tolerance_check import as_ordered, ties_resolved
 from torch_ir.errors import TorchIRError
+from torch_ir.ops.choices import VALUES_OPEN, leaves_order_open, leaves_ties_open
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.tolerance import bound
@@ -136,24 +137,16 @@ def worst_error(call: Call) -> float:
         pairs = [pair for pair in zip(mine, theirs, strict=True) if required(*pair)]
         if call.op_type in VALUES_OPEN or known.draws:
             return 0.0
+        if leaves_order_open(call.op_type, call.arguments):
+            kernel = [theirs for _, theirs in pairs]
+            ordered = as_ordered(call.arguments, *kernel, [mine for mine, _ in pairs])
+            pairs = [*zip(ordered, kernel, strict=True)]
         if leaves_ties_open(call.op_type, call.arguments):
-            pairs[-1] = pairs[-1][0], ties_resolved(call, *pairs[-1])
+            mine, theirs = pairs[-1]
+            pairs[-1] = ties_resolved(call.arguments, mine, theirs), theirs
         bounds = bound(call.op_type, call.arguments, [first for first, _ in pairs]) or []
         errors = map(error_of, pairs, bounds)
         return max(errors, default=0.0)
-
-
-def ties_resolved(call: Call, mine: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> Any:
-    """The denotation's indices where torch's choose an equal element, else torch's."""
-    values, dim = np.atleast_1d(call.arguments["self"]), call.arguments.get("dim", -1)
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        dim = -1
-    first, second = np.atleast_1d(mine), np.atleast_1d(theirs)
-    if first.ndim < values.ndim:
-        first, second = np.expand_dims(first, dim), np.expand_dims(second, dim)
-    chosen = [np.take_along_axis(values, indices, dim) for indices in (first, second)]
-    same = (chosen[0] == chosen[1]) | ((chosen[0] != chosen[0]) & (chosen[1] != chosen[1]))
-    return np.where(same.reshape(mine.shape), mine, theirs)
 
 
 def as_list(value: Any) -> list[Any]:

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from semantics_calls import BACKWARD, OPERATORS, Call, recorded
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN
 from torch_ir.errors import TorchIRError
+from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.semantics import denotation
 from torch_ir.semantics.tolerance import bound, kind_of
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+import torch_ir
 from semantics.compare import check, denoted, operator, refused
 from semantics.tensors import ALL, FLOATING, special, tensor
 from semantics.test_tolerance import bounds_of, parts_of
+from torch_ir.debug.judging.trial import judge_of
 
 ORDERED = [dtype for dtype in ALL if not dtype.is_complex]
 NUMBERS = [dtype for dtype in ORDERED if dtype != torch.bool]
@@ -49,6 +51,30 @@ def test_the_first_few_in_order(dtype: torch.dtype, largest: bool) -> None:
             check_chosen("aten.topk.default", values, k, dim, largest, dim=dim)
     check("aten.topk.default", torch.randperm(50).to(dtype), 7, -1, largest)
     check("aten.topk.default", tensor((), dtype), 1, 0, largest)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("kinds", [70, 5])
+def test_any_order_is_right_where_none_is_asked_for(dim: int, largest: bool, kinds: int) -> None:
+    class Chosen(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.topk(x, 3, dim, largest, sorted=False)
+
+    x = torch.randperm(70, generator=torch.Generator().manual_seed(0)) % kinds
+    x = x.float().reshape(7, 10)
+    body = torch_ir.extract_ir(Chosen(), (x,))
+    assert torch_ir.validate(body, {}, (x,)).verdict == "agree"
+    known = dict(zip(body.output_names, Chosen()(x), strict=True))
+    values, places = (made.index_select(dim, torch.tensor([2, 0, 1])) for made in known.values())
+
+    def reason(*results: torch.Tensor) -> str:
+        return judge_of(body)({"x": x}, results, known, {}).reason
+
+    assert not reason(values, places)
+    assert reason(values.roll(1, dim), places)
+    assert reason(values, places.clamp(max=0))
+    assert reason(values + 1, places)
 
 
 def test_of_equal_elements_the_first_is_chosen() -> None:

@@ -43,12 +43,7 @@ from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.denotation import OPEN
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.openness import has_open_functions
-from torch_ir.debug.reference.tolerance_check import (
-    VALUES_OPEN,
-    Error,
-    same_bits,
-    with_open_places,
-)
+from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_open_places
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
@@ -61,6 +56,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes, written_out
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.values import kind_without_values
+from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.functionalization import with_shown_writes
 from torch_ir.serde import write_atomically

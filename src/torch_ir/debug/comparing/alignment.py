@@ -11,9 +11,10 @@ from torch_ir.debug.comparing.isolation import Feed, Found
 from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.denotation import Meaning, meaning_of
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error, same_bits
+from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional

@@ -19,10 +19,11 @@ from torch_ir.debug.comparing.sources import (
 )
 from torch_ir.debug.reference.denotation import REFUSED, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN, Error
+from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import live_out
+from torch_ir.ops.choices import VALUES_OPEN
 
 MAX_BYTES = 128 << 20
 """A subgraph whose values are larger together is judged in pieces: bounds take memory."""

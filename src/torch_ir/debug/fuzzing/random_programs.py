@@ -17,7 +17,6 @@ from torch_ir.debug.fuzzing.call_values import OMITTED, SKIPPED, AttributeDraws,
 from torch_ir.debug.fuzzing.dynamic_sizes import with_dynamic_size
 from torch_ir.debug.fuzzing.value_pool import MAIN_DTYPES, PoolValue, ValuePool
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.debug.reference.tolerance_check import NEARLY_OPEN, VALUES_OPEN, leaves_ties_open
 from torch_ir.errors import InvalidIRError, Raised, attempt, did_you_mean
 from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import registered_rule, resolve_operator
@@ -25,6 +24,7 @@ from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, split_arguments
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ops.choices import NEARLY_OPEN, VALUES_OPEN, leaves_ties_open
 from torch_ir.ops.schema import Schema, lookup
 from torch_ir.semantics import denotation
 from torch_ir.semantics.registry import denoted_operators

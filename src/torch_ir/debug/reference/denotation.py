@@ -11,20 +11,14 @@ import torch
 
 from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.openness import open_places
-from torch_ir.debug.reference.tolerance_check import (
-    NEARLY_OPEN,
-    VALUES_OPEN,
-    Error,
-    leaves_ties_open,
-    ties_resolved,
-    within,
-)
+from torch_ir.debug.reference.tolerance_check import Error, as_ordered, ties_resolved, within
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.ops.bodies import AUTOCAST_REGION
+from torch_ir.ops.choices import NEARLY_OPEN, VALUES_OPEN, leaves_order_open, leaves_ties_open
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import denotation, has_denotation
@@ -308,11 +302,15 @@ def allowances(
             if names[name] in targets
         ],
     ]
+    got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
+    for maker in meaning.ir.nodes:
+        if leaves_order_open(maker.op_type, maker.attrs):
+            _reorder(maker, made, bounds, got_by_name, symbols)
     is_drawn, marks = meaning.draws and drew, dict[str, Array]()
     if meaning.has_open_values and not is_drawn:
         marks = open_places(meaning.ir, [name for _, name, _ in triples], values, symbols)
-    for label, name, tensor in triples:
-        expected, got, bound = made[name], as_array(tensor), bounds[name]
+    for label, name, _ in triples:
+        expected, got, bound = made[name], got_by_name[name], bounds[name]
         if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
             continue
         if meaning.is_decomposed and _is_codes(meaning, name):
@@ -330,6 +328,22 @@ def allowances(
         if is_open:
             bound = np.where(marks[name], np.inf, bound)
         yield Allowance(label, expected, got, bound, part, apart, is_open)
+
+
+def _reorder(
+    maker: OpNode,
+    made: dict[str, Any],
+    bounds: dict[str, Any],
+    got: Mapping[str, Array],
+    symbols: Mapping[str, Number],
+) -> None:
+    """Bring the results of a call, and how far they may be off, into the kernel's order."""
+    names = {meta.producer_output_idx: meta.name for meta in maker.outputs if meta.name in got}
+    chosen = [got.get(names.get(index, "")) for index in (0, 1)]
+    arguments = arguments_of(maker, made.__getitem__, symbols, _no_function) if names else {}
+    for name in names.values():
+        arrays = [made[name], np.broadcast_to(bounds[name], np.shape(made[name]))]
+        made[name], bounds[name] = as_ordered(arguments, chosen[0], chosen[1], arrays)
 
 
 def _index_maker(meaning: Meaning, name: str) -> OpNode | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.debug.reference.tolerance_check import VALUES_OPEN
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
+from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_inexact
 

@@ -12,23 +12,11 @@ import torch
 from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.ir import OpNode
 from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups
+from torch_ir.semantics.operators.sorting import in_order
 from torch_ir.semantics.tolerance import overflow_edge, spacing
-
-VALUES_OPEN = frozenset(
-    f"aten.{name}"
-    for name in (
-        "empty.memory_format",
-        "empty_like.default",
-        "empty_permuted.default",
-        "empty_strided.default",
-        "new_empty.default",
-        "new_empty_strided.default",
-        "resize_.default",
-    )
-) | {"dim_order_ops._empty_dim_order.default"}
-"""Operators whose values are whatever is in memory; only type and shape are defined."""
 
 READING_MEMORY = frozenset(
     f"aten.{name}.default"
@@ -38,38 +26,6 @@ READING_MEMORY = frozenset(
     )
 )
 """Operators that mean what lies where, and not only a value, unless that is all of its storage."""
-
-TIES_OPEN = frozenset(
-    f"aten.{name}"
-    for name in (
-        "argsort.default",
-        "kthvalue.default",
-        "median.dim",
-        "mode.default",
-        "nanmedian.dim",
-        "sort.default",
-        "topk.default",
-    )
-)
-"""Operators whose last result, indices, may name any of several equal elements."""
-
-STABLE = frozenset(f"aten.{name}.stable" for name in ("argsort", "sort"))
-"""Those of which the argument ``stable`` says whether it is the first of the equal elements."""
-
-NEARLY_OPEN = frozenset(
-    f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")
-)
-"""Those that name the first of several equal elements, of numbers that are exact."""
-
-
-def leaves_ties_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
-    """Return whether the last result of a call may name any of several equal elements.
-
-    Example:
-        >>> [leaves_ties_open("aten.sort.stable", {"stable": way}) for way in (True, False)]
-        [False, True]
-    """
-    return op_type in TIES_OPEN or (op_type in STABLE and not attributes.get("stable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +223,37 @@ def ties_resolved(
     ordered = np.sort(second, dim)
     same &= (np.diff(ordered, axis=dim) != 0).all(dim, keepdims=True)
     return np.where((same & inside).reshape(mine.shape), theirs, mine)
+
+
+def as_ordered(
+    arguments: Mapping[str, Any],
+    values: Array | None,
+    indices: Array | None,
+    arrays: Sequence[Array],
+) -> list[Array]:
+    """Bring arrays with an element for each that is chosen into the order that a kernel chose.
+
+    Args:
+        arguments: What ``topk`` took, by name.
+        values: The elements that the kernel gave, if they are known.
+        indices: Their indices, if they are known: these tell.
+        arrays: In the order of the meaning; such as its values, indices, and bounds.
+
+    Example:
+        >>> arguments = {"self": np.float32([5, 1, 7]), "k": 2}
+        >>> as_ordered(arguments, None, np.int64([0, 2]), [np.float32([7, 5]), np.int64([2, 0])])
+        [array([5., 7.], dtype=float32), array([0, 2])]
+    """
+    given = np.atleast_1d(arguments["self"])
+    place = axis(arguments.get("dim", -1), given.ndim)
+    if indices is not None and indices.ndim == given.ndim:
+        inside = np.clip(indices, 0, given.shape[place] - 1)
+        values = np.take_along_axis(given, inside, place)
+    if values is None or values.ndim != given.ndim:
+        return [*arrays]
+    order = in_order(values, place, descending=arguments.get("largest", True))
+    places = np.argsort(order, axis=place)
+    return [
+        np.take_along_axis(array, places, place) if array.shape == places.shape else array
+        for array in arrays
+    ]

@@ -22,8 +22,16 @@ from torch_ir.semantics.registry import denotes
 Pair = tuple[Array, Array]
 
 
-def _order(values: Array, place: int, descending: bool) -> Array:
-    """The indices along an axis in the elements' order, equal ones as they stand."""
+def in_order(values: Array, place: int, descending: bool) -> Array:
+    """Return the indices along an axis in the elements' order, equal ones as they stand.
+
+    Raises:
+        InvalidIRError: The elements are complex numbers.
+
+    Example:
+        >>> in_order(np.float32([2, np.nan, 1]), 0, descending=True)
+        array([1, 0, 2])
+    """
     if is_complex(values.dtype):
         raise InvalidIRError(f"{values.dtype} has no order")
     wide = widened(values)
@@ -37,7 +45,7 @@ def _first(self: Array, count: int | None, dim: int, descending: bool) -> Pair:
     """The first elements along a dimension in order, all without a count; and their indices."""
     values = np.atleast_1d(self)
     place = axis(dim, self.ndim)
-    order = _order(values, place, descending).astype("int64")
+    order = in_order(values, place, descending).astype("int64")
     order = np.take(order, np.arange(values.shape[place] if count is None else count), axis=place)
     found = np.take_along_axis(values, order, place)
     if not self.ndim and order.size == 1:
@@ -107,7 +115,7 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
         raise InvalidIRError(
             f"a dimension of size {values.shape[place]} has no element {k} in order"
         )
-    return _chosen(self, np.take(_order(values, place, False), [k - 1], place), place, keepdim)
+    return _chosen(self, np.take(in_order(values, place, False), [k - 1], place), place, keepdim)
 
 
 def _median(self: Array, dim: int, keepdim: bool, skip_nan: bool) -> Pair:
@@ -116,7 +124,7 @@ def _median(self: Array, dim: int, keepdim: bool, skip_nan: bool) -> Pair:
     if not values.shape[place]:
         raise InvalidIRError("a dimension of size 0 has no median")
     nan = values != values
-    order = _order(values, place, False)
+    order = in_order(values, place, False)
     present = np.sum(~nan, axis=place, keepdims=True)
     full = np.full_like(present, values.shape[place])
     middle = np.maximum((present if skip_nan else full) - 1, 0) // 2

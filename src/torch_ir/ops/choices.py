@@ -1,0 +1,62 @@
+"""Choices that operators leave to kernels: what is in memory, which elements, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+VALUES_OPEN = frozenset(
+    f"aten.{name}"
+    for name in (
+        "empty.memory_format",
+        "empty_like.default",
+        "empty_permuted.default",
+        "empty_strided.default",
+        "new_empty.default",
+        "new_empty_strided.default",
+        "resize_.default",
+    )
+) | {"dim_order_ops._empty_dim_order.default"}
+"""Operators whose values are whatever is in memory; only type and shape are defined."""
+
+TIES_OPEN = frozenset(
+    f"aten.{name}"
+    for name in (
+        "argsort.default",
+        "kthvalue.default",
+        "median.dim",
+        "mode.default",
+        "nanmedian.dim",
+        "sort.default",
+        "topk.default",
+    )
+)
+"""Operators whose last result, indices, may name any of several equal elements."""
+
+STABLE = frozenset(f"aten.{name}.stable" for name in ("argsort", "sort"))
+"""Those of which the argument ``stable`` says whether it is the first of the equal elements."""
+
+NEARLY_OPEN = frozenset(
+    f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")
+)
+"""Those that name the first of several equal elements, of numbers that are exact."""
+
+
+def leaves_ties_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether the last result of a call may name any of several equal elements.
+
+    Example:
+        >>> [leaves_ties_open("aten.sort.stable", {"stable": way}) for way in (True, False)]
+        [False, True]
+    """
+    return op_type in TIES_OPEN or (op_type in STABLE and not attributes.get("stable"))
+
+
+def leaves_order_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether the elements that a call chooses may come in any order.
+
+    Example:
+        >>> [leaves_order_open("aten.topk.default", {"k": 2, "sorted": w}) for w in (True, False)]
+        [False, True]
+    """
+    return op_type == "aten.topk.default" and not attributes.get("sorted", True)
