@@ -62,6 +62,9 @@ DelayedError: Any = torch._C._functions.DelayedError  # pyright: ignore[reportPr
 SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 """The class above ``torch.autograd.Function``, whose ``apply`` that of every function calls."""
 
+APPLIED_IN_C = not isinstance(vars(torch.autograd.Function)["apply"], classmethod)
+"""Whether ``Function.apply`` itself is C++, as since torch 2.14."""
+
 BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """As :data:`BelowAutograd`, and views do not know what they are views of, which costs less."""
 

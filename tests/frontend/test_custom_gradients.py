@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import torch_ir
 from torch_ir.errors import CompileError, TraceError
 from torch_ir.passes import inline_functions
+from torch_ir.torch_api import APPLIED_IN_C
 
 
 class Clipped(torch.autograd.Function):
@@ -129,8 +130,13 @@ def recomputed(x):
     return checkpoint(lambda y: Clipped.apply(y.sin()), x, use_reentrant=False)
 
 
-TRANSLATED = (Clipped.apply, Straight.apply, several, Drops.apply, Same.apply, recomputed)
-straight = Straight.apply
+def applied(function):
+    """What applies a function by the method that its class has then."""
+    return lambda *args: function.apply(*args)
+
+
+TRANSLATED = (*map(applied, (Clipped, Straight, Drops, Same)), several, recomputed)
+straight = applied(Straight)
 NAMES = tuple(f"{__name__}.{name}" for name in ("Doubled", "Chosen"))
 LONG = (torch.sin, torch.relu, torch.cos, torch.tanh)
 X = torch.tensor([[0.2, -1.4, 3.0]])
@@ -210,6 +216,20 @@ def test_gradients_of_a_class_are_those_of_eager(function, tmp_path):
     assert torch.equal(pullback((torch.ones(1, 3),))[0], wanted[0])
 
 
+def test_a_method_that_was_taken_from_its_class_is_seen():
+    ir, model = program(taken := Clipped.apply)
+    if APPLIED_IN_C:
+        assert ir.metadata["custom_gradients"] == (f"{__name__}.Clipped",)
+        with pytest.raises(TraceError, match="function Clipped, whose own formula is not traced"):
+            torch_ir.make_traced(taken)(X.clone().requires_grad_())
+        return
+    parameters = dict(model.named_parameters())
+    run = torch_ir.compile(ir, parameters, grad=True)
+    wanted = gradients(model, X, parameters.values())
+    assert same(gradients(run, X, parameters.values()), wanted)
+    assert same(gradients(torch_ir.make_traced(taken), X, ()), gradients(taken, X, ()))
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", TRANSLATED)
 def test_traced_functions_have_gradients_of_a_class(function, dynamic):
@@ -218,7 +238,7 @@ def test_traced_functions_have_gradients_of_a_class(function, dynamic):
         assert same(gradients(traced, x, ()), gradients(function, x, ()))
 
 
-@pytest.mark.parametrize("function", [Clipped.apply, several])
+@pytest.mark.parametrize("function", [applied(Clipped), several])
 def test_compiled_functions_have_gradients_of_a_class(function):
     compiled = torch.compile(function, backend="torch_ir")
     assert same(gradients(compiled, X, ()), gradients(function, X, ()))
@@ -279,7 +299,7 @@ def test_gradients_of_gradients_of_a_class_are_those_of_eager_or_refused():
     for function in (straight, several, lambda x: Same.apply(x) * x):
         wanted = twice_differentiated(function)
         assert torch.equal(twice_differentiated(torch_ir.make_traced(function)), wanted)
-    traced = torch_ir.make_traced(Once.apply)
+    traced = torch_ir.make_traced(applied(Once))
     assert same(gradients(traced, X, ()), gradients(Once.apply, X, ()))
     x = X.clone().requires_grad_()
     (found,) = torch.autograd.grad(traced(x).sum(), x, create_graph=True)
@@ -292,17 +312,17 @@ def test_gradients_are_refused_where_a_backward_cannot_be_traced():
     assert ir.metadata["custom_gradients"] == NAMES[:1]
     assert set(refusals(ir, model)) == {message(NAMES[0])}
     with pytest.raises(TraceError, match="gradients pass through the autograd function Chosen"):
-        torch_ir.make_traced(Chosen.apply)(X.clone().requires_grad_())
+        torch_ir.make_traced(applied(Chosen))(X.clone().requires_grad_())
 
 
 def test_each_function_is_named_once_wherever_it_is_applied():
-    ir, model = program(doubled, nn.Sequential(Net(Chosen.apply), nn.ReLU()), doubled)
+    ir, model = program(doubled, nn.Sequential(Net(applied(Chosen)), nn.ReLU()), doubled)
     assert ir.metadata["custom_gradients"] == NAMES
     assert set(refusals(ir, model)) == {message(", ".join(NAMES))}
 
 
 def test_passes_that_write_a_call_out_say_that_its_gradient_is_lost():
-    ir, model = program(Clipped.apply)
+    ir, model = program(applied(Clipped))
     for made in (torch_ir.functionalize(ir), torch_ir.decompose(ir), inline_functions(ir)):
         assert made.metadata["custom_gradients"] == ("Clipped",)
         assert made.functions == {}
@@ -463,8 +483,8 @@ def test_layers_with_a_function_are_traced_each_for_itself(regions):
     class Layers(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = nn.ModuleList([Net(straight, *LONG), Net(Same.apply, *LONG)])
-            self.layers.extend([Net(straight, *LONG), Net(Chosen.apply, *LONG)])
+            self.layers = nn.ModuleList([Net(straight, *LONG), Net(applied(Same), *LONG)])
+            self.layers.extend([Net(straight, *LONG), Net(applied(Chosen), *LONG)])
 
         def forward(self, x):
             for layer in self.layers:

@@ -48,6 +48,8 @@ class Observer(Protocol):
         ...
 
 
+applying: ContextVar[Any] = ContextVar("applying", default=None)
+"""The autograd function that is applied for a recording."""
 observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 """Who sees what autograd functions call, in a trace or not."""
 
@@ -435,7 +437,11 @@ def _pulled_back(cls: Any, context: Any, cotangents: Sequence[Any]) -> tuple[Any
 
 def _applied(function: Any, *args: Any) -> Any:
     """Apply a function as torch does, without another recording."""
-    return super(SingleLevelFunction, function).apply(*args)
+    token = applying.set(function)
+    try:
+        return super(SingleLevelFunction, function).apply(*args)
+    finally:
+        applying.reset(token)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -7,23 +7,26 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import handle_torch_function, has_torch_function, has_torch_function_unary
 
 from torch_ir.frontend.gradients.hooks import RecordedHook, record_hook
-from torch_ir.frontend.gradients.recording import Recording, observed, observer
+from torch_ir.frontend.gradients.recording import Recording, applying, observed, observer
 from torch_ir.ir import IR
 from torch_ir.ir.queries import CUSTOM_GRADIENTS
-from torch_ir.torch_api import SingleLevelFunction
+from torch_ir.torch_api import APPLIED_IN_C, SingleLevelFunction
 
 _found: ContextVar[_Found | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
 _watching = 0
 _autograd: Any = torch.autograd
+_Function: Any = torch.autograd.Function
 _InferenceMode: Any = torch._C._InferenceMode  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]  # what torch.inference_mode enters
 _torch: dict[tuple[Any, str], Any] = {
     (owner, name): getattr(owner, name)
@@ -36,6 +39,8 @@ _torch: dict[tuple[Any, str], Any] = {
     )
 }
 """What registers hooks, and what switches gradients off where a trace does not see it."""
+_apply_of_torch: Any = vars(_Function)["apply"]
+_init_context: Any = BackwardCFunction.__init__
 _register_node_hook: Any = SingleLevelFunction._register_hook
 """What autograd's engine, in C++, calls for each hook on a node of its graph."""
 
@@ -103,13 +108,17 @@ def _watch(change: int) -> None:
     """Watch calls while somebody wants it.
 
     ``Function.apply`` calls that of the class above by its name, even where a model keeps
-    ``MyFunction.apply`` itself.
+    ``MyFunction.apply`` itself. Where it is C++ that one is seen by the context that it makes.
     """
     global _watching  # torch's class is one for all threads
     with _lock:
         _watching += change
         if change > 0 and _watching == 1:
-            SingleLevelFunction.apply = classmethod(_apply)
+            if APPLIED_IN_C:
+                _Function.apply = classmethod(_apply_in_c)
+                BackwardCFunction.__init__ = _on_context
+            else:
+                SingleLevelFunction.apply = classmethod(_apply)
             torch.Tensor.register_hook = _register_hook
             torch.Tensor.register_post_accumulate_grad_hook = _register_leaf_hook
             saved_tensors_hooks.__enter__ = _enter_saving
@@ -117,7 +126,12 @@ def _watch(change: int) -> None:
             _autograd._engine_run_backward = _run_backward
             torch._C._InferenceMode = _Inference  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
         elif _watching == 0:
-            del SingleLevelFunction.apply, SingleLevelFunction._register_hook
+            if APPLIED_IN_C:
+                _Function.apply = _apply_of_torch
+                BackwardCFunction.__init__ = _init_context
+            else:
+                del SingleLevelFunction.apply
+            del SingleLevelFunction._register_hook
             for (owner, name), value in _torch.items():
                 setattr(owner, name, value)
 
@@ -196,6 +210,30 @@ def _enter_saving(self: Any) -> Any:
     if (found := _watched()) is not None and not keeps_values:
         found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
     return _torch[saved_tensors_hooks, "__enter__"](self)
+
+
+def _apply_in_c(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply a function as torch's own method does, which leaves nothing of it in Python."""
+    if not torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        if cls.setup_context is not SingleLevelFunction.setup_context:
+            bound = signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        if not kwargs:
+            return _apply(cls, *args)
+    return super(SingleLevelFunction, cls).apply(*args, **kwargs)
+
+
+_apply_in_c.__name__ = "apply"  # the name that torch's bytecode tracer knows
+
+
+def _on_context(self: Any, *args: Any, **kwargs: Any) -> None:
+    """See a function that is applied by a method that was taken from its class before."""
+    function = type(self)._forward_cls
+    found = None if applying.get() is function else _watched()
+    if found is not None:
+        found.lost.setdefault(_name(function))
+    _init_context(self, *args, **kwargs)
 
 
 def _apply(cls: Any, *args: Any) -> Any:
