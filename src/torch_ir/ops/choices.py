@@ -60,3 +60,13 @@ def leaves_order_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
         [False, True]
     """
     return op_type == "aten.topk.default" and not attributes.get("sorted", True)
+
+
+def leaves_choice(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether which elements a call names, or their order, is left to kernels.
+
+    Example:
+        >>> [leaves_choice("aten.sort.stable", {"stable": way}) for way in (True, False)]
+        [False, True]
+    """
+    return leaves_ties_open(op_type, attributes) or leaves_order_open(op_type, attributes)

@@ -19,6 +19,7 @@ from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.queries import live_out
+from torch_ir.ops.choices import leaves_order_open
 from torch_ir.torch_api import is_inexact
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Attempts:
 
     def _tried(self, nodes: Sequence[OpNode]) -> Attempt:
         returned = live_out(self.ir, nodes)
-        body = function_of(self.ir, nodes, returned, "delegate", self.backend.name)
+        body = _in_order(function_of(self.ir, nodes, returned, "delegate", self.backend.name))
         attempt = Attempt(body, held_tensors(self.ir, body, self.payload))
         try:
             attempt.call = built(
@@ -103,6 +104,18 @@ class Attempts:
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it refuses
             attempt.reason = said(error)
         return attempt
+
+
+def _in_order(body: IR) -> IR:
+    """A body that asks for the order of the meaning where any is right: so all is compared."""
+    return body.replace(
+        nodes=[
+            node.replace(attrs={**node.attrs, "sorted": True})
+            if leaves_order_open(node.op_type, node.attrs)
+            else node
+            for node in body.nodes
+        ]
+    )
 
 
 def said(error: BaseException) -> str:

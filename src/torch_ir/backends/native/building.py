@@ -14,7 +14,6 @@ from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
 from torch_ir.ir import IR
-from torch_ir.ops.choices import leaves_order_open
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -36,7 +35,7 @@ def built(
         options: The runtime's.
         cache: The folder of blobs; None for none.
     """
-    program = body_program(_in_order(body), held)
+    program = body_program(body, held)
 
     def safe(made: Delegated) -> Safe:
         return Safe(made, backend.is_thread_safe)
@@ -55,18 +54,6 @@ def built(
     if packed is not None:
         blobs.write(key, packed)
     return safe(made)
-
-
-def _in_order(body: IR) -> IR:
-    """A body that asks for the order of the meaning where any is right: so parts are compared."""
-    return body.replace(
-        nodes=[
-            node.replace(attrs={**node.attrs, "sorted": True})
-            if leaves_order_open(node.op_type, node.attrs)
-            else node
-            for node in body.nodes
-        ]
-    )
 
 
 class DeclinedError(BackendError):

@@ -318,7 +318,8 @@ class _DelegateCall:
             denoted = allowed.error(bound)
             if "denotation" in self.against:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
-            if "eager" in self.against and (denoted.reason or is_inexact(allowed.got.dtype)):
+            is_alike = allowed.chosen is None and is_inexact(allowed.got.dtype)
+            if "eager" in self.against and (denoted.reason or is_alike):
                 eager = within(as_array(known[allowed.value]), allowed.got, bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 

@@ -18,7 +18,13 @@ from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.ops.bodies import AUTOCAST_REGION
-from torch_ir.ops.choices import NEARLY_OPEN, VALUES_OPEN, leaves_order_open, leaves_ties_open
+from torch_ir.ops.choices import (
+    NEARLY_OPEN,
+    VALUES_OPEN,
+    leaves_choice,
+    leaves_order_open,
+    leaves_ties_open,
+)
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import denotation, has_denotation
@@ -53,6 +59,12 @@ class Meaning:
     def has_open_values(self) -> bool:
         """Whether memory is read that nothing has written: of some elements any value is right."""
         return any(node.op_type in VALUES_OPEN for _, _, node in self.ir.walk())
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether results may follow from which elements a call on the way to them names."""
+        nodes = self.ir.nodes
+        return len(nodes) > 1 and any(leaves_choice(n.op_type, n.attrs) for n in nodes)
 
     @property
     def open_reason(self) -> str:
@@ -244,6 +256,8 @@ class Allowance:
         share: Which part of the value that is, where several operators make it.
         subtracts: Whether kernels may subtract infinities on the way to it.
         is_open: Whether some elements are what was in memory; their bound is infinite.
+        chosen: The elements that kernels may choose, in a value that is compared with its meaning
+            alone, as two of them choose differently; None where nothing is to choose.
     """
 
     value: str
@@ -253,6 +267,7 @@ class Allowance:
     share: float = 0.0
     subtracts: bool = True
     is_open: bool = False
+    chosen: Array | None = None
 
     def error(self, bound: Array) -> Error:
         """Measure how far the value is off, as a part of a bound.
@@ -260,6 +275,10 @@ class Allowance:
         What is within so wide a bound that anything is, is not said to agree.
         """
         found = within(self.expected, self.got, bound, subtracts=self.subtracts)
+        if found.reason and self.chosen is not None and self.chosen.any():
+            bound = np.where(self.chosen, np.inf, bound)
+            found = within(self.expected, self.got, bound, subtracts=self.subtracts)
+            return found if found.reason else replace(found, loose=OPEN)
         if found.reason:
             return found
         if self.is_open:
@@ -303,11 +322,9 @@ def allowances(
         ],
     ]
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
-    for maker in meaning.ir.nodes:
-        if leaves_order_open(maker.op_type, maker.attrs):
-            _reorder(maker, made, bounds, got_by_name, symbols)
+    ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
     is_drawn, marks = meaning.draws and drew, dict[str, Array]()
-    if meaning.has_open_values and not is_drawn:
+    if (meaning.has_open_values or meaning.has_choices) and not is_drawn:
         marks = open_places(meaning.ir, [name for _, name, _ in triples], values, symbols)
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
@@ -324,26 +341,35 @@ def allowances(
         is_chain = len(meaning.ir.nodes) > 1
         part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        is_open = bool(np.any(marks.get(name, False)))
+        is_open = meaning.has_open_values and bool(np.any(marks.get(name, False)))
         if is_open:
             bound = np.where(marks[name], np.inf, bound)
-        yield Allowance(label, expected, got, bound, part, apart, is_open)
+        chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
+        if name in ordered or maker is not None:  # those are told by what they name
+            chosen = np.zeros(expected.shape, bool) if name in ordered else None
+        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen)
 
 
-def _reorder(
-    maker: OpNode,
+def _in_kernel_order(
+    meaning: Meaning,
     made: dict[str, Any],
     bounds: dict[str, Any],
     got: Mapping[str, Array],
     symbols: Mapping[str, Number],
-) -> None:
-    """Bring the results of a call, and how far they may be off, into the kernel's order."""
-    names = {meta.producer_output_idx: meta.name for meta in maker.outputs if meta.name in got}
-    chosen = [got.get(names.get(index, "")) for index in (0, 1)]
-    arguments = arguments_of(maker, made.__getitem__, symbols, _no_function) if names else {}
-    for name in names.values():
-        arrays = [made[name], np.broadcast_to(bounds[name], np.shape(made[name]))]
-        made[name], bounds[name] = as_ordered(arguments, chosen[0], chosen[1], arrays)
+) -> set[str]:
+    """Bring values whose order is open, and their bounds, into the kernel's; return the names."""
+    ordered: set[str] = set()
+    for maker in meaning.ir.nodes:
+        if not leaves_order_open(maker.op_type, maker.attrs):
+            continue
+        names = {meta.producer_output_idx: meta.name for meta in maker.outputs if meta.name in got}
+        chosen = [got.get(names.get(index, "")) for index in (0, 1)]
+        arguments = arguments_of(maker, made.__getitem__, symbols, _no_function) if names else {}
+        for name in names.values():
+            arrays = [made[name], np.broadcast_to(bounds[name], np.shape(made[name]))]
+            made[name], bounds[name] = as_ordered(arguments, chosen[0], chosen[1], arrays)
+            ordered.add(name)
+    return ordered
 
 
 def _index_maker(meaning: Meaning, name: str) -> OpNode | None:

@@ -1,4 +1,7 @@
-"""The elements of a chain's values that follow from what was in memory before it."""
+"""The elements of a chain's values that follow from what is left open on the way to them.
+
+That is what was in memory before, and which of equal elements a call names, or in which order.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ import numpy as np
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
-from torch_ir.ops.choices import VALUES_OPEN
+from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
+from torch_ir.semantics.axes import axis
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_inexact
+from torch_ir.semantics.operators.sorting import next_equal
 
 _FILLS = (np.nan, -30000.0, 30000.0)
 """What memory may hold, besides zeros; of integers the extremes and 1."""
@@ -21,9 +26,10 @@ _FILLS = (np.nan, -30000.0, 30000.0)
 def open_places(
     ir: IR, names: Sequence[str], values: Mapping[str, Any], symbols: Mapping[str, Number]
 ) -> dict[str, Array]:
-    """Mark the elements of values that follow from what is in memory that nothing has written.
+    """Mark the elements of values that follow from memory that nothing has written, or a choice.
 
-    The program is evaluated on memory of several kinds; all is marked where it refuses one.
+    The program is evaluated on memory of several kinds, where other elements are chosen; all is
+    marked where it refuses one.
 
     Args:
         ir: The program.
@@ -36,7 +42,8 @@ def open_places(
     every = {name: np.ones_like(mark) for name, mark in marks.items()}
     if any(has_open_functions(ir, node) for node in ir.nodes):
         return every
-    for fill in range(len(_FILLS)):
+    reads_memory = any(node.op_type in VALUES_OPEN for _, _, node in ir.walk())
+    for fill in range(len(_FILLS) if reads_memory else 1):
         try:
             other = _made(ir, fill, names, values, symbols)
         except TorchIRError:
@@ -61,12 +68,32 @@ def _made(
     made: dict[str, Any] = {name: evaluation.value(name) for name in given}
     with np.errstate(all="ignore"):
         for node in ir.nodes:
-            results = evaluation.evaluate(node, made)
+            if fill is not None and leaves_choice(node.op_type, node.attrs):
+                results = _other_choice(evaluation, node, made)
+            else:
+                results = evaluation.evaluate(node, made)
             for meta in node.outputs:
                 result: Any = results[meta.producer_output_idx]
                 is_filled = fill is not None and node.op_type in VALUES_OPEN
                 made[meta.name] = _filled(result, fill or 0) if is_filled else result
     return {name: made[name] for name in names}
+
+
+def _other_choice(evaluation: Evaluation, node: OpNode, made: Mapping[str, Any]) -> list[Any]:
+    """Results that name another one of equal elements, in another order where any is right."""
+    results: list[Any] = [*evaluation.evaluate(node, made)]
+    *values, indices = results
+    place, dim = (node.operands or {}).get("self"), node.attrs.get("dim", -1)
+    given = np.asarray(made[node.inputs[place].name]) if isinstance(place, int) else indices
+    if not given.ndim or not isinstance(dim, int):
+        return results
+    is_reduced = indices.ndim < given.ndim
+    wide = np.expand_dims(indices, dim) if is_reduced else indices
+    wide = np.take_along_axis(next_equal(given, axis(dim, given.ndim)), wide, dim)
+    results = [*values, wide.squeeze(dim) if is_reduced else wide]
+    if leaves_order_open(node.op_type, node.attrs):
+        return [np.roll(result, 1, dim) for result in results]
+    return results
 
 
 def _filled(like: Array, fill: int) -> Array:

@@ -41,6 +41,29 @@ def in_order(values: Array, place: int, descending: bool) -> Array:
     return np.flip(values.shape[place] - 1 - backwards, place)
 
 
+def next_equal(values: Array, place: int) -> Array:
+    """Return for each element the index along an axis of the next one that is equal, in a circle.
+
+    Example:
+        >>> next_equal(np.float32([3, 1, 3, 2, 3]), 0)
+        array([2, 1, 4, 3, 0])
+    """
+    order = in_order(values, place, descending=False)
+    line = np.take_along_axis(values, order, place)
+    before = np.roll(line, 1, place)
+    is_first = (line != before) & ~((line != line) & (before != before))
+    count = values.shape[place]
+    steps = np.arange(count).reshape([-1 if i == place else 1 for i in range(line.ndim)])
+    is_first |= steps == 0
+    start = np.maximum.accumulate(np.where(is_first, steps, 0), place)
+    is_last = np.roll(is_first, -1, place)
+    after = np.where(is_last, start, np.minimum(steps + 1, count - 1))
+    following = np.take_along_axis(order, after, place)
+    result = np.empty_like(order)
+    np.put_along_axis(result, order, following, place)
+    return result
+
+
 def _first(self: Array, count: int | None, dim: int, descending: bool) -> Pair:
     """The first elements along a dimension in order, all without a count; and their indices."""
     values = np.atleast_1d(self)
