@@ -56,7 +56,7 @@ def compare_tensors(
     if expected.layout != torch.strided:
         expected, got = expected.to_dense(), got.to_dense()
     got = got.to(expected.device)
-    if expected.numel() == 0 or digest(expected) == digest(got):
+    if expected.numel() == 0 or torch.equal(bytes_of(expected), bytes_of(got)):
         return Difference(True, shape=shape)
     wide = torch.complex128 if expected.is_complex() else torch.float64
     left, right = _comparable(expected, wide), _comparable(got, wide)
