@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from torch_ir.arguments import public
 from torch_ir.errors import PassError, code_of, counted, did_you_mean
@@ -13,6 +13,9 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, errors_among, listed
 from torch_ir.ops.rules import allow_operators
 from torch_ir.tables import Shown
+
+if TYPE_CHECKING:
+    from torch_ir.debug.comparing.compared import Lineage
 
 Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
 """Finds what is wrong with a program beyond :meth:`IR.check`, such as the rules of its dialect."""
@@ -145,35 +148,37 @@ def run_passes(
                 f"{name} cannot be {level!r:.40}", remedy='It is "off", "stage" or "each".'
             )
     modified, start = False, ir
+    lineage = None if validate == "off" else lineage_of(weights, inputs)
     for position, step in enumerate(passes):
         with allow_operators(*allow):
             result = step(ir)
-        modified = modified or result.modified
-        before, ir = ir, result.ir
+        modified, before, ir = modified or result.modified, ir, result.ir
         is_last = position == len(passes) - 1
         if verify == "each" or (verify == "stage" and is_last):
             _require_well_formed(ir, str(step) if verify == "each" else "the passes", verifier)
         if verify == "each" and ir is not before:
             _require_origins(before, ir, step)
-        if validate == "each" and result.modified:
-            require_same_values(before, ir, str(step), weights, inputs)
-    if validate == "stage" and modified:
-        require_same_values(start, ir, "the passes", weights, inputs)
+        if lineage is not None and validate == "each" and result.modified:
+            require_same_values(before, ir, str(step), lineage)
+    if lineage is not None and validate == "stage" and modified:
+        require_same_values(start, ir, "the passes", lineage)
     return PassResult(ir, modified)
 
 
-def require_same_values(
-    before: IR, after: IR, maker: str, weights: Mapping[str, Any] | None, inputs: Any
-) -> None:
+def lineage_of(weights: Mapping[str, Any] | None, inputs: Sequence[Any] | None) -> Lineage:
+    """Return what compares programs made of one another on some inputs."""
+    from torch_ir.debug.comparing.compared import Lineage  # above this folder: it runs programs
+
+    return Lineage(weights, inputs or ())
+
+
+def require_same_values(before: IR, after: IR, maker: str, lineage: Lineage) -> None:
     """Check that a program computes what the one computes that it is made of.
 
     Raises:
         PassError: It does not; the message names the node and its source line.
     """
-    from torch_ir.debug import compare  # above this folder: it runs programs
-
-    given: Sequence[Any] = () if inputs is None else inputs
-    found = compare(before, weights, given, run=after, against="aten", mode="isolated").first
+    found = lineage.compare(before, after).first
     if found is not None:
         raise PassError(
             f"{maker} made a program that computes something else",

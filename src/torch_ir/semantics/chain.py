@@ -71,7 +71,7 @@ def bounded(
     for name in ir.external_values():
         made[name] = evaluation.value(name)
         off[name] = np.zeros(np.shape(made[name]))
-    dead = {} if keep is None else last_uses(ir, frozenset(keep))
+    dead = {} if keep is None else last_uses(ir.nodes, keep)
     for node, results in evaluation.run(keep=keep is None):
         found = node_bounds(
             ir, node, results, made.__getitem__, off.__getitem__, evaluation.symbols
@@ -128,9 +128,9 @@ _BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default"
 what its nodes make: a determinant's factors are those of the matrix or of its transpose."""
 
 
-def last_uses(ir: IR, keep: frozenset[str]) -> dict[str, list[str]]:
+def last_uses(nodes: Sequence[OpNode], keep: Collection[str]) -> dict[str, list[str]]:
     """Return the values of which nothing is needed any more after each node."""
-    last = {m.name: n.name for n in ir.nodes for m in (*n.outputs, *n.inputs)}
+    last = {m.name: n.name for n in nodes for m in (*n.outputs, *n.inputs)}
     dead: dict[str, list[str]] = {}
     for name, node in last.items():
         if name not in keep:

@@ -118,7 +118,7 @@ def spread(
             move.move(name, made[name], error)
     found = {name: np.zeros(np.shape(made[name])) for name in keep if name in made}
     found |= {name: np.abs(error) for name, error in errors.items() if name in keep}
-    dead = last_uses(ir, frozenset())
+    dead = last_uses(ir.nodes, ())
     for node, results in evaluation.run(keep=False):
         known = evaluation.symbols
         own = node_bounds(

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from torch_ir import IR, bisect, compare, extract_ir
+from torch_ir.debug.comparing.compared import Lineage
 from torch_ir.errors import PassError
 from torch_ir.passes import Pass, PassResult, passes_named, run_passes
 
@@ -84,6 +85,19 @@ def test_passes_are_validated_as_they_run(net):
     assert run_passes(ir, right, validate="each", **given).ir == run_passes(ir, right).ir
     with pytest.raises(PassError, match="validate cannot be 'never'"):
         run_passes(ir, right, validate="never")
+
+
+def test_values_that_steps_share_change_no_report(net):
+    ir, weights, inputs = net
+    lineage, verdicts = Lineage(weights, inputs), []
+    steps = passes_named("functionalize,no-ops,decompose,no-ops,cse,dce")
+    for step in (*steps[:3], Break("add_1"), *steps[3:]):
+        after = step(ir).ir
+        alone = compare(ir, weights, inputs, run=after, against="aten", mode="isolated")
+        assert lineage.compare(ir, after) == alone
+        ir = after
+        verdicts.append(alone.verdict)
+    assert verdicts == [*["agree"] * 3, "disagree", *["agree"] * 3]
 
 
 class Attention(nn.Module):

@@ -84,16 +84,16 @@ def command(
     a pass breaks the program.
     """
     from torch_ir.passes import run_passes
-    from torch_ir.passes.base import require_same_values
+    from torch_ir.passes.base import lineage_of, require_same_values
 
     kind = format_of(output, None, "text")
     call = Invocation(**options)
     call.check_usage()
     ir = before = read_ir(file) if validate == "off" else call.read(file)
     steps = steps_of(passes)
-    run_on: dict[str, Any] = {}
+    lineage = None
     if validate != "off":
-        run_on = {"weights": call.executor(ir, file).weights, "inputs": call.tensors(ir)}
+        lineage = lineage_of(call.executor(ir, file).weights, call.tensors(ir))
     known = _findings(ir, verify)
     for position, step in enumerate(steps):
         is_last = position == len(steps) - 1
@@ -104,9 +104,9 @@ def command(
             verify=level,
             verifier=lambda made: _new(made, known),
             allow=call.allow,
-            validate="each" if validate == "each" else "off",
-            **run_on,
         )
+        if lineage is not None and validate == "each" and result.modified:
+            require_same_values(ir, result.ir, str(step), lineage)
         if print_changed and result.modified:
             told = f"# {step}\n{ir.diff(result.ir)}\n"
             (console.message if output is None else console.result)(told)
@@ -116,8 +116,8 @@ def command(
             console.message(f"  {line}")
         if print_after_each:
             (console.message if output is None else console.result)(f"# after {step}\n{ir}\n")
-    if validate == "stage" and ir is not before:
-        require_same_values(before, ir, "the passes", **run_on)
+    if lineage is not None and validate == "stage" and ir is not before:
+        require_same_values(before, ir, "the passes", lineage)
     console.note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
     if has_weights(file):
         console.note(f"the weights in {file} are left out; they fit the result")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 
 import torch
 
@@ -50,11 +51,12 @@ class _Alignment:
         self.program = state.program
         self.lowered = lowered
         self.there = _aligned(self.program, lowered)
-        self.seen = set(state.values)
+        self.seen = {*self.program.input_names, *self.program.external_values()}
         self.external = external
         self.fed = dict(zip(lowered.input_names, self.program.input_names, strict=True))
         self.alike = {**_equal_externals(self.program, lowered), **self.fed}
         self.given = {*external, *self.fed}
+        state.same |= self.fed
         self._shares = isinstance(state.other, TorchSource)
 
     def found(self) -> Iterator[Found]:
@@ -65,6 +67,9 @@ class _Alignment:
             if self._is_same(node, shown):
                 state.covered.add(node.name)
                 self._align(shown)
+                called = self.lowered.producers[self.there[shown[0].name].name]
+                made = zip(called.outputs, shown, strict=True)
+                self._note_same([called], [m.name for m in called.inputs], made)
                 continue
             if node.binds or not node.outputs:
                 self._make([m.name for m in (*node.inputs, *node.outputs)])
@@ -124,11 +129,11 @@ class _Alignment:
         for node in _needed(self.program, names, self.state.values):
             self.state.keep(node, self.state.known(node))
 
-    def _given(self, part: IR) -> Tensors:
+    def _given(self, names: Iterable[str]) -> Tensors:
         """The values that a part of the lowered program takes."""
-        own = {n: self.fed[n] for n in part.input_names if n in self.fed}
+        own = {n: self.fed[n] for n in names if n in self.fed}
         self._make(own.values())
-        fixed = {n: self.external[n] for n in part.input_names if n not in own}
+        fixed = {n: self.external[n] for n in names if n not in own}
         return {**fixed, **{name: self.state.values[mine] for name, mine in own.items()}}
 
     def _region(self, own: list[OpNode], meta: TensorMeta, there: TensorMeta) -> Iterator[Found]:
@@ -136,11 +141,15 @@ class _Alignment:
         state = self.state
         theirs = _back(self.lowered, there.name, self.given)
         names = {node.name for node in own}
+        result = self._result(theirs, there, meta) if self._shares else None
+        if isinstance(result, torch.Tensor):
+            known = state.values[meta.name]
+            if not same_bits(known, result).reason:  # which needs no meaning
+                self._note(own, meta)
+                if result.stride() == known.stride():
+                    self._note_same(theirs, _taken(theirs, there), [(there, meta)])
+                return
         part = part_of(self.lowered, theirs, [there])
-        results = self._results(part, meta) if self._shares else None
-        if results is not None and self._is_equal(part, meta, results):
-            self._note(own, meta)
-            return
         body = part_of(self.program, own, [meta])
         meaning, other = (meaning_of(p.replace(signature=None)) for p in (body, part))
         if isinstance(meaning, str) or isinstance(other, str):
@@ -156,14 +165,14 @@ class _Alignment:
                 state.reasons.update(dict.fromkeys(names, why))
             return
         self._make(body.input_names)
-        results = self._results(part, meta) if results is None else results
-        if isinstance(results, Exception):  # a wrong program may raise anything
-            told = Error(part=float("inf"), reason=error_text(results))
+        result = self._result(theirs, there, meta) if result is None else result
+        if isinstance(result, Exception):  # a wrong program may raise anything
+            told = Error(part=float("inf"), reason=error_text(result))
             yield Found(tuple(own), PartFault(meta.name, "error", told))
             return
-        slack = self._slack(part, other, meta, results)
+        slack = partial(self._slack, part, other, meta, result)
         made = state.values
-        faults = state.judging.faults(body, meaning, made, made, results, slack=slack)
+        faults = state.judging.faults(body, meaning, made, made, [result], slack=slack)
         if isinstance(faults, str):
             state.reasons.update(dict.fromkeys(names, faults))
             return
@@ -171,41 +180,52 @@ class _Alignment:
         for fault in faults:
             yield Found(_blamed(own, theirs), fault)
 
-    def _results(self, part: IR, meta: TensorMeta) -> Sequence[torch.Tensor] | Exception:
+    def _result(
+        self, theirs: Sequence[OpNode], there: TensorMeta, meta: TensorMeta
+    ) -> torch.Tensor | Exception:
         """What torch makes of a part of the lowered program; the own value is made as well."""
         self._make([meta.name])
-        made = attempt(TorchSource().call, part, self._given(part), self.state.symbols)
-        return made.error if isinstance(made, Raised) else made
-
-    def _is_equal(
-        self, part: IR, meta: TensorMeta, results: Sequence[torch.Tensor] | Exception
-    ) -> bool:
-        """Whether torch's result is the own value to the bit, which needs no meaning."""
-        if isinstance(results, Exception):
-            return False
-        own = self.state.values[meta.name]
-        known = {part.output_names[0]: own}
-        return not (
-            self.state.judging.form_faults(part, known, results)
-            or same_bits(own, results[0]).reason
-        )
+        given = self._given(_taken(theirs, there))
+        run = TorchSource().run
+        made = attempt(run, self.lowered, theirs, [there], given, self.state.symbols)
+        return made.error if isinstance(made, Raised) else made[0]
 
     def _note(self, own: Sequence[OpNode], meta: TensorMeta) -> None:
         """Remember that a value was seen, and the nodes that it is made by."""
         self.state.compared |= {node.name for node in own if meta in node.outputs}
         self.state.covered |= {node.name for node in own}
 
+    def _note_same(
+        self,
+        theirs: Sequence[OpNode],
+        taken: Iterable[str],
+        made: Iterable[tuple[TensorMeta, TensorMeta]],
+    ) -> None:
+        """Remember values that both programs make of the same ones, to the bit."""
+        same, lowered = self.state.same, self.lowered
+        if all(name in same or name in self.external for name in taken) and all(
+            is_repeatable(lowered, node) for node in theirs
+        ):
+            same |= {there.name: meta.name for there, meta in made if there.producer_node}
+
     def _slack(
-        self, part: IR, meaning: Meaning, meta: TensorMeta, results: Sequence[torch.Tensor]
+        self, part: IR, meaning: Meaning, meta: TensorMeta, result: torch.Tensor
     ) -> dict[str, Array]:
         """How far the lowered part may be off what it means itself."""
         known = {part.output_names[0]: self.state.values[meta.name]}
         judging = self.state.judging
-        if judging.form_faults(part, known, results):
+        if judging.form_faults(part, known, [result]):
             return {}
         call = OpNode("part", CALL, part.graph_inputs, part.graph_outputs)
-        allowed = judging.allowed(call, meaning, self._given(part), results)
+        allowed = judging.allowed(call, meaning, self._given(part.input_names), [result])
         return dict(zip([meta.name], [item.bound for item in allowed], strict=False))
+
+
+def _taken(nodes: Sequence[OpNode], returned: TensorMeta) -> list[str]:
+    """The names that some nodes, and what is returned of them, read of what is made elsewhere."""
+    made = {meta.name for node in nodes for meta in node.outputs}
+    read = [returned.name, *[meta.name for node in nodes for meta in node.inputs]]
+    return [name for name in dict.fromkeys(read) if name not in made]
 
 
 def _equal_externals(program: IR, lowered: IR) -> dict[str, str]:
@@ -320,7 +340,7 @@ def _cover_the_rest(state: Feed) -> None:
     for node in state.program.nodes:
         if node.name not in needed:
             state.covered.add(node.name)
-        elif node.name not in state.compared | state.covered:
+        elif node.name not in state.compared and node.name not in state.covered:
             state.reasons.setdefault(node.name, "the lowered program has no value of it")
 
 

@@ -46,6 +46,8 @@ from torch_ir.steps import steps
 
 CompareMode = Literal["isolated", "accumulated", "both"]
 Tensors = Mapping[str, torch.Tensor]
+KEPT = 256 << 20
+"""Bytes of values that are kept from one comparison to the next."""
 
 
 @public
@@ -209,6 +211,7 @@ class _Pair:
         self.states: list[Feed] = []
         self.first_part: tuple[IR, Tensors] | None = None
         self.tolerance: dict[str, float] = {}
+        self.known: Tensors = {}
         self.whole_run = ""
         if isinstance(judged, BackendSource):
             written = {m.target for m in self.program.mutations}
@@ -227,7 +230,7 @@ class _Pair:
         _require_captured_inputs(given, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
         feed = _feeding(self.other)
-        values = {**self.payload, **given}
+        values = {**self.known, **self.payload, **given}
         state = Feed(self.program, feed, values, dict(known), is_exact=exact)
         state.tolerance = self.tolerance
         self.states.append(state)
@@ -390,6 +393,55 @@ def _not_seen(state: Feed, node: OpNode, made: Sequence[str], sample: int) -> st
     if not why and node.outputs and len(left) == len(made) > 0:
         why = "nothing shows it"
     return f"{why} (sample {sample})" if why and sample else why
+
+
+class Lineage:
+    """Programs made of one another, compared in turn on the same inputs.
+
+    What torch makes of a value is kept for the next comparison: that of the same program, or of
+    one that makes the same value to the bit of what is the same.
+
+    Args:
+        weights: Tensors by ``state_dict`` key.
+        inputs: A tensor for each graph input.
+        against: What makes the values that are right.
+    """
+
+    def __init__(
+        self,
+        weights: Tensors | None,
+        inputs: Sequence[torch.Tensor],
+        against: Reader = "aten",
+    ):
+        self.weights, self.inputs, self.against = weights, tuple(inputs), against
+        self.kept: list[tuple[IR, Tensors]] = []
+
+    def compare(self, before: IR, after: IR) -> Comparison:
+        """Compare a program with one that it is made of, in isolation."""
+        judged = source_of(after)
+        case = _Pair(before, self.weights, None, judged, source_of(self.against), "isolated")
+        program, lowered = case.program, case.judged
+        case.known = next((values for ir, values in self.kept if ir is program), {})
+        case.look(self.inputs, {}, 0)
+        (state,) = case.states
+        self.kept = [(program, _made(program, state.values))]
+        if isinstance(lowered, LoweredSource) and type(state.other) is TorchSource:
+            there = {n: state.values[own] for n, own in state.same.items() if own in state.values}
+            self.kept.append((lowered.ir, _made(lowered.ir, there)))
+        return case.report()
+
+
+def _made(ir: IR, values: Tensors) -> dict[str, torch.Tensor]:
+    """The values that nodes of a program make, the first that fit in the memory to keep them."""
+    found, size = dict[str, torch.Tensor](), 0
+    for node in ir.nodes:
+        made = {} if node.binds else {m.name: values.get(m.name) for m in node.outputs}
+        tensors = {name: tensor for name, tensor in made.items() if tensor is not None}
+        size += sum(tensor.nbytes for tensor in tensors.values())
+        if size > KEPT:
+            break
+        found |= tensors if len(tensors) == len(node.outputs) else {}
+    return found
 
 
 class _OwnKernels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -53,6 +54,8 @@ class Feed:
         reasons: Why others were not compared.
         unseen: Nodes of whose results a captured run has none, or wrong ones.
         flow: What the judged side made of those, instead of values of the other side.
+        same: The values, by their names in a lowered program, that are the same to the bit there,
+            as is all that they are made of.
     """
 
     program: IR
@@ -66,6 +69,7 @@ class Feed:
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     unseen: set[str] = field(default_factory=set[str])
     flow: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    same: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         users = self.program.users
@@ -116,12 +120,10 @@ class Feed:
             if not self._left.get(meta.name) and meta.name not in self._kept:
                 self.values.pop(meta.name, None)
 
-    def slack(
-        self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]
-    ) -> dict[str, float] | None:
+    def slack(self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta]) -> dict[str, float]:
         """Return what the caller allows the results of nodes besides."""
         more = sum(self.tolerance.get(node.op_type, 0.0) for node in nodes)
-        return {meta.name: more for meta in returned} if more else None
+        return {meta.name: more for meta in returned}
 
     def known(self, node: OpNode) -> dict[str, torch.Tensor]:
         """Return what the other side makes of a node on the values so far."""
@@ -183,7 +185,7 @@ def node_faults(
         return meaning
     if meaning.open_reason:
         return state.judging.form_faults(body, known, results) or meaning.open_reason
-    slack = state.slack([node], node.outputs)
+    slack = partial(state.slack, [node], node.outputs)
     judging = state.judging
     try:
         return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
@@ -208,7 +210,7 @@ def region_faults(
         return meaning
     if meaning.open_reason:
         return meaning.open_reason
-    slack = state.slack(nodes, returned)
+    slack = partial(state.slack, nodes, returned)
     try:
         return state.judging.faults(body, meaning, values, known, results, slack=slack)
     except TorchIRError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 
 Tensors = Mapping[str, torch.Tensor]
+Slack = Callable[[], Mapping[str, Array | float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Judging:
         results: Sequence[torch.Tensor],
         *,
         call: OpNode | None = None,
-        slack: Mapping[str, Array | float] | None = None,
+        slack: Slack | None = None,
     ) -> list[PartFault] | str:
         """Return what is wrong with the results of a part, or why nobody can tell.
 
@@ -64,7 +65,7 @@ class Judging:
             known: What the other side made of these, by name.
             results: What the part gave.
             call: The node that the part is, if it is one; its meaning then has its inputs.
-            slack: What else each result may be off.
+            slack: Says what else each result may be off; asked where one is off by more.
         """
         found = self.form_faults(body, known, results)
         wrong = {fault.value for fault in found}
@@ -82,8 +83,9 @@ class Judging:
         node = call or OpNode("part", CALL, body.graph_inputs, body.graph_outputs)
         loose = ""
         for allowed in self.allowed(node, meaning, given, usable):
-            more = 0.0 if slack is None else slack.get(allowed.value, 0.0)
-            fault = None if allowed.value in wrong else self._fault(allowed, known, more)
+            fault = None if allowed.value in wrong else self._fault(allowed, known, 0.0)
+            if fault is not None and slack is not None:
+                fault = self._fault(allowed, known, slack().get(allowed.value, 0.0))
             found += [] if fault is None else [fault]
             loose = loose or allowed.error(allowed.bound).loose
         return found or loose or []

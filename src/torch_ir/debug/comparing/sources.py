@@ -19,11 +19,13 @@ from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
-from torch_ir.debug.reference.eager_call import call_plainly
+from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_line, raised_as
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
+from torch_ir.passes.common_subexpressions import is_repeatable
+from torch_ir.semantics.chain import last_uses
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
 from torch_ir.torch_api import constant_tensor, constant_tensors
@@ -70,19 +72,35 @@ class TorchSource:
 
     def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
         """Run a part with torch."""
-        if len(body.nodes) > 1:
-            inputs = copied([values[meta.name] for meta in body.graph_inputs])
-            return IRExecutor(body, {}).graph.run(inputs, _sizes(body, symbols))[0]
-        known = {name: values[name] for name in body.input_names}
-        for node in body.nodes:
-            known |= self.results(body, node, known, symbols)
-        return [known[meta.name] for meta in body.graph_outputs]
+        return self.run(body, body.nodes, body.graph_outputs, values, symbols)
+
+    def run(
+        self,
+        program: IR,
+        nodes: Sequence[OpNode],
+        returned: Sequence[TensorMeta],
+        values: Values,
+        symbols: Symbols,
+    ) -> list[torch.Tensor]:
+        """Return what torch makes of some nodes, each value freed after its last use."""
+        known, inside = dict(values), dict(symbols)
+        dead = last_uses(nodes, {meta.name for meta in returned})
+        for node in nodes:
+            known |= self.results(program, node, known, inside)
+            bind(node, {m.producer_output_idx: known[m.name] for m in node.outputs}, inside)
+            for name in dead.get(node.name, ()):
+                del known[name]
+        return [known[meta.name] for meta in returned]
 
     def results(
         self, program: IR, node: OpNode, values: Values, symbols: Symbols
     ) -> dict[str, torch.Tensor]:
-        """Return what torch makes of one node of a program, by name; it gets copies."""
-        given = copied([values[meta.name] for meta in node.inputs])
+        """Return what torch makes of one node of a program, by name.
+
+        It gets copies, unless it is known to leave its inputs as they are.
+        """
+        given = [values[meta.name] for meta in node.inputs]
+        given = given if is_repeatable(program, node) else copied(given)
         device = given[0].device if given else torch.device("cpu")
         with (
             torch.no_grad(),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.debug.comparing.compared import compare
+from torch_ir.debug.comparing.compared import Lineage
 from torch_ir.debug.comparing.comparison import Comparison
 from torch_ir.debug.comparing.sources import Reader
 from torch_ir.debug.shrinking.reduced import Oracle
@@ -102,13 +102,15 @@ def bisect(
     for step in passes:
         programs.append(step(programs[-1]).ir)
 
+    lineage = Lineage(weights, inputs, against)
+
     def failure(program: IR) -> str:
         if program is ir and oracle is None:
             return ""
         if oracle is not None:
             told = oracle(program, weights or {}, inputs)
             return "it fails" if told is True else (told or "")
-        found = compare(ir, weights, inputs, run=program, against=against, mode="isolated").first
+        found = lineage.compare(ir, program).first
         return "" if found is None else str(found)
 
     if not failure(programs[-1]):
@@ -118,6 +120,6 @@ def bisect(
     before, after = programs[bad - 1], programs[bad]
     report = None
     if oracle is None:
-        report = compare(before, weights, inputs, run=after, against=against, mode="isolated")
+        report = lineage.compare(before, after)
     told = failure(after) if oracle is not None else ""
     return Bisection(bad - 1, passes[bad - 1], before, after, report, names, told)
