@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from torch_ir import compare, parse
-from torch_ir.errors import PassError
+from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.ir import Mutation
 from torch_ir.passes import Pass, PassResult, run_passes
 
 X, B = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 3.0])
@@ -59,6 +60,31 @@ def test_a_result_that_is_missing_is_told():
     (found,) = report.divergences
     assert (found.kind, found.value) == ("missing", "x")
     assert found.reason == "nothing is in the place of %x"
+
+
+def test_what_is_returned_or_written_besides_is_told():
+    last = PROGRAM.graph_outputs[0]
+    more = PROGRAM.replace(graph_outputs=[*PROGRAM.graph_outputs, last], signature=None)
+    for lowered in (more, PROGRAM.replace(mutations=[Mutation("b", last)])):
+        report = compared(lowered)
+        (found,) = report.divergences
+        assert (report.verdict, found.node) == ("disagree", "s")
+        assert (found.kind, found.value) == ("extra", "s")
+        assert found.reason == "the program returns and writes nothing in its place"
+
+
+def test_a_program_without_nodes_is_compared():
+    program = parse("ir {\n  input %x: f32[2]\n  return %x\n}")
+    lowered = PROGRAM.replace(graph_outputs=PROGRAM.graph_outputs[1:2], signature=None)
+    (found,) = compared(lowered, program=program).divergences
+    assert (found.node, found.kind, found.value) == ("", "numeric", "x")
+    assert str(found).startswith("no node: numeric of %x\n")
+
+
+def test_other_inputs_are_refused():
+    lowered = parse("ir {\n  input %x: f32[2]\n  input %y: f32[2]\n  return %x\n}")
+    with pytest.raises(InvalidIRError, match=r"^the lowered program takes 2 inputs, not 1$"):
+        compared(lowered)
 
 
 def test_what_is_written_is_compared():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import zip_longest
 
 import torch
 
@@ -13,7 +14,7 @@ from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
 from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
-from torch_ir.errors import Raised, attempt, error_text
+from torch_ir.errors import InvalidIRError, Raised, attempt, counted, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
@@ -31,7 +32,13 @@ def aligned_regions(
 
     Where torch runs both sides, a call that is the same on the same values is not run: it is
     covered. So the cost of a pass is that of what it changes, and of what makes its operands.
+
+    Raises:
+        InvalidIRError: It takes more inputs than the program, or fewer.
     """
+    own, others = len(state.program.graph_inputs), len(lowered.graph_inputs)
+    if own != others:
+        raise InvalidIRError(f"the lowered program takes {counted(others, 'input')}, not {own}")
     lowered = lowered if is_functional(lowered) else without_writes(lowered)
     external = external_tensors(lowered, weights, constants)
     return _Alignment(state, lowered, external).found()
@@ -92,6 +99,9 @@ class _Alignment:
     def _found_at_ends(self) -> Iterator[Found]:
         """Judge what is returned or written in the place of another value than the own one."""
         for meta, there in dict.fromkeys(_ends(self.program, self.lowered)):
+            if meta is None:
+                yield from self._added(there)
+                continue
             own = _back(self.program, meta.name, self.seen) or list(self.program.nodes[-1:])
             if not self.state.has(meta.name):
                 continue
@@ -102,6 +112,17 @@ class _Alignment:
                 self.alike.get(there.name) != meta.name and meta.name not in self.there
             ):
                 yield from self._region(own, meta, there)
+
+    def _added(self, there: TensorMeta | None) -> Iterator[Found]:
+        """Say of what the lowered program returns or writes that the program does not."""
+        if there is None:
+            return
+        maker = self.lowered.producers.get(there.name)
+        made_of = set[str]() if maker is None else _calls_and_names(maker)
+        own = [node for node in self.program.nodes if node.name in made_of]
+        reason = "the program returns and writes nothing in its place"
+        told = Error(part=float("inf"), reason=reason)
+        yield Found(tuple(own or self.program.nodes[-1:]), PartFault(there.name, "extra", told))
 
     def _is_same(self, node: OpNode, shown: Sequence[TensorMeta]) -> bool:
         """Whether the lowered program has a node's call, on the same values, for all it makes."""
@@ -289,7 +310,8 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
     found: dict[str, TensorMeta] = {}
     exits, own_exits = _exits(lowered), _exits(program)
     made = {meta.name: meta for node in lowered.nodes for meta in node.outputs}
-    outputs = {own.name: theirs for own, theirs in _ends(program, lowered) if theirs is not None}
+    ends = _ends(program, lowered)
+    outputs = {own.name: theirs for own, theirs in ends if own is not None and theirs is not None}
     for node in program.nodes:
         group = exits.get(node.made_of, [])
         for meta in node.outputs:
@@ -305,16 +327,16 @@ def _aligned(program: IR, lowered: IR) -> dict[str, TensorMeta]:
     return found
 
 
-def _ends(program: IR, lowered: IR) -> Iterator[tuple[TensorMeta, TensorMeta | None]]:
-    """What the program returns and writes, each with what the lowered one has in its place."""
-    lacking = max(0, len(program.graph_outputs) - len(lowered.graph_outputs))
-    returned = [*lowered.graph_outputs, *[None] * lacking]
-    yield from zip(program.graph_outputs, returned, strict=False)
+def _ends(program: IR, lowered: IR) -> Iterator[tuple[TensorMeta | None, TensorMeta | None]]:
+    """What either program returns and writes, each with what the other has in its place."""
+    yield from zip_longest(program.graph_outputs, lowered.graph_outputs)
     inputs = zip(lowered.input_names, program.input_names, strict=True)
     places = {**_equal_externals(program, lowered), **dict(inputs)}
     written = {places.get(m.target, m.target): m.value for m in lowered.mutations}
     for mutation in program.mutations:
-        yield mutation.value, written.get(mutation.target)
+        yield mutation.value, written.pop(mutation.target, None)
+    for value in written.values():
+        yield None, value
 
 
 def _of_type(values: Iterable[TensorMeta], meta: TensorMeta) -> list[TensorMeta]:

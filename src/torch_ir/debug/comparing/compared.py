@@ -320,14 +320,16 @@ class _Pair:
 
     def _divergence(self, found: Found, mode: FeedMode, number: int) -> NodeDivergence:
         nodes = [node for item in found.nodes for node in self._own(item)]
-        blamed = nodes[-1]
         names = dict.fromkeys([node.name for node in nodes])
-        made = [meta.name for meta in found.nodes[-1].outputs]
-        own = dict(zip(made, [meta.name for meta in blamed.outputs], strict=False))
+        made = [meta.name for item in found.nodes[-1:] for meta in item.outputs]
+        shown = [meta.name for blamed in nodes[-1:] for meta in blamed.outputs]
+        value = dict(zip(made, shown, strict=False)).get(found.fault.value, found.fault.value)
+        told = ("", "", value, "")
+        for blamed in nodes[-1:]:  # of a program without nodes none is to blame
+            told = (blamed.name, blamed.op_type, value, str(blamed.location or ""))
         error = found.fault.error
         return NodeDivergence(
-            *(blamed.name, blamed.op_type, own.get(found.fault.value, found.fault.value)),
-            str(blamed.location or ""),
+            *told,
             *(found.fault.kind, mode, tuple(names), number, error.reason),
             *(error.ulp, error.absolute, error.relative, error.part),
         )

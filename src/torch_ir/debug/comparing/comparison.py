@@ -18,7 +18,7 @@ WIDTH = 100
 _WORDS = 8
 """So many words of an error tell it from others; numbers and what follows change with sizes."""
 
-Kind = Literal["missing", "shape", "dtype", "nan", "numeric", "error"]
+Kind = Literal["missing", "extra", "shape", "dtype", "nan", "numeric", "error"]
 FeedMode = Literal["isolated", "accumulated"]
 
 
@@ -27,13 +27,13 @@ class NodeDivergence(Shown):
     """A value that differs, with the node of the compared program that is to blame.
 
     Attributes:
-        node: Name of the node.
+        node: Name of the node; empty in a program without nodes.
         operator: What it calls.
         value: Name of the value.
         location: The user's source line, or the empty string.
-        kind: ``"missing"`` (fewer results), ``"shape"``, ``"dtype"``, ``"nan"`` (NaN or infinity
-            where the other has none, or none where it has), ``"numeric"``, or ``"error"`` (it
-            raised).
+        kind: ``"missing"`` (fewer results), ``"extra"`` (a lowered program returns or writes
+            more), ``"shape"``, ``"dtype"``, ``"nan"`` (NaN or infinity where the other has none,
+            or none where it has), ``"numeric"``, or ``"error"`` (it raised).
         mode: Whether it was fed what the other side made, or ran on what it made itself.
         region: Names of the nodes among which the fault is; one wherever it can be told.
         sample: 0 for the inputs, then the samples.
@@ -65,7 +65,8 @@ class NodeDivergence(Shown):
         return " ".join([self.kind, "of", self.operator, *words])
 
     def __str__(self) -> str:
-        lines = [f"node {self.node!r} ({self.operator}): {self.kind} of %{self.value}"]
+        place = f"node {self.node!r} ({self.operator})" if self.node else "no node"
+        lines = [f"{place}: {self.kind} of %{self.value}"]
         lines += [f"at {self.location}"] if self.location else []
         lines += [self.reason] if self.reason else []
         if len(self.region) > 1:
