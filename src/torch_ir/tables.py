@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 from unicodedata import east_asian_width
 
@@ -62,10 +62,24 @@ _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What stands between two columns, or before a comment."""
 
 
-def fitted(text: str, width: int) -> str:
-    """Return a text with longer lines folded at spaces, at best between columns; words stay whole.
+WIDTH = 100
+"""Columns of a report."""
+
+
+def report_text(lines: Iterable[str]) -> str:
+    """Return the lines of a report as a text, no line of which is longer than a report is wide."""
+    return fitted(printable_lines("\n".join(lines)), WIDTH, breaks=True)
+
+
+def fitted(text: str, width: int, *, breaks: bool = False) -> str:
+    """Return a text with longer lines folded at spaces, at best between columns.
 
     What follows is indented: as far as the last column, if that begins in the first half.
+
+    Args:
+        text: The text.
+        width: The columns of a terminal that a line may take.
+        breaks: Whether a word that is longer is broken, too; else it stays whole.
 
     Example:
         >>> print(fitted("  58.8%  37  aten.linear.default", 20))
@@ -75,10 +89,10 @@ def fitted(text: str, width: int) -> str:
         run   Run a program
               on inputs.
     """
-    return "\n".join([part for line in text.split("\n") for part in _folded(line, width)])
+    return "\n".join([part for line in text.split("\n") for part in _folded(line, width, breaks)])
 
 
-def _folded(line: str, width: int) -> list[str]:
+def _folded(line: str, width: int, breaks: bool) -> list[str]:
     parts: list[str] = []
     least = len(line) - len(line.lstrip())
     *_, last = [0, *[gap.end() for gap in _GAP.finditer(line)]]
@@ -90,7 +104,8 @@ def _folded(line: str, width: int) -> list[str]:
         gaps = [] if is_hung else [gap.start() for gap in _GAP.finditer(line, least, most + 3)]
         at = max((gap for gap in gaps if gap <= most), default=0)
         at = at or line.rfind(" ", last if is_hung and not parts else least, most + 1)
-        at = line.find(" ", least) if at < 0 else at
+        if at < 0:
+            at = most if breaks and most > least else line.find(" ", least)
         if at < 0:
             break
         parts.append(line[:at].rstrip())

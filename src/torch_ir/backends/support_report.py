@@ -10,11 +10,11 @@ from torch_ir.arguments import public
 from torch_ir.backends.backend_registry import find_backend, instance_of
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, Supporting
-from torch_ir.errors import ExecutionError, counted, printable
+from torch_ir.errors import ExecutionError, counted
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ops.flops import flops
-from torch_ir.tables import Shown
+from torch_ir.tables import Shown, report_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class SupportReport(Shown):
                 lines += [f"         {row.reason}"] if row.reason else []
                 if row.reason and row.location is not None:
                     lines.append(at(row.location, "         first {}"))
-        return "\n".join(map(printable, lines))
+        return report_text(lines)
 
 
 @public

@@ -20,7 +20,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.semantics.operators.quantization import QUANTIZING
-from torch_ir.tables import Rows, Shown, table
+from torch_ir.tables import Rows, Shown, report_text, table
 
 QUANTIZES = QUANTIZING | {"torchao.quantize_affine.default"}
 DEQUANTIZES = frozenset(name.replace(".quantize", ".dequantize") for name in QUANTIZES)
@@ -90,7 +90,7 @@ class Attribution(Shown):
             kept = ", ".join(self.keep) or "nothing"
             lines.append(f"  leave in float for {self.kept_sqnr:.1f} dB: {kept}")
         lines += self.table(20).splitlines()
-        return "\n".join([line[:100] for line in lines])
+        return report_text(lines)
 
     def _picture(self) -> str:
         from torch_ir.viz.plots import plot

@@ -19,7 +19,7 @@ from torch_ir.executor.inputs import require_values
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
-from torch_ir.tables import Shown, table
+from torch_ir.tables import Shown, report_text, table
 from torch_ir.viz.plots import counted_values
 
 
@@ -43,7 +43,7 @@ class Captured(Shown):
     def __str__(self) -> str:
         rows = [(f"%{name}", type_text(value)) for name, value in self.values.items()]
         head = f"{counted(len(rows), 'value')} of {self.model_name or 'a program'}"
-        return "\n".join([head, *table(rows, indent="  ").splitlines()])
+        return report_text([head, table(rows, indent="  ")])
 
     def _picture(self) -> str:
         from torch_ir.viz.plots import plot

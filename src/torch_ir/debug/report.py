@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir.analysis.groups import Grouped
-from torch_ir.tables import bytes_text, module_paths, number_text, table, time_text
+from torch_ir.tables import bytes_text, module_paths, number_text, report_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Profile(Grouped[NodeProfile, Group]):
         return group.seconds
 
     def __str__(self) -> str:
-        return self.table()
+        return report_text([self.table()])
 
     def table(self, by: str = "operator", top: int | None = None) -> str:
         """Format the groups as a table, under two lines on the whole run.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import at
-from torch_ir.tables import Shown, table
+from torch_ir.tables import Shown, report_text, table
 
 Reader = Literal["memory", "denotation", "eager"]
 FaultKind = Literal["place", "view", "copy", "shared", "changed", "spill", "state"]
@@ -181,7 +181,7 @@ class ValidationReport(Shown):
             count = len({divergence.node for divergence in self.divergences})
             lines.append(f"  {counted(count, 'node')} diverge{'s' if count == 1 else ''}; first:")
             lines += f"  {self.divergences[0]}".split("\n")
-        return "\n".join(map(printable, lines))
+        return report_text(lines)
 
     def _headline(self) -> str:
         name = self.model_name or "the program"

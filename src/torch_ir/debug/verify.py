@@ -16,12 +16,12 @@ from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
 from torch_ir.debug.tensor_comparison import Difference, compare_results
 from torch_ir.debug.validation import Verdict
-from torch_ir.errors import InvalidIRError, TorchIRError, counted, printable_lines
+from torch_ir.errors import InvalidIRError, TorchIRError, counted
 from torch_ir.executor import IRExecutor
 from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
 from torch_ir.ir.functions import written_out
-from torch_ir.tables import Shown
+from torch_ir.tables import Shown, report_text
 from torch_ir.torch_api import fresh, pytree
 from torch_ir.weights import load_weights
 
@@ -86,7 +86,7 @@ class VerificationReport(Shown):
             lines.append(f"  {self.error_message}")
         if self.nodes is not None:
             lines.append(f"  {self._nodes(self.nodes)}")
-        return printable_lines("\n".join(lines))
+        return report_text(lines)
 
     def _nodes(self, nodes: NodeComparison) -> str:
         if nodes.first_difference is not None:

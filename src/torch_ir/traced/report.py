@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch_ir.errors import counted, printable_lines
+from torch_ir.errors import counted
 from torch_ir.ir import IR, Location, OpNode
-from torch_ir.tables import Shown, table
+from torch_ir.tables import Shown, report_text, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ExecutorReport(Shown):
         lines += [table(rows, align=("left", "left"), indent="  ")] if rows else []
         idle = [name for name in self.refused if name not in self.executors]
         lines += [f"{name} does not run it: {self.refused[name]}" for name in idle]
-        return printable_lines("\n".join(lines))
+        return report_text(lines)
 
     def _share(self, executor: str) -> str:
         text = f"{executor} {len(self.nodes_of(executor))} of {counted(len(self.nodes), 'node')}"

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from re import findall
-from textwrap import wrap
 from typing import Any, Literal
 
 from torch_ir.debug.validation import Verdict
-from torch_ir.errors import counted, printable
-from torch_ir.tables import Rows, Shown, table
+from torch_ir.errors import counted
+from torch_ir.tables import Rows, Shown, report_text, table
 
-WIDTH = 100
 _WORDS = 8
 """So many words of an error tell it from others; numbers and what follows change with sizes."""
 
@@ -72,7 +70,7 @@ class NodeDivergence(Shown):
         if len(self.region) > 1:
             lines.append(f"together with {', '.join(self.region[:-1])}")
         lines += [f"on sample {self.sample}"] if self.sample else []
-        return "\n    ".join(part for line in lines for part in wrapped(line, WIDTH - 8))
+        return report_text("\n    ".join(lines).split("\n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ class Comparison(Shown):
             nodes = len({found.node for found in self.divergences})
             lines.append(f"  {counted(nodes, 'node')} diverge{'s' if nodes == 1 else ''}; first:")
             lines += [f"  {line}" for line in str(self.divergences[0]).split("\n")]
-        return "\n".join(part for line in lines for part in wrapped(line, WIDTH))
+        return report_text(lines)
 
     def _grid(self) -> Rows:
         return self._rows(50)
@@ -156,13 +154,6 @@ class Comparison(Shown):
         """Convert the report to plain data; numbers that are not finite become text."""
         plain = {**asdict(self), "not_compared": dict(self.not_compared)}
         return {**_finite(plain), "verdict": self.verdict}
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """Break a line after so many columns; what does not print is escaped."""
-    text = printable(line)
-    indent = text[: len(text) - len(text.lstrip())]
-    return wrap(text, width, subsequent_indent=f"{indent}    ", break_on_hyphens=False) or [""]
 
 
 def _finite(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch_ir.errors import SerializationError, raised_as
 from torch_ir.serde import write_atomically
-from torch_ir.tables import Rows, Shown, table
+from torch_ir.tables import Rows, Shown, report_text, table
 
 Status = Literal[
     "pass", "wrong", "nan", "shape", "dtype", "missing", "error", "crash", "timeout", "unsupported"
@@ -92,10 +92,10 @@ class Conformance(Shown):
         lines = [f"{self.backend}: {self.score:.1%} of {len(self.rows)} cases ({told})"]
         shown = self.failures[:20]
         rows = [(row.status, row.case, row.dtype, row.reason) for row in shown]
-        lines += [line[:100] for line in table(rows).splitlines()]
+        lines += [table(rows)]
         if len(self.failures) > len(shown):
             lines.append(f"and {len(self.failures) - len(shown)} more")
-        return "\n".join(lines)
+        return report_text(lines)
 
     def _rows(self) -> list[tuple[str, ...]]:
         by_operator: dict[str, Counter[str]] = {}

@@ -12,7 +12,7 @@ from torch_ir.debug.comparing.comparison import NodeDivergence
 from torch_ir.debug.shrinking.reduced import Reduced
 from torch_ir.errors import counted
 from torch_ir.ir import IR
-from torch_ir.tables import Shown, html_table, table
+from torch_ir.tables import Shown, html_table, report_text, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class FuzzReport:
         lines += [f"  not compared ({count}): {why}"[:100] for why, count in self.refused.items()]
         rows = self._rows()
         lines += [line[:100] for line in table(rows).splitlines()] if self.findings else []
-        return "\n".join(lines)
+        return report_text(lines)
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows = [("operator", "kind", "dtypes", "nodes", "seed", "reason")]

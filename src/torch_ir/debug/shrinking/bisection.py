@@ -14,10 +14,10 @@ from torch_ir.debug.comparing.compared import Lineage
 from torch_ir.debug.comparing.comparison import Comparison
 from torch_ir.debug.comparing.sources import Reader
 from torch_ir.debug.shrinking.reduced import Oracle
-from torch_ir.errors import counted, printable
+from torch_ir.errors import counted
 from torch_ir.ir import IR
 from torch_ir.passes import Pass
-from torch_ir.tables import Rows, Shown
+from torch_ir.tables import Rows, Shown, report_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Bisection(Shown):
             return f"every one of {counted(len(self.passes), 'pass')} is right"
         head = f"pass {self.index + 1} of {len(self.passes)}, {self.step}, breaks the program"
         told = self.failure if self.report is None else str(self.report)
-        return "\n".join([printable(head)[:100], told]).rstrip()
+        return report_text([head, told]).rstrip()
 
     def _grid(self) -> Rows:
         return [("", "pass"), *[(str(i + 1), name) for i, name in enumerate(self.passes)]]

@@ -14,7 +14,7 @@ import torch
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
 from torch_ir.serde import write_atomically
-from torch_ir.tables import Rows, Shown
+from torch_ir.tables import Rows, Shown, report_text
 
 Oracle: TypeAlias = Callable[
     [IR, Mapping[str, torch.Tensor], Sequence[torch.Tensor]], str | bool | None
@@ -88,7 +88,7 @@ class Reduced(Shown):
         ending = "" if self.is_finished else "; time ran out"
         asked = f"after {counted(self.calls, 'call')} of the oracle{ending}"
         head = [f"{nodes}, {elements}, {asked}", f"  {self.failure}"]
-        return "\n".join([*[printable(line)[:100] for line in head], str(self.ir)])
+        return "\n".join([report_text(head), str(self.ir)])
 
     def _grid(self) -> Rows:
         return [("node", "operator"), *[(n.name, n.op_type) for n in self.ir.nodes]]

@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch_ir.errors import SerializationError, raised_as
+from torch_ir.errors import SerializationError, counted, raised_as
 from torch_ir.ir.analysis.workloads import Workload
-from torch_ir.tables import Shown
+from torch_ir.tables import Shown, report_text
 
 WEIGHTS = "weights"
 """The kind that says how long a run takes to read all of its weights once, by their bytes."""
@@ -84,6 +84,10 @@ class Calibration(Shown):
     torch: str
     threads: int
     kinds: Mapping[str, Measured]
+
+    def __str__(self) -> str:
+        machine = f"{self.processor}, torch {self.torch}, {counted(self.threads, 'thread')}"
+        return report_text([f"{machine}: measured {', '.join(self.kinds)}"])
 
     def predict(
         self, work: Workload, moved: int, weights: int = 0, total: int = 0

@@ -35,7 +35,7 @@ from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import row_major
 from torch_ir.ops.aliases import Sharing, sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
-from torch_ir.tables import Rows, bytes_text, number_text, table, time_text
+from torch_ir.tables import Rows, bytes_text, number_text, report_text, table, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Cost(Grouped[NodeCost, CostGroup]):
         )
 
     def __str__(self) -> str:
-        return self.table()
+        return report_text([self.table()])
 
     def _grid(self) -> Rows:
         return self._rows("operator", 50)[0]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch_ir.errors import printable_lines
-from torch_ir.tables import Rows, Shown, table
+from torch_ir.errors import printable
+from torch_ir.tables import WIDTH, Rows, Shown, report_text, shortened, table
 
 if TYPE_CHECKING:
     from torch_ir.ir.diff.structure import Change
@@ -51,7 +51,7 @@ class DiffStat(Shown):
                 f"&{name}" if name else "(program)": n for name, n in self.by_function.items()
             }
             lines += ["by function:", *table(self._rows(named, "functions", 10)).splitlines()]
-        return printable_lines("\n".join(lines))
+        return report_text([shortened(printable(line), WIDTH) for line in lines])
 
     def _headline(self) -> str:
         return ", ".join(f"{getattr(self, kind)} {kind}" for kind in KINDS if getattr(self, kind))

@@ -21,7 +21,7 @@ from torch_ir.passes.memory_plan.offsets import Piece, least_arena, overlapping
 from torch_ir.passes.memory_plan.packing import spread
 from torch_ir.passes.memory_plan.scheduling import scheduled
 from torch_ir.passes.requirements import require_functional
-from torch_ir.tables import Shown
+from torch_ir.tables import Shown, report_text
 
 _NEVER_IN_PLACE = frozenset({"aten.clone.default"})
 
@@ -165,7 +165,7 @@ class MemoryPlan(Shown):
             if left := live[MAX_ROWS:]:
                 size = sum(allocation.size for allocation in left)
                 lines.append(f"{size:>15,}  in {counted(len(left), 'more piece')}")
-        return "\n".join(map(printable, lines))
+        return report_text(lines)
 
 
 @public

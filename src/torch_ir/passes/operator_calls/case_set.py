@@ -19,7 +19,7 @@ from torch_ir.ir.text.values import spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.serde import write_atomically
 from torch_ir.steps import steps
-from torch_ir.tables import Rows, Shown, number_text, table
+from torch_ir.tables import Rows, Shown, number_text, report_text, table
 
 FORMAT, VERSION = "torch-ir cases", 1
 
@@ -224,7 +224,7 @@ class CaseSet(Shown):
     def __str__(self) -> str:
         calls = sum(case.count for case in self.cases)
         head = f"{counted(len(self.cases), 'case')} in {counted(calls, 'call')}"
-        return "\n".join([head, *[line[:100] for line in self.table(20).splitlines()]])
+        return report_text([head, self.table(20)])
 
     def _grid(self) -> Rows:
         return self._rows(50, "count")
