@@ -180,6 +180,19 @@ def test_a_read_before_a_write_is_not_one_after_it():
     assert fingerprint(program(read, write)) != fingerprint(program(write, read))
 
 
+def test_checks_of_types_are_in_no_order_and_checks_of_data_are():
+    def program(check, other):
+        lines = "%a: f32[2] = aten.neg.default(%x)", check, other, "return %a"
+        return parse("ir {\ninput %x: f32[2]\ninput %c: b8[]\n" + "\n".join(lines) + "\n}")
+
+    types = [
+        f"t{n}: aten._assert_tensor_metadata.default(%{n}, dtype=torch.float32)" for n in "xa"
+    ]
+    assert fingerprint(program(*types)) == fingerprint(program(*types[::-1]))
+    data = [f'd{n}: aten._assert_async.msg(%c, assert_msg="{n}")' for n in "xa"]
+    assert fingerprint(program(*data)) != fingerprint(program(*data[::-1]))
+
+
 def test_equal_layers_are_found_by_module():
     found = module_fingerprints(parse(LAYERS), keys=False)
     assert found["a"] == found["b"]

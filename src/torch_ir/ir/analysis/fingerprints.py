@@ -31,6 +31,7 @@ from torch_ir.ir.values import (
     is_plain,
     map_attribute,
 )
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import Schema
 
 VERSION = 1
@@ -50,10 +51,10 @@ def fingerprint(ir: IR, *, shapes: bool = True, dtypes: bool = True, keys: bool 
     A value counts by how it is made: a graph input by its position, a weight by its key, a
     constant by its content, a result by its node, and a node by its exact overload, what stands
     for each argument (with defaults filled in), and its branches and loops; a call of a function
-    is what the function does. What writes or draws random numbers is chained in program order, and
-    what reads such memory comes after the write. The program is its inputs, outputs, mutations,
-    signature, guards and symbols, and each node as often as it occurs. Names, locations,
-    origins, metadata and torch's version count nowhere.
+    is what the function does. What writes, draws random numbers, prints or may refuse its data is
+    chained in program order, and what reads such memory comes after the write. The program is its
+    inputs, outputs, mutations, signature, guards and symbols, and each node as often as it occurs.
+    Names, locations, origins, metadata and torch's version count nowhere.
 
     Args:
         ir: The program.
@@ -220,8 +221,8 @@ class _Hasher:
     def _node(self, node: OpNode) -> str:
         """Hash a node, and note what its results are."""
         schema = self.ir.schema_of(node.op_type)
-        effects = self.ir.effects(node)
-        order = [] if effects.is_pure else ["after", self.chain]
+        is_free = self.ir.effects(node).is_pure or node.op_type in TYPE_CHECKS
+        order = [] if is_free else ["after", self.chain]
         if self.writes and self._reads_data(node):
             order += sorted({at for meta in node.inputs for at in self._written(meta.name)})
         base = _hashed(["node", node.op_type, self._arguments(node, schema), order])
@@ -231,7 +232,7 @@ class _Hasher:
         made = _hashed(["results", base, types, binds])
         for meta in node.outputs:
             self.values[meta.name] = _hashed(["result", made, meta.producer_output_idx])
-        if not effects.is_pure:
+        if not is_free:
             self.chain = made
             self._note_writes(node, made)
         return made
