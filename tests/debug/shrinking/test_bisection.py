@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from torch_ir import IR, bisect, compare, extract_ir
+from torch_ir.debug.comparing import alignment
 from torch_ir.debug.comparing.compared import Lineage
 from torch_ir.errors import PassError
 from torch_ir.passes import Pass, PassResult, passes_named, run_passes
@@ -87,13 +88,17 @@ def test_passes_are_validated_as_they_run(net):
         run_passes(ir, right, validate="never")
 
 
-def test_values_that_steps_share_change_no_report(net):
+@pytest.mark.parametrize("kept", [0, alignment.KEPT], ids=["freed", "kept"])
+def test_values_that_steps_share_change_no_report(net, kept, monkeypatch):
     ir, weights, inputs = net
+    whole = alignment.KEPT
     lineage, verdicts = Lineage(weights, inputs), []
     steps = passes_named("functionalize,no-ops,decompose,no-ops,cse,dce")
     for step in (*steps[:3], Break("add_1"), *steps[3:]):
         after = step(ir).ir
+        monkeypatch.setattr(alignment, "KEPT", whole)
         alone = compare(ir, weights, inputs, run=after, against="aten", mode="isolated")
+        monkeypatch.setattr(alignment, "KEPT", kept)
         assert lineage.compare(ir, after) == alone
         ir = after
         verdicts.append(alone.verdict)

@@ -23,6 +23,8 @@ from torch_ir.passes.requirements import is_functional
 from torch_ir.semantics.dtypes import Array
 
 Tensors = Mapping[str, torch.Tensor]
+KEPT = 128 << 20
+"""Bytes of values that are kept for what comes later; more are freed after their last use."""
 
 
 def aligned_regions(
@@ -65,11 +67,13 @@ class _Alignment:
         self.given = {*external, *self.fed}
         state.same |= self.fed
         self._shares = isinstance(state.other, TorchSource)
+        self._own = _OwnValues(state, lowered, self.there)
 
     def found(self) -> Iterator[Found]:
         """Judge the regions in program order."""
         state = self.state
-        for node in self.program.nodes:
+        for position, node in enumerate(self.program.nodes):
+            self._own.free(position)
             shown = [m for m in node.outputs if m.name in self.there and state.has(m.name)]
             if self._is_same(node, shown):
                 state.covered.add(node.name)
@@ -79,7 +83,7 @@ class _Alignment:
                 self._note_same([called], [m.name for m in called.inputs], made)
                 continue
             if node.binds or not node.outputs:
-                self._make([m.name for m in (*node.inputs, *node.outputs)])
+                self._own.make([m.name for m in (*node.inputs, *node.outputs)])
             if not node.outputs:
                 state.keep(node, state.known(node))
                 state.covered.add(node.name)
@@ -145,15 +149,10 @@ class _Alignment:
                 self.given.add(name)
                 self.alike[name] = self.fed[name] = meta.name
 
-    def _make(self, names: Iterable[str]) -> None:
-        """Let the other side make some values of the program, and what they need."""
-        for node in _needed(self.program, names, self.state.values):
-            self.state.keep(node, self.state.known(node))
-
     def _given(self, names: Iterable[str]) -> Tensors:
         """The values that a part of the lowered program takes."""
         own = {n: self.fed[n] for n in names if n in self.fed}
-        self._make(own.values())
+        self._own.make(own.values())
         fixed = {n: self.external[n] for n in names if n not in own}
         return {**fixed, **{name: self.state.values[mine] for name, mine in own.items()}}
 
@@ -185,7 +184,7 @@ class _Alignment:
                 why = meaning.open_reason or other.open_reason
                 state.reasons.update(dict.fromkeys(names, why))
             return
-        self._make(body.input_names)
+        self._own.make(body.input_names)
         result = self._result(theirs, there, meta) if result is None else result
         if isinstance(result, Exception):  # a wrong program may raise anything
             told = Error(part=float("inf"), reason=error_text(result))
@@ -205,7 +204,7 @@ class _Alignment:
         self, theirs: Sequence[OpNode], there: TensorMeta, meta: TensorMeta
     ) -> torch.Tensor | Exception:
         """What torch makes of a part of the lowered program; the own value is made as well."""
-        self._make([meta.name])
+        self._own.make([meta.name])
         given = self._given(_taken(theirs, there))
         run = TorchSource().run
         made = attempt(run, self.lowered, theirs, [there], given, self.state.symbols)
@@ -240,6 +239,66 @@ class _Alignment:
         call = OpNode("part", CALL, part.graph_inputs, part.graph_outputs)
         allowed = judging.allowed(call, meaning, self._given(part.input_names), [result])
         return dict(zip([meta.name], [item.bound for item in allowed], strict=False))
+
+
+class _OwnValues:
+    """Values of the program, which the other side makes when they are first needed.
+
+    Args:
+        state: The program, and the side that makes values.
+        lowered: The other program.
+        there: Its value that each value is.
+    """
+
+    def __init__(self, state: Feed, lowered: IR, there: Mapping[str, TensorMeta]):
+        self._state, self._lowered, self._there = state, lowered, there
+        self._sizes = dict[str, int]()
+        self._held = 0
+        self._last: dict[str, int] | None = None
+
+    def make(self, names: Iterable[str]) -> None:
+        """Let the other side make some values of the program, and what they need."""
+        for node in _needed(self._state.program, names, self._state.values):
+            made = self._state.known(node)
+            self._state.keep(node, made)
+            if is_repeatable(self._state.program, node):  # it can be made again
+                sizes = {name: tensor.nbytes for name, tensor in made.items()}
+                self._held += sum(sizes.values())
+                self._sizes |= sizes
+
+    def free(self, position: int) -> None:
+        """Free values before a node that nothing needs from it on, if there are many."""
+        if self._held <= KEPT:
+            return
+        if self._last is None:
+            self._last = _last_readers(self._state.program, self._lowered, self._there)
+        for name in [name for name in self._sizes if self._last[name] < position]:
+            self._held -= self._sizes.pop(name)
+            del self._state.values[name]
+
+
+def _last_readers(program: IR, lowered: IR, there: Mapping[str, TensorMeta]) -> dict[str, int]:
+    """The position of the last node of a program for which either side reads each value."""
+    judged = {
+        there[meta.name].name: position
+        for position, node in enumerate(program.nodes)
+        for meta in node.outputs
+        if meta.name in there
+    }
+    end, read = len(program.nodes), dict[str, int]()  # by name in the lowered program
+    for node in reversed(lowered.nodes):
+        made = [meta.name for meta in node.outputs]
+        at = max([judged.get(name, read.get(name, end)) for name in made], default=end)
+        for meta in node.inputs:
+            read[meta.name] = max(at, read.get(meta.name, 0))
+    last = dict.fromkeys((*program.output_names, *[m.value.name for m in program.mutations]), end)
+    for position, node in enumerate(program.nodes):
+        for meta in node.outputs:
+            reader = read.get(there[meta.name].name, position) if meta.name in there else position
+            last.setdefault(meta.name, max(position, reader))
+        for meta in node.inputs:
+            last[meta.name] = max(position, last.get(meta.name, 0))
+    return last
 
 
 def _taken(nodes: Sequence[OpNode], returned: TensorMeta) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.backends.partition import Partitioner
 from torch_ir.debug.comparing.accumulation import accumulated
-from torch_ir.debug.comparing.alignment import aligned_regions, nodes_for
+from torch_ir.debug.comparing.alignment import KEPT, aligned_regions, nodes_for
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
 from torch_ir.debug.comparing.golden import replayed
 from torch_ir.debug.comparing.isolation import Feed, Found, Unit, pieces
@@ -46,8 +46,6 @@ from torch_ir.steps import steps
 
 CompareMode = Literal["isolated", "accumulated", "both"]
 Tensors = Mapping[str, torch.Tensor]
-KEPT = 256 << 20
-"""Bytes of values that are kept from one comparison to the next."""
 
 
 @public
