@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -125,6 +127,28 @@ def test_a_tensor_without_plain_values_is_no_constant(make, kind):
     with pytest.raises(InvalidIRError) as caught:
         Constant.from_torch(make())
     assert str(caught.value) == f"a {kind} tensor has no plain values to keep as a constant"
+
+
+def test_a_tensor_of_one_value_is_read_where_it_lies():
+    tensor = torch.full((2**20,), 7, dtype=torch.int64)
+    tracemalloc.start()
+    try:
+        constant = Constant.from_torch(tensor)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert constant.is_filled
+    assert constant.shape == (2**20,)
+    assert peak < tensor.nbytes / 8
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (40, 40)])
+def test_a_constant_keeps_its_values_where_its_tensor_is_written(shape):
+    tensor = torch.arange(math.prod(shape)).reshape(shape)
+    constant, before = Constant.from_torch(tensor), tensor.tolist()
+    tensor.add_(1)
+    assert constant.tolist() == before
+    assert isinstance(constant.data, bytes)
 
 
 @exactly

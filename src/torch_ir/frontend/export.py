@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.kept_attributes import kept_attributes
-from torch_ir.frontend.meta import fake_mode, is_on_meta, on_fake_cpu
+from torch_ir.frontend.meta import fake_mode, is_on_meta, is_plain, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
 from torch_ir.ir import IR
@@ -128,7 +128,15 @@ def _with_regions(
     if options["strict"]:
         _require_meta(model, args, kwargs)
     mode = fake_mode()
-    finder = Regions(model, wanted, _trace, mode)
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+
+    def trace(traced: nn.Module, *call: Any) -> ExportedProgram:
+        exported = _trace(traced, *call)
+        for held in (exported.constants, exported.state_dict):
+            held.update({key: buffers[key] for key in held.keys() & buffers.keys()})
+        return exported
+
+    finder = Regions(model, wanted, trace, mode)
     if options["dynamic_shapes"] is not None:
         ir = outlined(flat())
         places = {n.location.module: n.functions for n in ir.nodes if n.location and n.functions}
@@ -139,8 +147,7 @@ def _with_regions(
             )
     else:
         given = _told_apart((tuple(args), kwargs))
-        unwritten = _unwritten(model, besides=("_parameters", "_modules"))
-        with unwritten, kept_attributes(model), on_fake_cpu(model, given, mode) as call:
+        with _unwritten(model), kept_attributes(model), on_fake_cpu(model, given, mode) as call:
             found = finder.extract(call[0], call[1], get_model_name(model))
         ir = flat() if found is None else found
     return ir.replace(metadata={**ir.metadata, "regions": finder.found})
@@ -255,18 +262,16 @@ def _export(
 
 
 @contextmanager
-def _unwritten(
-    model: nn.Module, besides: Sequence[str] = ("_parameters", "_buffers", "_modules")
-) -> Generator[None]:
-    """Give tensors that are attributes of a model their values again, ``besides`` some.
+def _unwritten(model: nn.Module) -> Generator[None]:
+    """Give tensors that are attributes of a model their values again.
 
-    torch.export traces parameters and buffers as fake tensors, and other tensors as they are: a
-    model that writes one is then written by the trace. Where regions are looked for, only
-    parameters are fake.
+    Parameters and buffers are traced as fake tensors, and other tensors as they are: a model that
+    writes one is then written by the trace.
     """
+    registered = ("_parameters", "_buffers", "_modules")
     kept = _Kept()
     for module in model.modules():
-        others = [value for name, value in vars(module).items() if name not in besides]
+        others = [value for name, value in vars(module).items() if name not in registered]
         kept.keep(*pytree.tree_leaves(others))
     try:
         yield
@@ -287,7 +292,7 @@ class _Kept:
     def keep(self, *tensors: object) -> None:
         """Copy the tensors with values of their own among these, each when it is met first."""
         for tensor in tensors:
-            if _is_plain(tensor) and id(tensor) not in self._copies:
+            if is_plain(tensor) and id(tensor) not in self._copies:
                 with plain_tensors():
                     self._copies[id(tensor)] = tensor, _copy(tensor.detach())
 
@@ -343,14 +348,6 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integers of each size, which tell 0.0 from -0.0."""
-
-
-def _is_plain(leaf: object) -> TypeGuard[torch.Tensor]:
-    if not isinstance(leaf, torch.Tensor) or type(leaf) not in (torch.Tensor, nn.Parameter):
-        return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(leaf):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-        return False
-    return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_meta
 
 
 def _traced(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -38,8 +38,8 @@ def on_fake_cpu(
     Args:
         model: The model.
         arguments: The arguments of a call.
-        mode: Where to make them; then all parameters and arguments have no data, whatever device
-            they are on.
+        mode: Where to make them; then all parameters, buffers and arguments have no data, whatever
+            device they are on.
     """
     is_given = mode is not None
     mode = mode or fake_mode()
@@ -52,17 +52,35 @@ def on_fake_cpu(
             made[id(tensor)] = _fake(tensor, mode)
         return made[id(tensor)]
 
+    def fake_buffer(tensor: torch.Tensor) -> torch.Tensor:
+        """As torch.export makes it: buffers that share memory share that of what they become."""
+        if id(tensor) not in made:
+            made[id(tensor)] = mode.from_tensor(tensor, static_shapes=True)
+        return made[id(tensor)]
+
     held = [(holder, dict(holder)) for holder in _holders(model)]
+    buffers = {id(vars(module)["_buffers"]) for module in model.modules() if is_given}
     try:
         for holder, values in held:
             for name, value in values.items():
                 is_weight = is_given and isinstance(value, nn.Parameter)
                 if isinstance(value, torch.Tensor) and (value.is_meta or is_weight):
                     holder[name] = fake(value)
+                elif id(holder) in buffers and is_plain(value):
+                    holder[name] = fake_buffer(value)
         yield pytree.tree_map(fake, arguments)
     finally:
         for holder, values in held:
             _put_back(holder, values)
+
+
+def is_plain(value: object) -> TypeGuard[torch.Tensor]:
+    """Return whether a value is a tensor whose values are its memory."""
+    if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, nn.Parameter):
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        return False
+    return value.layout is torch.strided and not value.is_quantized and not value.is_meta
 
 
 def _put_back(holder: dict[str, Any], values: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from torch_ir.ir.values import (
     is_one_value,
     require_numbers,
     row_major,
-    tensor_bytes,
+    tensor_memory,
 )
 
 if TYPE_CHECKING:
@@ -411,8 +411,8 @@ class Constant(_Tensor):
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
-        data = tensor_bytes(tensor)
-        return cls(str(tensor.dtype), tuple(tensor.shape), data)
+        shown = cls(str(tensor.dtype), tuple(tensor.shape), tensor_memory(tensor))
+        return shown if shown.is_filled else replace(shown, data=shown.tobytes())
 
 
 def _with_tensors(value: Any) -> Any:

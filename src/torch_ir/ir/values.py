@@ -396,8 +396,8 @@ def is_one_value(raw: memoryview, size: int) -> bool:
     return all(piece.startswith(bytes(raw[start : start + len(piece)])) for start in starts)
 
 
-def tensor_bytes(tensor: Any) -> bytes:
-    """Return the values of a dense ``torch.Tensor`` in row-major order.
+def tensor_memory(tensor: Any) -> memoryview:
+    """Return the bytes of a dense ``torch.Tensor`` in row-major order, its own where they are so.
 
     Raises:
         InvalidIRError: It is no tensor, or has no values of its own.
@@ -410,7 +410,7 @@ def tensor_bytes(tensor: Any) -> bytes:
         raise InvalidIRError(f"a {kind} tensor has no plain values to keep as a constant")
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # one element may have any stride
-    return flat.view(torch.uint8).numpy(force=True).tobytes() if dense.numel() else b""
+    return memoryview(flat.view(torch.uint8).numpy(force=True) if dense.numel() else b"")
 
 
 def kind_without_values(tensor: Any) -> str:
