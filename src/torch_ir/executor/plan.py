@@ -285,7 +285,8 @@ def _last_uses(ir: IR, calls: Sequence[BoundCall]) -> dict[str, int | None]:
         for read in call.reads:
             if read.name in last:
                 last[read.name] = position
-        last.update((meta.name, position) for meta in call.node.outputs)
+        for meta in call.node.outputs:
+            last[meta.name] = position
     for meta in (*ir.graph_outputs, *(m.value for m in ir.mutations)):
         if meta.name in last:
             last[meta.name] = None

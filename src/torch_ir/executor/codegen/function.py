@@ -222,37 +222,32 @@ def live_identifiers(
         parts: The positions of the nodes of each part.
         observed: Whether every part tells of its nodes.
     """
+    external, ir = frozenset(plan.external), plan.ir
+    read = [meta.name for meta in ir.graph_outputs]
+    read += [name for write in plan.writes for name in (write.target, write.value)]
+    values = dict.fromkeys([name for name in read if name not in external])
+    symbols = dict.fromkeys(sorted(ir.returned_symbols))
+    has_symbols = bool(ir.given_symbols) or any(step.symbols for step in plan.steps)
     found: list[list[str]] = []
-    external = frozenset(plan.external)
-    known = dict.fromkeys(_end_reads(names, plan, external))
     for part in reversed(parts):
         for position in reversed(part):
             step = plan.steps[position]
-            for made in _makes(names, step):
-                known.pop(made, None)
-            known.update(dict.fromkeys(_takes(names, step, external)))
-        if observed:
-            known.update(dict.fromkeys(("will_run", "did_run")))
-        found.append(list(known))
+            for meta in step.call.node.outputs:
+                values.pop(meta.name, None)
+            for taken in step.call.reads:
+                if taken.name not in external:
+                    values[taken.name] = None
+            if has_symbols:
+                for binding in step.symbols:
+                    symbols.pop(binding.symbol, None)
+                symbols.update(dict.fromkeys(_symbols(step)))
+        watched = ["will_run", "did_run"] if observed else []
+        found.append([*map(names.value, values), *map(names.symbol, symbols), *watched])
     return found[::-1]
 
 
-def _end_reads(names: LocalNames, plan: Plan, external: frozenset[str]) -> Iterator[str]:
-    read = [*(meta.name for meta in plan.ir.graph_outputs)]
-    read += [name for write in plan.writes for name in (write.target, write.value)]
-    yield from (names.value(name) for name in read if name not in external)
-    yield from (names.symbol(name) for name in sorted(plan.ir.returned_symbols))
-
-
-def _makes(names: LocalNames, step: Step) -> Iterator[str]:
-    yield from (names.value(meta.name) for meta in step.call.node.outputs)
-    yield from (names.symbol(binding.symbol) for binding in step.symbols)
-
-
-def _takes(names: LocalNames, step: Step, external: frozenset[str]) -> Iterator[str]:
-    for read in step.call.reads:
-        if read.name not in external:
-            yield names.value(read.name)
-    expressions = (part for part in parts_of(step.call.operands) if isinstance(part, Expression))
-    for operand in expressions:
-        yield from (names.symbol(name) for name in operand.value.symbols)
+def _symbols(step: Step) -> Iterator[str]:
+    """The symbols that the arguments of a call are computed from."""
+    for part in parts_of(step.call.operands):
+        if isinstance(part, Expression):
+            yield from part.value.symbols
