@@ -20,7 +20,11 @@ from torch.fx.experimental import proxy_tensor
 from torch_ir.arguments import public
 from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
-from torch_ir.frontend.kept_attributes import kept_attributes
+from torch_ir.frontend.kept_attributes import (
+    kept_attributes,
+    with_lines_of_assignments,
+    writing_assigned_buffers,
+)
 from torch_ir.frontend.meta import fake_mode, is_on_meta, is_plain, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
@@ -379,10 +383,11 @@ def _trace(
     with (
         kept_attributes(model),
         _Kept(),
+        writing_assigned_buffers(model),
         lazy_code(True),
     ):  # no pass of torch's runs the code that each would write
-        return torch.export.export(
-            model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+        return with_lines_of_assignments(
+            torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         )
 
 

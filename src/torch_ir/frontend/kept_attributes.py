@@ -1,10 +1,13 @@
-"""Attributes of modules as they were before a trace ran the model's code.
+"""Attributes and buffers that a model changes while it is traced.
 
-A model may count its calls or fill a cache of its own. What it runs next must not see that.
+It may count its calls or fill a cache of its own: what runs next must not see that. What it sets a
+buffer to is what its next call reads. torch.export writes such a tensor into the buffer where the
+outermost module sets it, and drops it where a module inside does.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -12,6 +15,10 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
+from torch.export import ExportedProgram
+from torch.nn.modules.module import register_module_buffer_registration_hook
+
+from torch_ir.torch_api import pytree, storage_of
 
 _Container: TypeAlias = "dict[Any, Any] | list[Any] | set[Any] | deque[Any]"
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
@@ -92,3 +99,90 @@ def _is_same(container: _Container, before: _Container) -> bool:
     else:
         now, then = [*container], [*before]
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+# -- buffers --------------------------------------------------------------------------------------
+
+Assigned: TypeAlias = "dict[tuple[nn.Module, str], torch.Tensor]"
+"""The tensor that each buffer was before it was first set, by its module and name."""
+
+
+@contextmanager
+def assigned_buffers(model: nn.Module) -> Generator[Assigned]:
+    """Note the buffers that a model sets within a ``with`` block.
+
+    Example:
+        >>> norm = nn.BatchNorm1d(2)
+        >>> with assigned_buffers(norm) as assigned:
+        ...     norm.running_mean = norm.running_mean + 1
+        >>> [(name, before) for (_, name), before in assigned.items()]
+        [('running_mean', tensor([0., 0.]))]
+    """
+    modules = {id(vars(module)["_buffers"]): module for module in model.modules()}
+    assigned: Assigned = {}
+
+    def note(module: nn.Module, name: str, value: torch.Tensor | None) -> None:
+        held = vars(module)["_buffers"]  # what stands for a module in a trace has it too
+        before = held.get(name)
+        if id(held) in modules and before is not None and before is not value:
+            assigned.setdefault((modules[id(held)], name), before)
+
+    hook = register_module_buffer_registration_hook(note)  # pyright: ignore[reportArgumentType]  # torch takes None as the value itself
+    try:
+        yield assigned
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def writing_assigned_buffers(model: nn.Module) -> Generator[None]:
+    """Let a traced model end by writing what modules inside of it have set buffers to.
+
+    Torch does so for those of the outermost. Results keep what the buffers were.
+    """
+    with assigned_buffers(model) as assigned:
+
+        def write(module: nn.Module, args: Any, result: Any) -> Any:
+            before = {key: t for key, t in assigned.items() if key[0] is not module}
+            written = {storage_of(tensor) for tensor in before.values()}
+
+            def apart(leaf: Any) -> Any:
+                is_tensor = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+                return leaf.clone() if is_tensor and storage_of(leaf) in written else leaf
+
+            given = pytree.tree_map(apart, result)
+            held = {key: vars(key[0])["_buffers"] for key in before}
+            new = {key: apart(held[key].get(key[1])) for key in before}
+            for key, now in new.items():
+                if _fits(now, before[key]):
+                    held[key][key[1]] = before[key].copy_(now)
+                elif now is not None:
+                    _warn(key)
+            return given
+
+        hook = model.register_forward_hook(write)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def _fits(now: torch.Tensor | None, before: torch.Tensor) -> bool:
+    return now is not None and (now.shape, now.dtype) == (before.shape, before.dtype)
+
+
+def _warn(key: tuple[nn.Module, str]) -> None:
+    warnings.warn(
+        f"{type(key[0]).__name__} sets its buffer {key[1]!r} to a tensor of another shape or "
+        "dtype, which the program does not keep for its next call",
+        stacklevel=2,
+    )
+
+
+def with_lines_of_assignments(exported: ExportedProgram) -> ExportedProgram:
+    """Give each write of an assigned buffer the place of what is written, as torch does."""
+    for node in exported.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        value = node.args[1]
+        if not node.meta.get("stack_trace") and value.op != "placeholder":  # none is the user's
+            node.meta = dict(value.meta)
+    return exported

@@ -16,7 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from torch_ir.errors import ConversionError, ExportError, Raised, attempt, did_you_mean, first_line
-from torch_ir.frontend.kept_attributes import kept_attributes
+from torch_ir.frontend.kept_attributes import assigned_buffers, kept_attributes
 from torch_ir.frontend.locations import own_line
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
@@ -115,13 +115,10 @@ class Regions:
 
     def _extract(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> IR | None:
         modules = {"": self._model} | {p: self._model.get_submodule(p) for p in self._paths}
-        watch = Watch(mode=self._mode)
-        kept = kept_attributes(self._model, but_objects=True)
-        with kept, watch.over(modules), tracing_for_export(), self._mode:
-            self._model(*args, **kwargs)
+        watch, setting = _watched(modules, self._mode, args, kwargs)
         sites: dict[str, Site] = {}
         kinds: dict[str, str] = {}
-        for group in self._kinds(watch):
+        for group in self._kinds(watch, setting):
             if isinstance(self._body(group[0]), str):
                 self._flat(group, cast(str, self._body(group[0])))
                 continue
@@ -166,13 +163,14 @@ class Regions:
         for path in self._paths:
             self.found[path] = {"flat": reason, **self.found.get(path, {})}
 
-    def _kinds(self, watch: Watch) -> Iterator[list[Site]]:
+    def _kinds(self, watch: Watch, setting: Collection[str]) -> Iterator[list[Site]]:
         """The members that do the same, the outermost first."""
         names = tensor_names(self._model)
         inside: set[str] = set()
         groups: dict[str, list[Site]] = {}
         for path in self._paths:
             found = _site(watch.records.get(path, []), names)
+            found = "it sets a buffer to another tensor" if path in setting else found
             if isinstance(found, str):
                 self.found[path] = {"flat": found}
             else:
@@ -267,6 +265,25 @@ class Regions:
             ]
             call_layer(builder, functions[key], operands, results, place)
         return literals.placed(builder.finish(), known)
+
+
+def _watched(
+    modules: Mapping[str, nn.Module], mode: FakeTensorMode, args: Any, kwargs: Any
+) -> tuple[Watch, set[str]]:
+    """Run a model, whose path is empty; also return the paths of what sets a buffer."""
+    model, watch = modules[""], Watch(mode=mode)
+    with (
+        kept_attributes(model, but_objects=True),
+        assigned_buffers(model) as assigned,
+        watch.over(modules),
+        tracing_for_export(),
+        mode,
+    ):
+        model(*args, **kwargs)
+    for (module, name), before in assigned.items():
+        vars(module)["_buffers"][name] = before
+    setting = {module for module, _ in assigned}
+    return watch, {p for p, m in modules.items() if not setting.isdisjoint(m.modules())}
 
 
 def _outside_regions(ir: IR) -> IR:
