@@ -27,14 +27,34 @@ class Users(nn.Module):
         return self.second(y.sin())
 
 
+class Scoped(nn.Module):
+    """A layer with regions, for which torch records no line."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = self.fc(x)
+        with torch.no_grad():
+            z = y.float().sin().cos()
+        return x + z
+
+
 def places(ir):
     return [(node.op_type, node.location) for node in inline_functions(ir).nodes]
 
 
 @pytest.mark.parametrize(
     "model",
-    [Users(), encoder(), nn.Sequential(Users(), encoder())],
-    ids=["lines of the user", "no line of the user", "both"],
+    [
+        Users(),
+        encoder(),
+        nn.Sequential(Users(), encoder()),
+        nn.Sequential(Scoped(), Scoped(), Scoped()),
+    ],
+    ids=["lines of the user", "no line of the user", "both", "regions"],
 )
 def test_layers_of_torch_have_the_lines_of_flat_extraction(model):
     model, x = model.eval(), torch.randn(1, 3, 8)
@@ -43,6 +63,7 @@ def test_layers_of_torch_have_the_lines_of_flat_extraction(model):
     assert len(regions.nodes) < len(flat.nodes)
     assert places(flat) == places(regions) == places(outline(flat)) == places(outline(regions))
     assert parse(str(regions)) == regions
+    assert all(node.location.file for _, _, node in flat.walk())
 
 
 def test_a_node_without_a_line_has_that_of_its_call():

@@ -6,12 +6,14 @@ import os
 import re
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from torch_ir.ir import Location
+from torch_ir.torch_api import HigherOrderOperator
 
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in .*\n\s+(?P<code>.*)')
 _GENERATED = "<eval_with_key>"
@@ -23,11 +25,23 @@ _THIS = f"{Path(__file__).parents[1]}{os.sep}"
 
 def node_location(node: torch.fx.Node) -> Location | None:
     """Locate a traced call: the innermost frame outside torch, and the calling module."""
-    file, line, code = _innermost_frame(node.meta.get("stack_trace") or "")
+    file, line, code = _innermost_frame(_stack_trace(node))
     module, module_type = _innermost_module(node.meta.get("nn_module_stack"))
     if not (file or module or module_type):
         return None
     return Location(file, line, code, module, module_type)
+
+
+def _stack_trace(node: torch.fx.Node) -> str:
+    """The frames of a call; of a region that torch makes of calls, those of the first of them."""
+    found = node.meta.get("stack_trace") or ""
+    owner = node.graph.owning_module
+    if found or owner is None or not isinstance(node.target, HigherOrderOperator):
+        return found
+    held = [arg for arg in node.args if isinstance(arg, torch.fx.Node) and arg.op == "get_attr"]
+    bodies: list[object] = [attrgetter(str(arg.target))(owner) for arg in held]
+    inner = [n for b in bodies if isinstance(b, torch.fx.GraphModule) for n in b.graph.nodes]
+    return next(filter(None, map(_stack_trace, inner)), "")
 
 
 @lru_cache(maxsize=1024)
