@@ -49,22 +49,41 @@ INFINITE: dict[str, Any] = {
 }
 
 
-LARGEST = float(np.finfo("float64").max)
+NAN = float("nan")
+LARGEST, LEAST = float(np.finfo("float64").max), float(np.finfo("float64").smallest_subnormal)
 NEAR_THE_LARGEST: dict[str, tuple[Any, ...]] = {
     "aten.addcmul.default": ([-LARGEST, 1.0], [1.5e308, 2.0], [1.9, 2.0]),
     "aten.addcdiv.default": ([-INF, 3.0], [-LARGEST, 5e-324], [INF, 2e-323], 3.14),
     "aten.addmm.default": ([[0.0]], [[1e154, 1e154]], [[1e154], [1e154]], 0.2, 0.6),
     "aten.lerp.Scalar": ([-LARGEST], [LARGEST / 2], 0.4),
     "aten.lgamma.default": ([LARGEST, 1e306],),
-    "aten.special_zeta.default": ([INF, INF], [-0.5, 3.0]),
-    "aten.igamma.default": ([LARGEST, 1e200, 3e8, 3e8], [1e154, 2e200, 3.0001e8, 2.9999e8]),
-    "aten.igammac.default": ([LARGEST, 1e200, 3e8, 1e154], [1e154, 2e200, 3.0001e8, 1e154]),
+    "aten.special_zeta.default": (
+        [INF, INF, 1.9, 2.5, NAN, NAN, 3.0, 4.0],
+        [-0.5, 3.0, LARGEST, INF, 0.0, 1.5, -INF, -2e5 - 0.25],
+    ),
+    "aten.polygamma.default": (2, [LARGEST, INF, -INF, -0.0, -3.5, LEAST]),
+    "aten.special_ndtri.default": ([LEAST, 1e-310, 1e-270, 1e-200, 0.01],),
+    "aten.igamma.default": (
+        [LARGEST, 1e200, 3e8, 3e8, 3 * LEAST, INF, NAN, NAN, NAN],
+        [1e154, 2e200, 3.0001e8, 2.9999e8, 1.0, NAN, 0.0, INF, 1.0],
+    ),
+    "aten.igammac.default": (
+        [LARGEST, 1e200, 3e8, 1e154, INF, NAN, NAN],
+        [1e154, 2e200, 3.0001e8, 1e154, NAN, 0.0, INF],
+    ),
     "aten.linalg_matrix_exp.default": ([[LARGEST, LARGEST], [0.0, LARGEST]],),
     "aten.native_group_norm.default": ([[[LARGEST, LARGEST]]], None, None, 1, 1, 2, 1, 1e-5),
     "aten._native_batch_norm_legit_no_training.default": (
         *([[-LARGEST]], [2.0], [1.0], [LARGEST], [1.0]),
         *(0.1, 1e-5),
     ),
+} | {
+    f"aten.special_{name}.default": ([LARGEST, 1e301, 1e-200, 1e-310, 3 * LEAST, LEAST],)
+    for name in (
+        *("i0e", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
+        *("modified_bessel_k0", "modified_bessel_k1"),
+        *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1"),
+    )
 }
 
 
@@ -304,7 +323,6 @@ def test_what_adds_up_in_a_narrow_type_may_overflow_in_it() -> None:
     assert not within(meant, made, limits).reason
 
 
-NAN = float("nan")
 LARGE = float(np.finfo("float32").max)
 RIGHT: dict[str, tuple[Any, ...]] = {
     "aten.grid_sampler_2d.default": (
@@ -334,8 +352,15 @@ RIGHT: dict[str, tuple[Any, ...]] = {
         torch.tensor([6e4, 6.0], dtype=torch.float16),
         *(0, torch.tensor([0, 0]), torch.tensor([6e4, 6e4], dtype=torch.float16), "mean"),
     ),
+} | {
+    f"aten.special_{name}.default": (
+        torch.tensor([NAN, NAN, NAN, 0.5, 0.5]),
+        torch.tensor([0.0, 1.0, 3.0, LARGE, INF]),
+    )
+    for name in ("chebyshev_polynomial_u", "hermite_polynomial_h", "legendre_polynomial_p")
 }
 OPEN = {
+    "aten.special_legendre_polynomial_p.default": [False, False, True, False, False],
     "aten.bucketize.Tensor": [True, True],
     "aten.searchsorted.Tensor": [[True], [False]],
     "aten.mode.default": [True, False],

@@ -155,6 +155,7 @@ _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,
     resampling.sampled_backward: sums.not_finite,
+    special.polynomial: special.unwritten,
 }
 """Marks of what is open although nothing overflows, of operands that are not all finite."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.polynomials import RECURRENCES, by_recurrence
-from torch_ir.semantics.operators.special_functions import zeta
+from torch_ir.semantics.operators.special_functions import LEAST, zeta
 
 _LACKING = {
     "j0": (500, 1.74e5, 4.84e7, 1.12e10, 2.11e12, 3.11e14, 3.18e16, 1.71e18),
@@ -51,16 +51,16 @@ def waves(call: BoundedCall) -> Errors:
     (result,) = call.results
     name, x, sizes = call.op_type.split(".")[1][-2:], call.size("self"), moduli(result)
     order = int(name[1])
-    t = np.clip(x, 1e-300, NEAR)
+    t = np.clip(x, LEAST, NEAR)
     if name[0] == "j":
         near = call.unit * 8 * np.minimum(t, 1) ** order + sizes * _lacked(name, t * t)
     else:
         parts = np.abs(np.log(t)) * np.minimum(t / 2, 1) ** order
-        near = call.unit * 8 * (parts + 1 / t**order + order * (t > 1))
+        near = call.unit * 8 * (parts + order * (t > 1)) + call.unit * 8 / t**order
         lost = (sizes + parts + order / t) * _lacked(name, t * t)
         near = near + lost + parts * _lacked(f"j{order}", t * t)
     far = np.maximum(np.where(np.isfinite(x), x, NEAR), NEAR)
-    height = np.sqrt(2 / (math.pi * far))
+    height = math.sqrt(2 / math.pi) / np.sqrt(far)
     part = (1 + 2 * order) / (8 * far) * _lacked(f"far {order}", (NEAR / far) ** 2)
     wave = height * np.minimum(call.unit * (8 + 2 * far) + part, 2)
     return [np.where(np.isinf(x), np.inf, np.where(x <= NEAR, near, wave))]
@@ -94,14 +94,34 @@ def grown(call: BoundedCall) -> Errors:
     scaled = "scaled" in call.op_type or call.op_type.endswith("e.default")
     x = call.size("x" if "x" in call.arguments else "self")
     error = call.unit * 16 * moduli(result)
-    if "_k" not in call.op_type:
+    if "_k" in call.op_type:
+        error = error + _halved(call, x, _order(call))
+    else:
         grows = 1.0 if scaled else np.exp(np.minimum(x, SERIES_OF_I))
-        first = grows * (x / 2 if "i1" in call.op_type else 1.0)
+        first = grows * (x / 2 if _order(call) else 1.0)
         added = np.where(x <= SERIES_OF_I, first, moduli(result))
         error = call.unit * (8 * moduli(result) + added)
-    if scaled:  # some kernels compute in a narrow type itself
-        return [error + call.is_narrow * call.result_unit * 8 * moduli(result)]
+    if scaled and call.is_narrow:  # some kernels compute in a narrow type itself
+        return [error + call.result_unit * 8 * moduli(result)]
+    if scaled:
+        return [error]
     return [call.opened(error, np.exp(x))]
+
+
+def _order(call: BoundedCall) -> int:
+    return int("1" in call.op_type)
+
+
+def _halved(call: BoundedCall, x: Array, order: int) -> Array:
+    """What the logarithm of x / 2 is off where that is no number of the type: all, where it is 0.
+
+    K₁ takes it times x / 2.
+    """
+    info = np.finfo(call.dtype)
+    is_inexact = (x > 0) & (x < 2 * float(info.smallest_normal))
+    part = np.where(is_inexact, float(info.smallest_subnormal) / x, 0)
+    off = -np.log1p(-np.minimum(part, 1))
+    return np.where(np.isinf(off), off, 0) if order else off
 
 
 def digamma(call: BoundedCall) -> Errors:
@@ -147,7 +167,9 @@ def log_ndtr(call: BoundedCall) -> Errors:
 def zetas(call: BoundedCall) -> Errors:
     """Bound a sum of powers by their moduli, which below 0 are of both signs.
 
-    Of a sum that is 0 kernels compute the rest, too, whose 24 factors may overflow: it is open.
+    Kernels add ``q · q⁻ˢ / (s − 1)`` as the rest, in float64: of an infinite q that is no number,
+    and the power may be less than numbers are. Of a sum that is 0 they compute the rest of the
+    rest, too, whose 24 factors may overflow: it is open.
     """
     (result,) = call.results
     order, x = (
@@ -159,11 +181,12 @@ def zetas(call: BoundedCall) -> Errors:
     part = x - np.floor(x)
     both = zeta(order, np.where(x < 0, part, 1.0)) + zeta(order, np.where(x < 0, 1 - part, 1.0))
     terms = np.where((x < 0) & np.isfinite(both), both, 0)
+    lost = LEAST * np.abs(x) / np.maximum(order - 1, LEAST)
     if "n" not in call.arguments:
         largest = float(np.finfo(call.dtype).max)
-        is_open = (result == 0) & (order**24 >= largest)
-        return [np.where(is_open, np.inf, call.unit * 8 * (sizes + terms))]
-    terms = terms * math.factorial(min(call["n"], 150))
+        is_open = (result == 0) & ((order**24 >= largest) | np.isinf(x))
+        return [np.where(is_open, np.inf, call.unit * 8 * (sizes + terms) + lost)]
+    factorial = np.exp(math.lgamma(call["n"] + 1))
     if call["n"] == 0:
         return digamma(call)
     if call["n"] == 1:
@@ -172,7 +195,10 @@ def zetas(call: BoundedCall) -> Errors:
         rest = (np.maximum(x, 1 - x) + 6) ** -9.0 / 30
         is_pole = (x <= 0) & (part == 0)
         return [np.where(is_pole, np.inf, call.unit * (8 * sizes + 4 * steep) + rest)]
-    return [call.unit * (8 + math.lgamma(call["n"] + 1)) * (sizes + terms)]  # n! as an exponential
+    steps = 8 + math.lgamma(call["n"] + 1)  # n! as an exponential
+    error = call.unit * steps * (sizes + terms * factorial) + lost * factorial
+    is_open = (result == 0) & np.isinf(x)
+    return [np.where(is_open, np.inf, call.opened(error, factorial))]
 
 
 def incomplete_gamma(call: BoundedCall) -> Errors:
@@ -199,7 +225,8 @@ def incomplete_gamma(call: BoundedCall) -> Errors:
     least = float(np.finfo(call.dtype).smallest_normal)
     lost = ((order < least) & (order > 0)) | ((x < least) & (x > 0))
     error = np.where(lost, 1.0, relative * np.where(is_rest, 1, sizes) + series)
-    return [np.where(np.isinf(exponent) & np.isfinite(order) & np.isfinite(x), np.inf, error)]
+    is_number = np.isfinite(order) & np.isfinite(x)
+    return [np.where(is_number, call.opened(error, exponent), error)]
 
 
 def _log_gamma(x: float) -> float:
@@ -216,7 +243,9 @@ def polynomial(call: BoundedCall) -> Errors:
     """
     (result,) = call.results
     name = call.op_type.split(".")[1].removeprefix("special_")
-    degrees = np.maximum(np.trunc(call.wide("n")), 0)
+    wanted = call.wide("n")
+    is_taken = (wanted < 2.0**63) & ~np.isnan(result)  # of other degrees they are 0 or NaN
+    degrees = np.where(is_taken, np.maximum(np.trunc(wanted), 0), 0)
     if "chebyshev" in name:
         largest = np.maximum(moduli(result), 1 if name.endswith("t") else degrees + 1)
         return [call.unit * 4 * (degrees + 1) ** 2 * largest]
@@ -227,3 +256,8 @@ def polynomial(call: BoundedCall) -> Errors:
     added = by_recurrence(lambda _: first, lambda k, v, p, q: step(k, v, p, -q), turned, degrees)
     way = np.abs(added) * (2 * degrees + 1 + x)
     return [call.opened(call.unit * 2 * (degrees + 2) * np.abs(added), way)]
+
+
+def unwritten(call: BoundedCall) -> list[Array]:
+    """Mark polynomials of NaN from degree 2 on: torch returns what nothing has written."""
+    return [np.isnan(call.wide("x")) & (call.wide("n") >= 2)]

@@ -1,6 +1,7 @@
 """Orthogonal polynomials by their recurrences, of real numbers; 0 of negative degrees.
 
-Integers and booleans are taken as float32; the degree is cut off to an integer.
+Integers and booleans are taken as float32; the degree is cut off to an integer. One that int64
+does not hold is taken for a negative one, as processors convert it.
 
 Source: NIST Digital Library of Mathematical Functions, 18.9; the pages of ``torch.special``.
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.pointwise import floating, is_real, pointwise, require_type
 from torch_ir.semantics.registry import declare
@@ -19,6 +21,8 @@ Step = Callable[[int, Array, Array, Array], Array]
 """The polynomial of degree k + 1, of k, x and those of degrees k and k - 1."""
 GREATEST = {"float32": 128, "float64": 512}
 """Degrees from which on Hermite's polynomials are NaN."""
+MOST = 100_000
+"""Steps that a recurrence takes: a number in a tensor is not to keep its reader for hours."""
 
 
 def _doubled(k: int, x: Array, p: Array, before: Array) -> Array:
@@ -55,9 +59,17 @@ RECURRENCES: Mapping[str, tuple[Callable[[Array], Array], Step, str]] = {
 
 
 def by_recurrence(first: Callable[[Array], Array], step: Step, x: Array, degrees: Array) -> Array:
-    """Compute polynomials of given degrees, each at its own number."""
+    """Compute polynomials of given degrees, each at its own number.
+
+    Raises:
+        InvalidIRError: A degree is greater than :data:`MOST`.
+    """
     with np.errstate(all="ignore"):
-        whole = np.nan_to_num(np.trunc(degrees), nan=-1.0, posinf=-1.0)
+        whole = np.where(degrees < 2.0**63, np.trunc(degrees), -1.0)
+        if whole.max(initial=0) > MOST:
+            raise InvalidIRError(
+                f"a polynomial of degree {whole.max():g} takes more than {MOST} steps"
+            )
         total = np.where(whole == 0, np.ones_like(x), np.zeros_like(x))
         before, p = np.ones_like(x), first(x)
         for k in range(1, int(whole.max(initial=0)) + 1):
@@ -75,10 +87,11 @@ def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) 
 
         def of(values: Array, degrees: Array) -> Array:
             moved = 2 * values - 1 if is_shifted else values
-            found = by_recurrence(first, step, moved, degrees)
-            if name.startswith("hermite"):
-                return np.where(degrees >= GREATEST.get(dtype.name, 128), np.nan, found)
-            return found
+            if not name.startswith("hermite"):
+                return by_recurrence(first, step, moved, degrees)
+            lost = (degrees >= GREATEST.get(dtype.name, 128)) & (degrees < 2.0**63)
+            found = by_recurrence(first, step, moved, np.where(lost, 0, degrees))
+            return np.where(lost, np.nan, found)
 
         return pointwise(of, x, n, dtype=dtype)
 

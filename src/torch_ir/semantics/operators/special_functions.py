@@ -25,6 +25,10 @@ FAR = 25.0
 STEPS = 128
 """Of half a period: more than ``FAR`` and what an integral converges by."""
 SERIES, GAUSS = 2.0, 80
+MOST_FACTORS = 170
+"""Of the greatest factorial in float64."""
+LEAST, NEAR_POLE = 5e-324, 1e-20
+"""The least number, and where K is its pole, K₀ a logarithm, to float64's precision."""
 CHUNK = 1024
 
 
@@ -34,7 +38,12 @@ def _each(function: Callable[..., float]) -> Callable[..., Array]:
     def at(*numbers: float) -> float:
         return math.nan if any(map(math.isnan, numbers)) else function(*numbers)
 
-    return lambda *arrays: np.asarray(np.vectorize(at, otypes=[np.float64])(*arrays))
+    return _all(at)
+
+
+def _all(function: Callable[..., float]) -> Callable[..., Array]:
+    """The same of a function that takes NaN, too."""
+    return lambda *arrays: np.asarray(np.vectorize(function, otypes=[np.float64])(*arrays))
 
 
 # -- Bessel functions -----------------------------------------------------------------------------
@@ -52,7 +61,7 @@ def _hankel(order: float, x: Array, sign: int) -> tuple[Array, Array]:
             odd = odd + flip * term
         else:
             even = even + flip * term
-        term = term * (4 * order**2 - (2 * k + 1) ** 2) / (8 * (k + 1) * x)
+        term = term * (4 * order**2 - (2 * k + 1) ** 2) / (8 * (k + 1)) / x
     return even, odd
 
 
@@ -62,7 +71,7 @@ def _waves(order: float, x: Array) -> tuple[Array, Array]:
     turned = (order / 2 + 0.25) * math.pi
     cosine = np.cos(x) * math.cos(turned) + np.sin(x) * math.sin(turned)
     sine = np.sin(x) * math.cos(turned) - np.cos(x) * math.sin(turned)
-    size = np.sqrt(2 / (math.pi * x))
+    size = math.sqrt(2 / math.pi) / np.sqrt(x)
     return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
 
 
@@ -97,7 +106,7 @@ def bessel_j(order: int, x: Array) -> Array:
     """``1/π · ∫₀^π cos(nθ − x sin θ) dθ``; below 1 by its power series."""
     size = np.abs(x)
     near = _periods(lambda v, a: np.cos(order * a - v * np.sin(a)), np.minimum(size, FAR))
-    far = np.where(np.isinf(x), 0, _waves(order, np.clip(size, FAR, 1e300))[0])
+    far = np.where(np.isinf(x), 0, _waves(order, np.maximum(size, FAR))[0])
     found = np.where(size <= FAR, near, far)
     found = np.where(size < 1, _powers(order, size, -1), found)
     return found * np.where(x < 0, (-1) ** order, 1)
@@ -117,8 +126,8 @@ def bessel_y(order: int, x: Array) -> Array:
         return waves - tail / math.pi
 
     middle = _summed(between, np.clip(x, SERIES, FAR))
-    near = _y_series(order, np.clip(x, 1e-300, SERIES))
-    far = np.where(np.isinf(x), 0, _waves(order, np.clip(x, FAR, 1e300))[1])
+    near = _y_series(order, np.clip(x, LEAST, SERIES))
+    far = np.where(np.isinf(x), 0, _waves(order, np.maximum(x, FAR))[1])
     found = np.where(x < SERIES, near, np.where(x <= FAR, middle, far))
     return np.where(x == 0, -np.inf, np.where(x > 0, found, np.nan))
 
@@ -134,9 +143,9 @@ def _y_series(order: int, x: Array) -> Array:
             math.factorial(k) * math.factorial(k + order)
         )
         total = total + factor * (-(half**2)) ** k
-    poles = 1 / half if order else 0.0
-    regular = 2 * np.log(half) * bessel_j(order, x) - half**order * total
-    return (regular - poles) / math.pi
+    poles = 2 / math.pi / x if order else 0.0
+    regular = 2 * (np.log(x) - math.log(2)) * bessel_j(order, x) - half**order * total
+    return regular / math.pi - poles
 
 
 def scaled_bessel_i(order: int, x: Array) -> Array:
@@ -146,8 +155,8 @@ def scaled_bessel_i(order: int, x: Array) -> Array:
     def wave(v: Array, a: Array) -> Array:
         return np.exp(v * (np.cos(a) - 1)) * np.cos(order * a)
 
-    even, odd = _hankel(order, np.clip(size, FAR, 1e300), 1)
-    far = (even - odd) / np.sqrt(2 * math.pi * np.maximum(size, FAR))
+    even, odd = _hankel(order, np.maximum(size, FAR), 1)
+    far = (even - odd) / (math.sqrt(2 * math.pi) * np.sqrt(np.maximum(size, FAR)))
     near = _periods(wave, np.minimum(size, FAR))
     found = np.where(size <= FAR, near, far)
     found = np.where(size < 1, _powers(order, size, 1) * np.exp(-np.minimum(size, 1)), found)
@@ -164,9 +173,13 @@ def scaled_bessel_k(order: float, x: Array) -> Array:
         decays = v[:, None] * (np.cosh(steps) - 1)
         return (np.exp(-decays + order * steps) + np.exp(-decays - order * steps)) @ weights / 2
 
-    even, odd = _hankel(order, np.clip(x, FAR, 1e300), 1)
-    far = np.where(np.isinf(x), 0, (even + odd) * np.sqrt(math.pi / (2 * np.maximum(x, FAR))))
-    found = np.where(x <= FAR, _summed(near, np.clip(x, 1e-30, FAR)), far)
+    even, odd = _hankel(order, np.maximum(x, FAR), 1)
+    height = math.sqrt(math.pi / 2) / np.sqrt(np.maximum(x, FAR))
+    far = np.where(np.isinf(x), 0, (even + odd) * height)
+    found = np.where(x <= FAR, _summed(near, np.clip(x, NEAR_POLE, FAR)), far)
+    least = np.clip(x, LEAST, NEAR_POLE)
+    poles = 1 / least if order else math.log(2) - np.euler_gamma - np.log(least)
+    found = np.where(x < NEAR_POLE, poles, found)
     return np.where(x == 0, np.inf, np.where(x > 0, found, np.nan))
 
 
@@ -179,9 +192,9 @@ def airy(x: Array) -> Array:
         return np.real(np.exp(line**3 / 3 - v[:, None] * line)).sum(-1) * (0.025 / (2 * math.pi))
 
     zeta = 2 / 3 * np.abs(x) ** 1.5
-    wide = np.clip(zeta, FAR, 1e300)
-    waves = _waves(1 / 3, wide)
+    waves = _waves(1 / 3, np.maximum(zeta, FAR))
     far = np.sqrt(np.abs(x)) / 2 * (waves[0] - waves[1] / math.sqrt(3))
+    far = np.where(np.isinf(zeta), 0, far)  # the wave has no phase, and is lower than any number
     edge = -((1.5 * FAR) ** (2 / 3))
     return np.where(x < edge, far, _summed(near, np.clip(x, edge, 110)))
 
@@ -214,13 +227,25 @@ def _digamma(x: float) -> float:
 
 
 def _zeta(s: float, q: float) -> float:
-    """``Σ (q + k)^(−s)`` over k ≥ 0, the rest of it by Euler and Maclaurin."""
-    if s == 1 or (s > 1 and -math.inf < q <= 0 and q == math.floor(q)):
+    """``Σ (q + k)^(−s)`` over k ≥ 0: infinite of the order 1, and at poles, also of NaN."""
+    is_pole = q <= 0 and (math.isinf(q) or q == math.floor(q))
+    if s == 1 or (is_pole and not s < 1):
         return math.inf
-    if s < 1 or q < -1e5 or (q <= 0 and math.isfinite(s) and s != math.floor(s)):
+    if s < 1 or math.isnan(s) or math.isnan(q):
         return math.nan
     if math.isinf(q) or math.isinf(s):
         return 0.0 if q > 1 else 1.0 if q == 1 else math.inf
+    if q > 0:
+        return _zeta_of_positive(s, q)
+    if s != math.floor(s):
+        return math.nan
+    part, below = q - math.floor(q), -math.floor(q)
+    terms = _zeta_of_positive(s, 1 - part) - _zeta_of_positive(s, 1 - part + below)
+    return _zeta_of_positive(s, part) + (-1) ** int(s % 2) * terms
+
+
+def _zeta_of_positive(s: float, q: float) -> float:
+    """The rest of the sum is by Euler and Maclaurin."""
     total, enough = 0.0, max(20, 2 * min(s, 1e3))
     while q < enough and (q <= 1 or _power(q, -s) > total * 1e-18):
         total += _power(q, -s)
@@ -235,7 +260,7 @@ def _zeta(s: float, q: float) -> float:
     return total
 
 
-zeta = _each(_zeta)
+zeta = _all(_zeta)
 
 
 def _power(base: float, exponent: float) -> float:
@@ -269,28 +294,33 @@ def _igamma_of_large(a: float, x: float, *, upper: bool) -> float:
 
 
 def _igamma(a: float, x: float, *, upper: bool) -> float:
-    """``1/Γ(a) · ∫₀ˣ t^(a−1) e^(−t) dt``, or the rest to 1."""
-    if x < 0 or a < 0 or (a == 0 and x == 0) or (math.isinf(a) and math.isinf(x)):
+    """``1/Γ(a) · ∫₀ˣ t^(a−1) e^(−t) dt``, or the rest to 1.
+
+    Of one operand NaN it is the number that it is of all others in its place, if there is one.
+    """
+    if x < 0 or a < 0 or (a == 0 and not x > 0) or (math.isinf(a) and math.isinf(x)):
         return math.nan
     if a == 0 or math.isinf(x) or x == 0 or math.isinf(a):
-        return float(upper == (x == 0 or math.isinf(a)))
+        return float(upper == (a != 0 and (x == 0 or math.isinf(a))))
+    if math.isnan(a) or math.isnan(x):
+        return math.nan
     if a > _UNIFORM:
         return _igamma_of_large(a, x, upper=upper)
-    front = math.exp(min(a * math.log(x) - x - math.lgamma(a), 700.0))
+    exponent = a * math.log(x) - x
     if x < a + 1:
-        term = total = 1 / a
+        term = total = 1.0
         k = a
         while abs(term) > 1e-17 * abs(total):
             k += 1
             term *= x / k
             total += term
-        lower = front * total
+        lower = math.exp(exponent - math.lgamma(a + 1)) * total
         return 1 - lower if upper else lower
     count = min(200 + int(10 * math.sqrt(a)), 10_000)
     fraction = x + 2 * count + 1 - a
     for k in range(count, 0, -1):  # from its end, where errors shrink
         fraction = x + 2 * k - 1 - a - k * (k - a) / fraction
-    rest = front / fraction
+    rest = math.exp(exponent - math.lgamma(a)) / fraction
     return rest if upper else 1 - rest
 
 
@@ -311,12 +341,21 @@ def _erfcx(x: float) -> float:
 
 
 def _erfc_inverse(q: float) -> float:
-    """The number y ≥ 0 with ``erfc y = q``, for q in [0, 1]; by Halley's steps."""
+    """The number y ≥ 0 with ``erfc y = q``, for q in [0, 1]; by Halley's steps.
+
+    Where q is near to nothing, by Newton's for its logarithm.
+    """
     if q == 0:
         return math.inf
     root = math.sqrt(-2 * math.log(q / 2))
     y = max((root - (2.30753 + 0.27061 * root) / (1 + root * (0.99229 + 0.04481 * root))), 0.0)
     y /= math.sqrt(2)
+    if q < 1e-250:
+        for _ in range(4):
+            scaled = _erfcx(y)
+            error = math.log(scaled) - y * y - math.log(q)
+            y += error * scaled * math.sqrt(math.pi) / 2
+        return y
     for _ in range(4):
         error = (math.erfc(y) - q) / (-2 / math.sqrt(math.pi) * math.exp(-y * y))
         y -= error / (1 + y * error)
@@ -403,11 +442,11 @@ _OF_X = ("airy", "spherical", "scaled")
 _TWO: Mapping[str, tuple[Callable[[Array, Array], Any], str]] = {
     "special_zeta": (zeta, "Hurwitz's zeta function ``Σ (other + k)^(−self)``, k ≥ 0."),
     "igamma": (
-        _each(partial(_igamma, upper=False)),
+        _all(partial(_igamma, upper=False)),
         "The regularized lower incomplete gamma function of ``self`` at ``other``.",
     ),
     "igammac": (
-        _each(partial(_igamma, upper=True)),
+        _all(partial(_igamma, upper=True)),
         "1 less :func:`igamma`, without cancellation.",
     ),
 }
@@ -450,9 +489,13 @@ def polygamma(n: int, self: Array) -> Array:
     """The n-th derivative of ``digamma``: ``(−1)^(n + 1) n! ζ(n + 1, x)``."""
     require_type("polygamma", is_real, self)
 
+    factor = float(math.factorial(n)) if n <= MOST_FACTORS else math.inf
+
     def at(x: float) -> float:
         if n == 0:
             return _digamma(x)
-        return (-1) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x)
+        if n == 1 and x == -math.inf:  # which torch reflects, and takes for a pole of the others
+            return math.nan
+        return (-1) ** (n + 1) * factor * _zeta(n + 1, x)
 
     return pointwise(_each(at), self, dtype=floating(self))
