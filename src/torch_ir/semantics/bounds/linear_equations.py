@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import sqrt
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
@@ -53,6 +54,13 @@ def _lost(matrix: Array) -> Array:
     return np.asarray(~np.isfinite(matrix).all((-2, -1)))
 
 
+def _overflow(call: BoundedCall, *ways: Array) -> Array:
+    """Which matrices of a batch have something on the way that overflows in the type."""
+    largest = float(ml_dtypes.finfo(call.dtype).max)
+    over = [np.max(np.abs(way), (-2, -1), initial=0) >= largest for way in ways]
+    return np.asarray(np.any(np.broadcast_arrays(*over), 0))
+
+
 def _inverse(matrix: Array) -> Array:
     """|A⁻¹|; infinite of what has none."""
     left, sizes, right = np.linalg.svd(_finite(matrix))
@@ -81,6 +89,23 @@ def _solved(inverse: Array, error: Array, solution: Array) -> tuple[Array, Array
     return np.where(is_open[..., None, None], np.inf, moved), is_open
 
 
+def _overflowing(call: BoundedCall, factors: Array, found: Array, *, transposed: bool) -> Array:
+    """Which columns of a solution have something on the way that overflows in the type.
+
+    That is what one substitution gives the other, its terms, and reciprocals of pivots, by which
+    libraries multiply.
+    """
+    inner, outer = np.abs(upper_of(factors)), np.abs(lower_of(factors))
+    pivots: Array = np.diagonal(inner, axis1=-2, axis2=-1)
+    if transposed:
+        inner, outer = np.swapaxes(outer, -1, -2), np.swapaxes(inner, -1, -2)
+    between = inner @ np.abs(found)
+    way = np.maximum(between, outer @ between)
+    largest = float(ml_dtypes.finfo(call.dtype).max)
+    is_over = np.max(way, -2, keepdims=True, initial=0) >= largest
+    return is_over | (1 / np.min(pivots, -1, initial=1) >= largest)[..., None, None]
+
+
 def _opened(is_open: Array, result: Array) -> Array:
     """Infinite where a matrix of the batch is open."""
     axes = tuple(range(is_open.ndim, result.ndim))
@@ -96,7 +121,10 @@ def solution(call: BoundedCall) -> Errors:
     inverse, error = _inverse(matrix), _count(call, matrix.shape[-1]) * _grown(matrix)
     if call["left"] is False:
         inverse, error, found = (np.swapaxes(part, -1, -2) for part in (inverse, error, found))
-    moved, is_open = _solved(inverse, error, moduli(found))
+    sizes, is_right = moduli(found), call["left"] is False
+    moved, is_open = _solved(inverse, error, sizes)
+    whole, _, _ = factored(matrix)
+    moved = np.where(_overflowing(call, whole, sizes, transposed=is_right), np.inf, moved)
     lost = np.broadcast_to(_lost(call["A"]), is_open.shape)
     moved, is_open = np.where(lost[..., None, None], np.inf, moved), is_open | lost
     moved = np.swapaxes(moved, -1, -2) if call["left"] is False else moved
@@ -120,17 +148,21 @@ def determinant(call: BoundedCall) -> Errors:
     adjugate = (np.abs(adjoint(right)) * minors[..., None, :]) @ np.abs(adjoint(left))
     unit = _count(call, count)
     value = np.prod(sizes, -1)
-    grown = unit * _grown(matrix)
+    rows = _grown(matrix)
+    grown = unit * rows
     error = np.sum(np.swapaxes(adjugate, -1, -2) * grown, (-2, -1)) + unit * value
     # of a matrix that lacks two ranks, each minor is 0: what is left is of a higher order
     # (Ipsen and Rehman, Perturbation Bounds for Determinants, 2008)
     norm = np.sqrt(np.sum(grown**2, (-2, -1)))
     higher = np.prod(sizes + norm[..., None], -1) - value - np.sum(minors, -1) * norm
     error = error + np.maximum(np.where(np.isnan(higher), 0, higher), 0)
-    error = np.where(_lost(call["A"]), np.inf, error)
+    error = np.where(_lost(call["A"]) | _overflow(call, rows), np.inf, error)
     beside = _of_factors(call, matrix)
     if len(call.results) == 3:
-        return [error, *beside]
+        pivots: Array = np.diagonal(call.results[1], axis1=-2, axis2=-1)
+        way = np.prod(np.maximum(moduli(pivots), 1), -1)  # of a product in any order
+        least = float(ml_dtypes.finfo(call.dtype).smallest_subnormal)
+        return [call.opened(error + count * least * way, way), *beside]
     part = error / value
     is_sure = part < _MOST
     sign = np.where(is_sure, unit if is_complex(call.results[0].dtype) else 0.0, np.inf)
@@ -179,7 +211,7 @@ def _of_triangles(call: BoundedCall, whole: Array, pivot: bool) -> tuple[Array, 
     rivals = np.tril(_added(lower * pivots) / _added(pivots), -1)
     is_near = pivot & (rivals + 2 * off_lower >= 1) & (rivals > 0)
     is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST) | np.any(is_near, (-2, -1))
-    is_open |= _lost(call["A"])
+    is_open |= _lost(call["A"]) | _overflow(call, sizes @ tops)
     place = is_open[..., None, None]
     return np.where(place, np.inf, off_lower), np.where(place, np.inf, off_upper), is_open
 
@@ -204,6 +236,8 @@ def by_factors(call: BoundedCall) -> Errors:
         reach, error = (np.swapaxes(part, -1, -2) for part in (reach, error))
     values = moduli(result) if is_left else np.swapaxes(moduli(result), -1, -2)
     moved, _ = _solved(reach, error, values)
+    is_over = _overflowing(call, whole, values, transposed=(call["adjoint"] is True) == is_left)
+    moved = np.where(is_over, np.inf, moved)
     return [moved if is_left else np.swapaxes(moved, -1, -2)]
 
 
@@ -249,6 +283,7 @@ def cholesky(call: BoundedCall) -> Errors:
     stops = made[1] > 0
     off = np.max(error, (-2, -1), initial=0)
     is_open = np.where(stops, _is_undecided(lower, made[1], off), is_open)
+    is_open = is_open | _lost(np.tril(adjoint(call["self"]) if call["upper"] else call["self"]))
     moved = np.where((is_open | stops)[..., None, None], np.inf, sizes @ half)
     moved = np.swapaxes(moved, -1, -2) if call["upper"] else moved
     return [moved, *[_opened(is_open, r) for r in call.results[1:]]]

@@ -154,11 +154,13 @@ def trilinear(call: BoundedCall) -> Errors:
     whole = np.broadcast_shapes(*shapes)
     count = prod(whole[axis] for axis in call["sumdim"])
     errors = _summed(call, [max(count, 1)], BLOCK, FEW + 1)
+    third = np.maximum(call.size("i3"), 1)  # the sum of the first two may overflow by itself
+    (way,) = call.meant(i1=call.size("i1"), i2=call.size("i2"), i3=third)
     if not call.is_narrow:
-        return errors
+        return [call.opened(error, way) for error in errors]
     (terms,) = call.terms()  # products, and the sums of slices, are rounded to the type
-    slices = whole[call.arguments.get("unroll_dim", 1)]
-    return [error + call.stepped(2 + sqrt(slices), terms) for error in errors]
+    slices, made = whole[call.arguments.get("unroll_dim", 1)], call.results[0].dtype
+    return [call.opened(e + call.stepped(2 + sqrt(slices), terms), way, made) for e in errors]
 
 
 def not_finite(call: BoundedCall) -> list[Array] | None:
