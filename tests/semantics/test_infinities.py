@@ -334,6 +334,31 @@ RIGHT: dict[str, tuple[Any, ...]] = {
         torch.tensor([[LARGE, -LARGE, LARGE, 1.0]] + [[1.0] * 4] * 3).reshape(1, 1, 4, 4),
         *([5, 6], True),
     ),
+    "aten.upsample_bicubic2d.vec": (
+        torch.tensor(
+            [[LARGEST, -LARGEST, LARGEST, INF]] + [[1.0, -INF, 1.0, 1.0]] * 3, dtype=torch.float64
+        ).reshape(1, 1, 4, 4),
+        *([5, 5], True, None),
+    ),
+    "aten.native_batch_norm.default": (
+        *(torch.tensor([[1e-40], [-1e-40]]), torch.tensor([LARGE]), torch.tensor([0.5])),
+        *(None, None, True, 0.1, 1e-5),
+    ),
+    "aten._trilinear.default": (
+        *(torch.full((2, 1), 3e4).half(), torch.full((2, 1), 3e4).half()),
+        *(torch.full((2, 1), 1e-4).half(), [], [], [], [1], 1),
+    ),
+    "aten._linalg_det.default": (torch.diag(torch.tensor([1e30, 1e30, 1e-40])),),
+    "aten.linalg_lu_factor_ex.default": (
+        torch.tensor([[1.0, LARGE, 2.0], [0.9, -LARGE, 1.0], [0.5, LARGE, 3.0]]),
+    ),
+    "aten.linalg_lu_solve.default": (
+        *(torch.tensor([[1e-38, 0.5], [0.25, 2.0]]), torch.tensor([1, 2], dtype=torch.int32)),
+        torch.tensor([[5.0, 1.0], [1e-3, 1e-40]]),
+    ),
+    "aten.linalg_cholesky_ex.default": (
+        torch.tensor([[INF, 0.5, NAN], [0.5, 2.0, 1.0], [1.0, 1.0, 3.0]]),
+    ),
     "aten.bucketize.Tensor": (torch.tensor([2.0, 3.0]), torch.tensor([1.0, NAN, 2.5, 4.0])),
     "aten.searchsorted.Tensor": (
         torch.tensor([[1.0, NAN, 2.5, 4.0], [1.0, 2.0, 3.0, 4.0]]),

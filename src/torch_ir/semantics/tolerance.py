@@ -206,7 +206,8 @@ def _of_values(
         sizes, bound, edge = np.abs(exact[index]), clipped[index], overflow_edge(result.dtype)
         near = np.isfinite(sizes) & (sizes - bound <= edge)  # where it may as well not overflow
         if not is_complex(result.dtype) or exact[index].dtype == result.dtype:
-            near |= np.isinf(finite[index])  # what is finite may overflow before the rest
+            near |= ~np.isfinite(finite[index])  # what is finite may overflow before the rest
+        bound = np.nan_to_num(bound, nan=np.inf, posinf=np.inf)
         settled = np.where(near, bound, rounding(result, narrow=call.rounds_to(result.dtype)))
         found.append(np.where(places, settled, bounds[index]))
     return found
@@ -228,8 +229,11 @@ def _near_no_infinity(
     unknown = np.inf if _has_great(plain) else 0
     found: list[Array] = []
     for places, result, bound, other in zip(lost, call.results, bounds, others, strict=True):
-        finite = np.isfinite(result) if is_inexact(result.dtype) else True
+        is_exact = not is_inexact(result.dtype)
+        finite = np.ones(result.shape, bool) if is_exact else np.isfinite(result)
         whole = np.where(places & finite, np.nan_to_num(other, nan=unknown, posinf=np.inf), bound)
+        is_open = np.isnan(other) & (unknown > 0) | np.isposinf(other)
+        whole = np.where(places & ~finite & is_open, np.inf, whole)
         found.append(np.where(np.isnan(whole), 0, whole))  # infinities are equal
     return found
 

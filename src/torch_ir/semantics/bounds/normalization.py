@@ -53,7 +53,7 @@ def group_norm(call: BoundedCall) -> Errors:
 _BY_LANES = frozenset(("aten.group_norm.default", "aten.native_group_norm.default"))
 
 
-def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
+def _grouped(call: BoundedCall, values: Array, groups: int, *, folds: bool = False) -> Errors:
     if not values.size:
         return [0.0] * len(call.results)
     samples = call.arguments.get("N", values.shape[0])
@@ -64,7 +64,9 @@ def _grouped(call: BoundedCall, values: Array, groups: int) -> Errors:
     eps = float(call.arguments.get("eps", 1e-5))
     weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
     block = STREAM if call.dtype != np.float64 or call.op_type in _BY_LANES else BLOCK
-    errors = _normalized(call, parts, (2, 3), weight, bias, eps, squares=True, block=block)
+    errors = _normalized(
+        *(call, parts, (2, 3), weight, bias, eps), squares=True, block=block, folds=folds
+    )
     shapes = [result.shape for result in call.results]
     return [np.reshape(error, s) for error, s in zip(errors, shapes, strict=True)]
 
@@ -80,7 +82,8 @@ def batch_norm(call: BoundedCall) -> Errors:
         return _by_given(call, weight, bias, shape, eps)
     axes = (0, *range(2, values.ndim))
     block = _added_by(call)
-    errors = _normalized(call, call.wide("input"), axes, weight, bias, eps, block=block)
+    wide = call.wide("input")
+    errors = _normalized(call, wide, axes, weight, bias, eps, block=block, folds=True)
     errors = [errors[0], *(np.reshape(e, -1) for e in errors[1:])]
     moved, steeper = _rounded_statistics(call, axes, weight, bias, eps)
     errors[0] = errors[0] + moved
@@ -132,7 +135,7 @@ def instance_norm(call: BoundedCall) -> Errors:
     """Bound by rows: a channel of one sample, or by given statistics as :func:`batch_norm`."""
     if not _trains(call):
         return batch_norm(call)
-    (error,) = _grouped(call, call["input"], call["input"].shape[1])
+    (error,) = _grouped(call, call["input"], call["input"].shape[1], folds=True)
     shape = [1, call["input"].shape[1]] + [1] * (call["input"].ndim - 2)
     weight, bias = _parameter(call, "weight", shape), _parameter(call, "bias", shape)
     axes, eps = tuple(range(2, call["input"].ndim)), float(call["eps"])
@@ -182,8 +185,13 @@ def _by_given(
         apart = np.abs(call.wide("input") - mean) * rstd * weight
         steps = BY_STEPS if call["input"].dtype == np.float16 else BY_STEPS / 3  # if it lies so
         error = error + call.result_unit * steps * apart
-    way = (call.size("input") + np.abs(mean)) * np.maximum(rstd * weight, 1)
+    way = _folded(call.size("input"), mean, rstd * weight)
     return [call.opened(error, way), *[None] * (len(call.results) - 1)]
+
+
+def _folded(sizes: Array, mean: Array, slope: Array) -> Array:
+    """The greatest number on the way of ``x · slope + (bias − mean · slope)``, or by steps."""
+    return (sizes + np.abs(mean) + 1) * np.maximum(slope, 1)
 
 
 def _normalized(
@@ -196,6 +204,7 @@ def _normalized(
     *,
     squares: bool = False,
     block: float = STREAM,
+    folds: bool = False,
 ) -> list[Any]:
     """The errors of the result, the mean and 1 / √(variance + eps)."""
     if not wide.size:
@@ -218,7 +227,8 @@ def _normalized(
     moved = call.unit * sizes * rstd + off * rstd
     error = weight * (moved + normal * relative) + call.unit * FEW * (weight * normal + bias)
     way = length_along(wide, axes) * greatest**2
-    errors = [call.opened(error, way), off, call.opened(rstd * relative, way)]
+    affine = np.maximum(way, _folded(sizes, mean, rstd * weight)) if folds else way
+    errors = [call.opened(error, affine), off, call.opened(rstd * relative, way)]
     return errors[: len(call.results)]
 
 
