@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 
 from semantics.compare import check, refused
+from semantics.test_tolerance import HALF, parts_of
 from torch_ir.semantics.operators.separable import BACKWARD
+from torch_ir.semantics.tolerance import bound
 
 SIZES = [
     ([7, 3], None),
@@ -167,3 +171,39 @@ def test_what_torch_refuses() -> None:
     assert refused(operator, values[:, :, :0], points, 0, 0, False) == (
         "input [1, 2, 0, 3] and grid [1, 2, 2, 2] differ in batch, or there is nothing to sample"
     )
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize(
+    ("name", "shape", "size"),
+    [
+        ("linear1d", (1, 8, 128), [1080]),
+        ("bilinear2d", (1, 4, 97, 5), [1080, 9]),
+        ("trilinear3d", (1, 2, 14, 9, 5), [60, 11, 13]),
+    ],
+)
+def test_half_weights_are_1_less_the_other_as_rounded(dtype, name, shape, size):
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+    assert 0.2 < parts_of(f"aten.upsample_{name}.vec", values, size, True, None) <= 1
+
+
+def test_points_that_torch_takes_from_behind_a_plane_are_open():
+    def open_ones(size: int, padding: int) -> list[bool]:
+        plane = np.zeros((1, 1, size, 3), ml_dtypes.bfloat16)
+        points = np.array([[[[0.0, 1.2], [0.0, 0.5]]]], ml_dtypes.bfloat16)
+        call = {
+            "input": plane,
+            "grid": points,
+            "interpolation_mode": 1,
+            "padding_mode": padding,
+            "align_corners": True,
+        }
+        (error,) = bound("aten.grid_sampler_2d.default", call, [plane[:, :, :1, :2]]) or ()
+        return np.isinf(error).ravel().tolist()
+
+    assert [open_ones(1080, padding) for padding in range(3)] == [
+        [False, False],
+        [True, False],
+        [True, True],
+    ]
+    assert open_ones(1081, 1) == open_ones(10, 2) == [False, False]

@@ -21,9 +21,8 @@ VALUES, POSITIONS = 4, 3
 FEW = 2
 """The product with a gradient, and the last addition."""
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
-"""Roundings to a narrow type on each of two axes; on one, one more: a weight is 1 less the
-other as rounded, and rounded itself; on three, as many as of values. The terms of cubic weights
-are taken at the greatest of their neighbors, of which they are a part."""
+"""Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
+cubic weights are taken at the greatest of their neighbors, of which they are a part."""
 KEPT, ROWS_ROUNDED = 1.75, 0.25
 """Weights in float32 may round to the other neighbor, and both axes' weights are off at once; what
 rows add up to may be rounded to the type before it is weighted."""
@@ -34,6 +33,8 @@ REACH = 2
 CUBIC_TERMS = 18
 """Units that the outer weight ((Ax − 5A)x + 8A)x − 4A is off by for A = −3/4 and x to 2: halves of
 4 · (1.5 + 3) + 2 · (4.5 + 3) + 3."""
+CUBIC_TAPS = 3
+"""How far beyond a position the last element lies that it takes, and what rounds up to one."""
 NEAREST, BICUBIC = 1, 2
 BORDER, REFLECTED = 1, 2
 FAR = 2.0**-3
@@ -61,6 +62,7 @@ def interpolated(call: BoundedCall) -> Errors:
     weights = matrices(call.op_type, call.arguments)
     terms = through(np.abs(values), [np.abs(matrix) for matrix in weights], back=False)
     moved: Any = 0.0
+    turned: Any = 0.0
     for place in range(2, values.ndim):
         count, size = result.shape[place], values.shape[place]
         shape = [1] * values.ndim
@@ -69,8 +71,11 @@ def interpolated(call: BoundedCall) -> Errors:
         steps = _around(_steps(values, place), is_cubic)
         (near,) = call.meant(linear, **{name: steps})
         moved = moved + (positions + 1).reshape(shape) * near
+        turned = turned + _last_weights(weights[place - 2]).reshape(shape) * near
     if not is_cubic:
-        return [_off(call, terms, moved, values.ndim - 2, is_cubic)]
+        # of narrow types the first of two weights is rounded, and both are off by the second
+        error = _off(call, terms, moved, values.ndim - 2, is_cubic, rounded=1)
+        return [error + call.result_unit * turned if call.is_narrow else error]
     error = call.unit * (VALUES * 2 * terms + POSITIONS * CUBIC_REACH * moved)
     off = matrices(call.op_type, call.arguments, cubic=_cubic_off)
     for place in range(len(weights)):
@@ -80,6 +85,13 @@ def interpolated(call: BoundedCall) -> Errors:
         error = error + _kept(np.abs(values), weights, result.dtype)
         error = error + call.result_unit * ROWS_ROUNDED * terms
     return [call.opened(error, _on_the_way(np.abs(values), weights, back=False))]
+
+
+def _last_weights(matrix: Array) -> Array:
+    """The second of two weights: by what it is rounded the first, 1 less that, is off too."""
+    last = len(matrix) - 1 - np.argmax(matrix[::-1] != 0, axis=0)
+    found = np.take_along_axis(matrix, last[None], axis=0)[0]
+    return np.where(np.sum(matrix != 0, axis=0) > 1, found, 0)
 
 
 def _cubic_off(far: Array) -> Array:
@@ -183,7 +195,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
     own = call.result_unit if call.is_narrow else call.unit
     sizes, rank = values.shape[2:], len(taps)
     exact, worse, hits = [], [], []
-    lost = np.zeros(call["grid"].shape[:-1], bool)
+    lost = _misplaced(call)
     may_be_far = call.is_narrow or call["padding_mode"] == REFLECTED
     for place, (axis, size) in enumerate(zip(taps, sizes, strict=True)):
         reach = np.nan_to_num(np.abs(call.wide("grid")[..., rank - 1 - place]) + 1) * size + 1
@@ -228,6 +240,27 @@ def _opened_at(is_open: Array, error: Array) -> Array:
     return np.where(np.expand_dims(is_open, axes), np.inf, error)
 
 
+def _misplaced(call: BoundedCall) -> Array:
+    """Mark points of narrow types that kernels take from elsewhere.
+
+    Mirrored ones are rounded at each step, where the type has no eighths of elements; and the last
+    element of a long axis may round up in it, to one beyond: torch reads what is behind the plane.
+    """
+    grid, padding = call.wide("grid"), call["padding_mode"]
+    found = np.zeros(grid.shape[:-1], bool)
+    if not call.is_narrow or padding not in (BORDER, REFLECTED):
+        return found
+    for place, size in enumerate(reversed(call["input"].shape[2:])):
+        shifted, last = grid[..., place] + 1, size - 1
+        if padding == REFLECTED:
+            found |= ~(np.abs(shifted) * size < FAR / call.result_unit)
+        elif float(np.asarray(last).astype(call["grid"].dtype)) > last:
+            reach = CUBIC_TAPS if call["interpolation_mode"] == BICUBIC else 0
+            position = shifted * size / 2 * (1 + 4 * call.result_unit)
+            found |= position + reach >= last
+    return found
+
+
 def sampled(call: BoundedCall) -> Errors:
     """Bound sampling at points: positions from the grid's coordinates, in its own type.
 
@@ -246,7 +279,7 @@ def sampled(call: BoundedCall) -> Errors:
     if padding == REFLECTED or (padding != BORDER and call["interpolation_mode"] != NEAREST):
         kept_in = np.float32 if call.is_narrow else call["grid"].dtype
         is_lost |= ~(reach[:, 0] < np.finfo(kept_in).max)
-    is_open = is_far | is_lost[:, None]
+    is_open = is_far | (is_lost | _misplaced(call))[:, None]
     if call["interpolation_mode"] == NEAREST:
         return [np.where(is_open, np.inf, 0.0)]
     mode: dict[str, Any] = {"interpolation_mode": 0}
@@ -265,7 +298,14 @@ def sampled(call: BoundedCall) -> Errors:
     return [np.where(is_open, np.inf, _off(call, terms, moved, rank, is_cubic))]
 
 
-def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: bool) -> Array:
+def _off(
+    call: BoundedCall,
+    terms: Array,
+    moved: Array,
+    rank: int,
+    is_cubic: bool,
+    rounded: float | None = None,
+) -> Array:
     """Weights may be kept in the result's type; positions are off by roundings of float32.
 
     What is rounded of a position to the grid's own type is part of the meaning; cubic weights of
@@ -274,7 +314,8 @@ def _off(call: BoundedCall, terms: Array, moved: Array, rank: int, is_cubic: boo
     reach = CUBIC_REACH if is_cubic else 1
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
-        count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED + (rank == 1)
+        count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
+        count = count if rounded is None else rounded
         error = error + call.result_unit * count * rank * reach * terms
     own = call.result_unit if is_cubic else call.unit
     error = error + own * POSITIONS * reach * moved
