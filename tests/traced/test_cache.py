@@ -168,12 +168,15 @@ def test_several_threads():
 # -- refusals -------------------------------------------------------------------------------------
 
 
-def test_a_tensor_that_is_kept_is_refused_and_what_keeps_it_is_restored():
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_tensor_that_is_kept_is_refused_and_what_keeps_it_is_restored(fails):
     net = torch.nn.Linear(3, 3)
     net.last = None
 
     def function(x):
         net.last = net(x)
+        if fails:
+            raise ValueError("after it")
         return net.last
 
     with pytest.raises(TraceError, match=r"keeps a tensor that it computes, in net\.last"):

@@ -103,6 +103,11 @@ def put_into(a, items):
     return a + 1
 
 
+def add_and_raise(a, items):
+    items.append(1)
+    raise ValueError(a.shape)
+
+
 def ones_of(count):
     while True:
         yield count
@@ -115,6 +120,7 @@ FOREVER = ones_of(1)
     ("function", "args", "message"),
     [
         (add_to, ([],), "the function changes a list or dictionary among its arguments"),
+        (add_and_raise, ([],), "the function changes a list or dictionary among its arguments"),
         (put_into, ({"x": 1},), "the function changes a list or dictionary among its arguments"),
         (lambda a, d: d["l"].pop() + a, ({"l": [1]},), "the function changes a list or dict"),
         (lambda a: a * next(FOREVER), (), "the function closes over an iterator (generator"),

@@ -229,6 +229,7 @@ class _Attempt:
             raise _data_dependent(error, lifter.last) from error
         except Exception as error:
             watch.require_own(error)
+            _require_same_containers(before, pytree.tree_flatten(given))
             self.own_error = error
             raise
         _require_same_containers(before, pytree.tree_flatten(given))
@@ -276,18 +277,20 @@ class _Attempt:
     def _closures_kept(self) -> Generator[None]:
         """Refuse to leave traced tensors in what the function closes over."""
         copy = self.closure.guard.contents()
+        own: Exception | None = None
         try:
             yield
+        except Exception as error:
+            own = error if error is self.own_error else None
+            raise
         finally:
             paths = self.closure.traced_tensors()
             if paths:
                 copy.restore()
+                if own is not None:
+                    raise _kept(paths[0]) from own
         if paths:
-            raise TraceError(
-                f"the function keeps a tensor that it computes, in {paths[0]}: the next call "
-                "would not find it there",
-                remedy="Write to a tensor in place (as with copy_), or return it.",
-            )
+            raise _kept(paths[0])
 
     def _require_same_flags(
         self, fakes: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
@@ -309,6 +312,14 @@ class _Attempt:
         _refuse_custom_gradients(roots)
         unchanged = {*map(id, fakes)} - {*map(id, changed)}
         return any(id(t) not in unchanged for t in ends)
+
+
+def _kept(path: str) -> TraceError:
+    return TraceError(
+        f"the function keeps a tensor that it computes, in {path}: the next call would not find "
+        "it there",
+        remedy="Write to a tensor in place (as with copy_), or return it.",
+    )
 
 
 def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[int, ...]:
