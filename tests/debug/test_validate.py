@@ -187,6 +187,22 @@ class TestAgreement:
         )
         assert str(report).splitlines()[-1] == "  random, shapes and types only: y"
 
+    def test_another_package_s_operator_may_draw_without_saying_so(self):
+        @torch.library.custom_op("judged::noisy", mutates_args=())
+        def noisy(x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand(x.shape)
+
+        noisy.register_fake(torch.empty_like)
+
+        class Noisy(nn.Module):
+            def forward(self, x):
+                return torch.ops.judged.noisy(x)
+
+        ir = extract_ir(Noisy(), (torch.ones(4),))
+        report = validate(ir, {}, (torch.ones(4),))
+        assert report.verdict == "agree"
+        assert report.compared == {"denotation": 0, "eager": 1}
+
     def test_dropout_that_draws_nothing_is_compared_by_value(self):
         for train, random in ((False, ()), (True, ("y",))):
             ir = of(f"aten.dropout.default(%x, 0.5, {train})")

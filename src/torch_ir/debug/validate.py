@@ -58,6 +58,7 @@ from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.values import kind_without_values
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.rules import allow_operators
+from torch_ir.ops.schema import lookup
 from torch_ir.passes.functionalization import with_shown_writes
 from torch_ir.serde import write_atomically
 from torch_ir.steps import told
@@ -545,10 +546,12 @@ def _is_foreign(node: OpNode) -> bool:
 
 
 def _may_draw(node: OpNode) -> bool:
-    """Whether random numbers may be drawn."""
+    """Whether random numbers may be drawn: other packages' operators may without saying so."""
     namespace, *rest = node.op_type.split(".")
     found = overload(namespace, *rest) if len(rest) == 2 else None
-    return found is None or torch.Tag.nondeterministic_seeded in found.tags
+    if found is None or lookup(node.op_type) is None:
+        return True
+    return torch.Tag.nondeterministic_seeded in found.tags
 
 
 _RandomState: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
