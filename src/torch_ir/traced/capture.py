@@ -121,7 +121,6 @@ class _Attempt:
     spec: Any = None
     leaves: list[Leaf | None] = field(default_factory=list[Leaf | None])
     results: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-
     own_error: Exception | None = None
 
     def __post_init__(self) -> None:
