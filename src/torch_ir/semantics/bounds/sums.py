@@ -154,6 +154,8 @@ def trilinear(call: BoundedCall) -> Errors:
     whole = np.broadcast_shapes(*shapes)
     count = prod(whole[axis] for axis in call["sumdim"])
     errors = _summed(call, [max(count, 1)], BLOCK, FEW + 1)
+    if not is_inexact(call.results[0].dtype):
+        return errors
     third = np.maximum(call.size("i3"), 1)  # the sum of the first two may overflow by itself
     (way,) = call.meant(i1=call.size("i1"), i2=call.size("i2"), i3=third)
     if not call.is_narrow:
