@@ -325,7 +325,8 @@ def allowances(
     ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
     is_drawn, marks = meaning.draws and drew, dict[str, Array]()
     if (meaning.has_open_values or meaning.has_choices) and not is_drawn:
-        marks = open_places(meaning.ir, [name for _, name, _ in triples], values, symbols)
+        slack = None if meaning.has_open_values else bounds
+        marks = open_places(meaning.ir, [*got_by_name], values, symbols, slack)
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
         if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:

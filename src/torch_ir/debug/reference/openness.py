@@ -16,7 +16,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.denote import Evaluation
-from torch_ir.semantics.dtypes import Array, is_bool, is_inexact
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact
 from torch_ir.semantics.operators.sorting import next_equal
 
 _FILLS = (np.nan, -30000.0, 30000.0)
@@ -24,7 +24,11 @@ _FILLS = (np.nan, -30000.0, 30000.0)
 
 
 def open_places(
-    ir: IR, names: Sequence[str], values: Mapping[str, Any], symbols: Mapping[str, Number]
+    ir: IR,
+    names: Sequence[str],
+    values: Mapping[str, Any],
+    symbols: Mapping[str, Number],
+    slack: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """Mark the elements of values that follow from memory that nothing has written, or a choice.
 
@@ -36,6 +40,7 @@ def open_places(
         names: The values to mark.
         values: Its inputs.
         symbols: The symbols that are known.
+        slack: How far elements may be apart and count as equal: a sum in another order rounds.
     """
     first = _made(ir, None, names, values, symbols)
     marks = {name: np.zeros(np.shape(first[name]), bool) for name in names}
@@ -52,8 +57,17 @@ def open_places(
             a, b = first[name], other[name]
             if np.shape(a) != np.shape(b):
                 return every
-            marks[name] |= ~np.asarray((a == b) | ((a != a) & (b != b)))
+            marks[name] |= _differ(a, b, None if slack is None else slack[name])
     return marks
+
+
+def _differ(first: Array, second: Array, slack: Array | None) -> Array:
+    apart = ~np.asarray((first == second) | ((first != first) & (second != second)))
+    if slack is None or not is_inexact(first.dtype):
+        return apart
+    wide = np.complex128 if is_complex(first.dtype) else np.float64
+    with np.errstate(all="ignore"):
+        return apart & ~(np.abs(first.astype(wide) - second.astype(wide)) <= slack)
 
 
 def _made(
