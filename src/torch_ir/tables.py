@@ -67,8 +67,11 @@ WIDTH = 100
 
 
 def report_text(lines: Iterable[str]) -> str:
-    """Return the lines of a report as a text, no line of which is longer than a report is wide."""
-    return fitted(printable_lines("\n".join(lines)), WIDTH, breaks=True)
+    """Return the lines of a report as a text, no line of which is longer than a report is wide.
+
+    A break within a line is not layout, but from a name of the program's: it is escaped.
+    """
+    return fitted("\n".join(map(printable, lines)), WIDTH, breaks=True)
 
 
 def fitted(text: str, width: int, *, breaks: bool = False) -> str:

@@ -210,6 +210,28 @@ class TestRunning:
             assert same(run(x), expected)
             assert same(IRExecutor(result, {})(x), expected)
 
+    def test_a_mask_that_a_delegate_hands_on_counts_what_torch_counted(self):
+        class Masked(torch.nn.Module):
+            def forward(self, x, y):
+                mask = x.sum(-1) > 0
+                return x[mask].relu() + y[mask.to(x.device)] * 2, mask
+
+        given = torch.randn(6, 3), torch.randn(6, 3)
+        ir = extract_ir(Masked(), given)
+        for taken in (("aten.to.dtype_layout",), ("aten.relu.default",)):
+            run = DelegatingExecutor(ir, {}, Interpreter(*taken))
+            assert len(run.delegates) == 1
+            for x in (*given, torch.zeros(6, 3), torch.ones(6, 3)):
+                assert same(run(x, given[1]), Masked()(x, given[1]))
+
+        class Wrong(Interpreter):
+            def compile(self, ir, payload):
+                return lambda mask, *sizes: [mask.logical_not()]
+
+        run = DelegatingExecutor(ir, {}, Wrong("aten.to.dtype_layout"))
+        with pytest.raises(ExecutionError, match=r"the size of %index_1 along axis 0 is not as"):
+            run(torch.ones(6, 3), given[1])
+
     def test_kernels_are_forgotten_with_the_executor(self):
         run = DelegatingExecutor(chain("a"), {}, Interpreter("aten.relu.default"))
         run(torch.ones(4))

@@ -23,7 +23,8 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.infer.bindings import ASSERTION, DataSizes
+from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
@@ -120,7 +121,10 @@ class DelegatingExecutor:
             else:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
-        host = self.ir.replace(nodes=nodes, functions=functions)
+        schemas = {n.op_type: _schema(n) for n in nodes if n.op_type in kernels}
+        operators = {**self.ir.operators, **schemas}
+        host = self.ir.replace(nodes=nodes, functions=functions, operators=operators)
+        host = _with_checked_sizes(host)
         self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
@@ -161,6 +165,33 @@ class DelegatingExecutor:
     def graph(self) -> ExecGraph:
         """The compiled graph, in which each delegate is one call of its backend."""
         return self._host.graph
+
+
+def _with_checked_sizes(host: IR) -> IR:
+    """A program that looks at each size that only what is now in a delegate explains."""
+    sizes, nodes, symbols = DataSizes(host), list[OpNode](), dict(host.symbols)
+    for node in host.nodes:
+        nodes.append(node)
+        for meta, axis in sizes.unexplained(node):
+            number = next(_NUMBERS)
+            name, size = f"{node.name}.size_{number}", f"u_{number}"
+            attrs, slots = {"dim": axis}, {"self": 0}
+            read = OpNode(name, "aten.sym_size.int", [meta], [], attrs, slots, binds={size: 0})
+            symbols[size] = SymbolRange(0, None)
+            told = {
+                "self": SymExpr(f"({size}) == ({meta.shape[axis]})"),
+                "assert_msg": f"the size of %{meta.name} along axis {axis} is not as recorded",
+            }
+            nodes += [read, OpNode(f"{name}_checked", ASSERTION, [], [], told, {})]
+    return host.replace(nodes=nodes, symbols=symbols) if len(symbols) > len(host.symbols) else host
+
+
+def _schema(call: OpNode) -> str:
+    """What a call of a delegate takes and gives: it writes to nothing, and may give its inputs."""
+    name = call.op_type.removesuffix(".default").replace(".", "::")
+    results = ", ".join(["Tensor(a)"] * len(call.outputs))
+    given = results if len(call.outputs) == 1 else f"({results})"
+    return f"{name}(Tensor(a)[] inputs, SymInt[] sizes) -> {given}"
 
 
 def _forget(op_types: Sequence[str]) -> None:

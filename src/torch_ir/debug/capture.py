@@ -43,7 +43,7 @@ class Captured(Shown):
     def __str__(self) -> str:
         rows = [(f"%{name}", type_text(value)) for name, value in self.values.items()]
         head = f"{counted(len(rows), 'value')} of {self.model_name or 'a program'}"
-        return report_text([head, table(rows, indent="  ")])
+        return report_text([head, *table(rows, indent="  ").split("\n")])
 
     def _picture(self) -> str:
         from torch_ir.viz.plots import plot

@@ -113,7 +113,7 @@ class Profile(Grouped[NodeProfile, Group]):
         return group.seconds
 
     def __str__(self) -> str:
-        return report_text([self.table()])
+        return report_text(self.table().split("\n"))
 
     def table(self, by: str = "operator", top: int | None = None) -> str:
         """Format the groups as a table, under two lines on the whole run.

@@ -86,7 +86,7 @@ class VerificationReport(Shown):
             lines.append(f"  {self.error_message}")
         if self.nodes is not None:
             lines.append(f"  {self._nodes(self.nodes)}")
-        return report_text(lines)
+        return report_text("\n".join(lines).split("\n"))
 
     def _nodes(self, nodes: NodeComparison) -> str:
         if nodes.first_difference is not None:

@@ -175,6 +175,19 @@ class DataSizes:
             name = given.name
         return name
 
+    def unexplained(self, node: OpNode) -> list[tuple[TensorMeta, int]]:
+        """Return the results, and axes, whose size a node counts, and nothing explains."""
+        if node.op_type not in _COUNTS:
+            return []
+        return [
+            (meta, axis)
+            for meta in node.outputs
+            for axis, dim in enumerate(meta.shape)
+            if isinstance(dim, SymExpr)
+            and not (dim.text in self.bound(node) or self.is_counted(node, dim.text))
+            and not self.is_asserted(meta, axis)
+        ]
+
     def is_asserted(self, meta: TensorMeta, axis: int) -> bool:
         """Return whether a program reads a size, and asserts that it is as recorded."""
         return any(

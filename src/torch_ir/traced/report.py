@@ -84,7 +84,7 @@ class ExecutorReport(Shown):
         lines += [table(rows, align=("left", "left"), indent="  ")] if rows else []
         idle = [name for name in self.refused if name not in self.executors]
         lines += [f"{name} does not run it: {self.refused[name]}" for name in idle]
-        return report_text(lines)
+        return report_text("\n".join(lines).split("\n"))
 
     def _share(self, executor: str) -> str:
         text = f"{executor} {len(self.nodes_of(executor))} of {counted(len(self.nodes), 'node')}"

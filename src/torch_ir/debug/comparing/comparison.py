@@ -70,7 +70,7 @@ class NodeDivergence(Shown):
         if len(self.region) > 1:
             lines.append(f"together with {', '.join(self.region[:-1])}")
         lines += [f"on sample {self.sample}"] if self.sample else []
-        return report_text("\n    ".join(lines).split("\n"))
+        return report_text([lines[0], *[f"    {line}" for line in lines[1:]]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Conformance(Shown):
         lines = [f"{self.backend}: {self.score:.1%} of {len(self.rows)} cases ({told})"]
         shown = self.failures[:20]
         rows = [(row.status, row.case, row.dtype, row.reason) for row in shown]
-        lines += [table(rows)]
+        lines += table(rows).split("\n")
         if len(self.failures) > len(shown):
             lines.append(f"and {len(self.failures) - len(shown)} more")
         return report_text(lines)

@@ -48,7 +48,7 @@ class Bisection(Shown):
             return f"every one of {counted(len(self.passes), 'pass')} is right"
         head = f"pass {self.index + 1} of {len(self.passes)}, {self.step}, breaks the program"
         told = self.failure if self.report is None else str(self.report)
-        return report_text([head, told]).rstrip()
+        return report_text([head, *told.split("\n")]).rstrip()
 
     def _grid(self) -> Rows:
         return [("", "pass"), *[(str(i + 1), name) for i, name in enumerate(self.passes)]]

@@ -170,7 +170,7 @@ class Cost(Grouped[NodeCost, CostGroup]):
         )
 
     def __str__(self) -> str:
-        return report_text([self.table()])
+        return report_text(self.table().split("\n"))
 
     def _grid(self) -> Rows:
         return self._rows("operator", 50)[0]

@@ -224,7 +224,7 @@ class CaseSet(Shown):
     def __str__(self) -> str:
         calls = sum(case.count for case in self.cases)
         head = f"{counted(len(self.cases), 'case')} in {counted(calls, 'call')}"
-        return report_text([head, self.table(20)])
+        return report_text([head, *self.table(20).split("\n")])
 
     def _grid(self) -> Rows:
         return self._rows(50, "count")
