@@ -411,7 +411,8 @@ class Constant(_Tensor):
         Raises:
             InvalidIRError: The tensor has no values (meta), or is sparse or quantized.
         """
-        shown = cls(str(tensor.dtype), tuple(tensor.shape), tensor_memory(tensor))
+        memory = tensor_memory(tensor)  # refuses what is no tensor
+        shown = cls(str(tensor.dtype), tuple(tensor.shape), memory)
         return shown if shown.is_filled else replace(shown, data=shown.tobytes())
 
 
