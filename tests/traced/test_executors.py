@@ -101,7 +101,7 @@ def test_a_backend_that_takes_nothing_leaves_the_program_as_it_is():
         "aten.t.default",
         "aten.mul.Tensor",
     ]
-    assert str(report).splitlines()[-1] == (
+    assert " ".join(str(report).split()).endswith(  # long lines are folded
         "device does not run it: 'device' does not take 6 of 6 nodes; first %sigmoid_neg: "
         f"prims.neg.default: prims.neg.default is not for it {line()}"
     )
