@@ -121,9 +121,7 @@ class DelegatingExecutor:
             else:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
-        schemas = {n.op_type: _schema(n) for n in nodes if n.op_type in kernels}
-        operators = {**self.ir.operators, **schemas}
-        host = self.ir.replace(nodes=nodes, functions=functions, operators=operators)
+        host = self.ir.replace(nodes=nodes, functions=functions)
         host = _with_checked_sizes(host)
         self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
@@ -184,14 +182,6 @@ def _with_checked_sizes(host: IR) -> IR:
             }
             nodes += [read, OpNode(f"{name}_checked", ASSERTION, [], [], told, {})]
     return host.replace(nodes=nodes, symbols=symbols) if len(symbols) > len(host.symbols) else host
-
-
-def _schema(call: OpNode) -> str:
-    """What a call of a delegate takes and gives: it writes to nothing, and may give its inputs."""
-    name = call.op_type.removesuffix(".default").replace(".", "::")
-    results = ", ".join(["Tensor(a)"] * len(call.outputs))
-    given = results if len(call.outputs) == 1 else f"({results})"
-    return f"{name}(Tensor(a)[] inputs, SymInt[] sizes) -> {given}"
 
 
 def _forget(op_types: Sequence[str]) -> None:
