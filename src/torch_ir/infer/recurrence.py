@@ -50,8 +50,8 @@ def in_two_steps(find: Callable[[CallSignature], O], signature: CallSignature) -
     types = list(signature.types)
     types[place] = _with_steps(given, dim, _ENOUGH)
     found = find(signature._replace(types=tuple(types)))
-    if not found.results or found.results[0] is None:
-        return found
+    if found.kind != "ok" or found.results[0] is None:
+        return find(signature)  # a refusal names the sizes of the call
     first = _with_steps(found.results[0], dim, steps)
     return replace(found, results=(first, *found.results[1:]))
 
