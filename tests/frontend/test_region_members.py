@@ -66,7 +66,9 @@ def dropped(whole: bool) -> Callable[[Any, torch.Tensor], torch.Tensor]:
 @pytest.mark.parametrize("training", [True, False])
 def test_what_dropout_gives_is_told_from_what_it_is_given(training):
     ir = extracted(Stack(*[Block(dropped(w)) for w in (True, False) * 2]), training=training)
-    assert functions(ir) == ["layers", "layers_1"] * 2
+    value = torch.ones(1)
+    is_copy = torch.ops.aten.dropout.default.decompose(value, 0.5, training) is not value
+    assert functions(ir) == (["layers", "layers_1"] * 2 if is_copy else ["layers"] * 4)
 
 
 DROPOUTS = (F.dropout, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)

@@ -396,15 +396,20 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _called(call: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call torch; dropout of nothing gives a copy, as where it is exported: strides show it."""
+    """Call torch; dropout of nothing gives what it gives where it is exported: strides show it.
+
+    torch 2.13 exports a copy there, torch 2.14 the argument itself.
+    """
     result = call(func, args, kwargs)
-    is_kept = func in _COPIED and args and result is args[0]
+    is_kept = func in _DROPOUTS and args and result is args[0]
     is_in_place = is_kept and ((len(args) > 3 and args[3]) or kwargs.get("inplace"))
-    return result.clone() if is_kept and not is_in_place else result
+    if not is_kept or is_in_place:
+        return result
+    return torch.ops.aten.dropout.default.decompose(result, 0.0, False)
 
 
-_COPIED = (F.dropout, torch.dropout)
-"""What gives a copy where it drops out nothing and is exported; its kin give their argument."""
+_DROPOUTS = (F.dropout, torch.dropout)
+"""What torch has a rule of its own for where it exports; their kin give their argument."""
 
 
 def meet(watch: Watch, tensor: torch.Tensor) -> None:
