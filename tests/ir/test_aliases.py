@@ -64,6 +64,12 @@ def expanded_view(self, x):
     return x.squeeze().unsqueeze(0).permute(2, 1, 0).reshape(-1)
 
 
+def one_of_several(self, x):
+    _, flat = torch.atleast_1d(self.state, x)
+    flat.mul_(2)
+    return x + self.state[0]
+
+
 def two_targets(self, x):
     self.state.add_(1)
     x.mul_(self.state)
@@ -80,6 +86,7 @@ def two_targets(self, x):
         (buffer_slice, {"b_state"}),
         (in_a_scope, {"b_state"}),
         (expanded_view, {"b_state"}),
+        (one_of_several, {"x"}),
         (two_targets, {"x", "b_state"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -6,12 +6,13 @@ import os
 import sys
 
 import pytest
+import torch
 
 from ops.calls import SKIPPED, sweep
 from ops.samples import watch_samples
 from torch_ir.errors import InvalidIRError
 from torch_ir.ops import aliases
-from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.aliases import BY_ITEM, Sharing, sharing
 from torch_ir.ops.schema import known_operators, lookup, parse_schema
 
 ATTEMPTS = int(os.environ.get("TORCH_IR_ATTEMPTS", "40"))
@@ -62,3 +63,19 @@ def test_a_row_that_repeats_or_contradicts_a_schema_is_refused(row, monkeypatch)
             aliases._rows()
     finally:
         aliases._rows.cache_clear()
+
+
+def test_items_share_by_place_where_a_list_is_given_for_a_list():
+    for name in known_operators():
+        schema = lookup(name)
+        lists = {a.name for a in schema.arguments if a.type.startswith("Tensor[")}
+        is_by_item = any(lists & shared.keys() for shared in sharing(schema)) and (
+            schema.returns[0].type.startswith("Tensor[")
+        )
+        assert is_by_item == (name in BY_ITEM), name
+    for name in BY_ITEM:
+        namespace, operator, overload = name.split(".")
+        given = [torch.ones(2), torch.ones(2), torch.ones(2)]
+        rest = {"indexing": "xy"} if overload == "indexing" else {}
+        made = getattr(getattr(getattr(torch.ops, namespace), operator), overload)(given, **rest)
+        assert [result.data_ptr() for result in made] == [tensor.data_ptr() for tensor in given]

@@ -14,7 +14,8 @@ from torch_ir.infer.bindings import Binding
 from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR, FrozenDict
-from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ir.aliases import declared_sources
+from torch_ir.ops.aliases import Sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
 from torch_ir.weights.tensor_registry import DirectKernel
@@ -214,17 +215,12 @@ def _shared(
     if index >= len(found.results):
         return None
     shares = found.shares[index]
-    declared = sharing(call.schema)
-    shared = declared[min(index, len(declared) - 1)] if declared else {}
     is_seen = found.results[index] is not None
-    if is_seen and not (shares or shared):
-        return NOTHING
     seen = [roots[call.node.inputs[position].name] for position in shares]
     stated = [
-        roots[meta.name]
-        for argument, kind in shared.items()
-        if not (is_seen and kind is Sharing.BY_VALUE)  # what was seen decides
-        for meta in call.node.tensors(argument)
+        roots[source.meta.name]
+        for source in declared_sources(call.schema, call.node, index)
+        if not (is_seen and source.when is Sharing.BY_VALUE)  # what was seen decides
     ]
     return frozenset[str]().union(*seen, *stated)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import FunctionRef, attribute_leaves
-from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.aliases import BY_ITEM, Sharing, sharing
 from torch_ir.ops.bodies import BODY_CALLS, BodyCall, operands_of_one_call
 from torch_ir.ops.effects import effects, is_apart, never_writes
+from torch_ir.ops.schema import Schema
 
 if TYPE_CHECKING:
     from torch_ir.ir.graph import IR
@@ -225,36 +226,55 @@ def possible_sources(
     schema = ir.schema_of(node.op_type)
     if schema is None:
         return tuple(node.inputs), False
-    declared = sharing(schema)
-    if not declared:
-        return (), False
-    shared = declared[max(0, min(output.producer_output_idx, len(declared) - 1))]
-    if not shared:
-        return (), False
     found: list[TensorMeta] = []
     is_sure = False
-    for name, kind in shared.items():
-        given = node.tensors(name)
-        if kind not in (Sharing.ALWAYS, Sharing.BY_LAYOUT):
-            given = [m for m in given if _may_show(ir, node, m, output, kind, name)]
-        is_sure |= bool(given) and kind is Sharing.ALWAYS
-        found += given
+    for source in declared_sources(schema, node, output.producer_output_idx):
+        if source.when is Sharing.ALWAYS:
+            is_sure = True
+        elif source.when is not Sharing.BY_LAYOUT and not _may_show(ir, node, source, output):
+            continue
+        found.append(source.meta)
     return tuple(found), is_sure
 
 
-def _may_show(
-    ir: IR, node: OpNode, given: TensorMeta, output: TensorMeta, kind: Sharing, argument: str
-) -> bool:
+class DeclaredSource(NamedTuple):
+    """An input whose storage a result may have, by the table of its operator.
+
+    Attributes:
+        argument: The argument that it is, or is an item of.
+        when: When it is shared.
+        meta: The input.
+    """
+
+    argument: str
+    when: Sharing
+    meta: TensorMeta
+
+
+def declared_sources(schema: Schema, node: OpNode, index: int) -> list[DeclaredSource]:
+    """Return the inputs whose storage a result, by its place, may have, whatever is decided."""
+    declared = sharing(schema)
+    shared = declared[max(0, min(index, len(declared) - 1))] if declared else {}
+    is_by_item = schema.op_type in BY_ITEM
+    return [
+        DeclaredSource(argument, when, meta)
+        for argument, when in shared.items()
+        for place, meta in enumerate(node.tensors(argument))
+        if not is_by_item or place == index
+    ]
+
+
+def _may_show(ir: IR, node: OpNode, source: DeclaredSource, output: TensorMeta) -> bool:
     """Return whether a result may have the storage of one tensor, by what the node says.
 
     What a flag makes draw gives new numbers; of a list, at most a tensor alone is given back.
     """
-    if given.dtype != output.dtype:
+    if source.meta.dtype != output.dtype:
         return False
-    if kind is Sharing.BY_DTYPE:
+    if source.when is Sharing.BY_DTYPE:
         return node.attrs.get("copy") is not True
     return (
-        len(node.tensors(argument)) == 1
+        len(node.tensors(source.argument)) == 1
         and not effects(ir.schema_of(node.op_type), node.attrs).draws
     )
 

@@ -93,6 +93,16 @@ _UNMARKED: Mapping[Sharing, str] = {
 """Arguments whose storage the first result may share although no schema says so."""
 
 
+BY_ITEM = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_to_cpu.default", "atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence"),
+        *("broadcast_tensors.default", "meshgrid.default", "meshgrid.indexing"),
+    )
+)
+"""Operators that give a list for a list: each item shares storage with that of its place alone."""
+
+
 KEEP_ORDER = frozenset(
     f"aten.{name}"
     for name in (

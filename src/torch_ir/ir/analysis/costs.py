@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, printable
-from torch_ir.ir.aliases import possible_sources
+from torch_ir.ir.aliases import declared_sources, possible_sources
 from torch_ir.ir.analysis.calibrations import Calibration
 from torch_ir.ir.analysis.groups import Grouped
 from torch_ir.ir.analysis.layouts import (
@@ -33,7 +33,7 @@ from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import row_major
-from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.aliases import Sharing
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.tables import Rows, bytes_text, number_text, report_text, table, time_text
 
@@ -372,9 +372,9 @@ class _Sizes:
         schema = self.ir.schema_of(node.op_type)
         if is_sure or not sources or schema is None:
             return is_sure
-        declared = sharing(schema)[min(output.producer_output_idx, len(sharing(schema)) - 1)]
+        declared = declared_sources(schema, node, output.producer_output_idx)
         layout = given[sources[0].name]
-        if Sharing.BY_LAYOUT not in declared.values():
+        if all(source.when is not Sharing.BY_LAYOUT for source in declared):
             return layout[0] == shape and sources[0].dtype == output.dtype
         if node.op_type == "aten.contiguous.default":
             return "memory_format" not in node.attrs and is_contiguous(layout)

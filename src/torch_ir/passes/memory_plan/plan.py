@@ -12,9 +12,10 @@ from torch_ir.arguments import public
 from torch_ir.errors import PassError, counted, printable
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.aliases import declared_sources
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.ops.aliases import KEEP_ORDER, Sharing, sharing
+from torch_ir.ops.aliases import KEEP_ORDER, Sharing
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
 from torch_ir.passes.memory_plan.offsets import Piece, least_arena, overlapping
@@ -404,9 +405,9 @@ class _Storages:
         may be conjugated when they are read.
         """
         schema = self.ir.schema_of(node.op_type)
-        declared = () if schema is None else sharing(schema)
-        shared = declared[min(meta.producer_output_idx, len(declared) - 1)] if declared else {}
-        inputs = {m.name: (m, kind) for name, kind in shared.items() for m in node.tensors(name)}
+        index = meta.producer_output_idx
+        sources = [] if schema is None else declared_sources(schema, node, index)
+        inputs = {source.meta.name: (source.meta, source.when) for source in sources}
         if len(inputs) != 1:
             return None
         ((shown, kind),) = inputs.values()
