@@ -23,8 +23,9 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.infer.bindings import ASSERTION, DataSizes
+from torch_ir.infer.bindings import DataSizes, assertion, size_read
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
+from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
@@ -168,19 +169,18 @@ class DelegatingExecutor:
 def _with_checked_sizes(host: IR) -> IR:
     """A program that looks at each size that only what is now in a delegate explains."""
     sizes, nodes, symbols = DataSizes(host), list[OpNode](), dict(host.symbols)
+    names, unused = Names.of(host), Names(host.symbols)
     for node in host.nodes:
         nodes.append(node)
         for meta, axis in sizes.unexplained(node):
-            number = next(_NUMBERS)
-            name, size = f"{node.name}.size_{number}", f"u_{number}"
-            attrs, slots = {"dim": axis}, {"self": 0}
-            read = OpNode(name, "aten.sym_size.int", [meta], [], attrs, slots, binds={size: 0})
+            size = unused.fresh("u_size")
             symbols[size] = SymbolRange(0, None)
-            told = {
-                "self": SymExpr(f"({size}) == ({meta.shape[axis]})"),
-                "assert_msg": f"the size of %{meta.name} along axis {axis} is not as recorded",
-            }
-            nodes += [read, OpNode(f"{name}_checked", ASSERTION, [], [], told, {})]
+            message = f"the size of %{meta.name} along axis {axis} is not as recorded"
+            condition = f"({size}) == ({meta.shape[axis]})"
+            nodes += [
+                size_read(names.beside(node.name, "size"), meta, axis, size),
+                assertion(names.beside(node.name, "checked"), condition, message),
+            ]
     return host.replace(nodes=nodes, symbols=symbols) if len(symbols) > len(host.symbols) else host
 
 

@@ -15,6 +15,7 @@ import torch
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.ir import IR, Attribute, Container, OpNode, Signature, TensorLeaf, TensorMeta
+from torch_ir.ir.builder import Names
 from torch_ir.ops.bodies import last_argument
 
 Captured: TypeAlias = dict[str, torch.Tensor]
@@ -37,51 +38,50 @@ class Captures:
         default_factory=dict[str, tuple[tuple[str, str], ...]]
     )
 
-    def hand_in(self, node: OpNode, functions: dict[str, IR], taken: set[str]) -> OpNode:
+    def hand_in(self, node: OpNode, functions: dict[str, IR], names: Names) -> OpNode:
         """Add the constants of a call's bodies to its inputs.
 
         Args:
             node: A node that may call bodies.
             functions: The functions of the graph; those that get more inputs are replaced.
-            taken: Names of the graph.
+            names: Those that the graph leaves free.
 
         Raises:
             InvalidIRError: The operator has no place for them.
         """
-        names = node.functions
-        wanted = [(name, key) for name in names for key in self.of_bodies.get(name, {})]
+        called = node.functions
+        wanted = [(name, key) for name in called for key in self.of_bodies.get(name, {})]
         if not wanted:
             return node
         argument = last_argument(node.op_type)
         if argument is None or any(
-            self.given.get(name, tuple(wanted)) != tuple(wanted) for name in names
+            self.given.get(name, tuple(wanted)) != tuple(wanted) for name in called
         ):
             raise InvalidIRError(
                 f"a body of {node.op_type} holds a tensor that is no argument: {wanted[0][1]}",
                 remedy="Make it a buffer, or make the tensor outside of the body.",
             )
-        for name in names:
+        for name in called:
             if name not in self.given:
                 self.given[name] = tuple(wanted)
                 functions[name] = self._with_inputs(functions[name], name, wanted)
-        metas = [self._handed(name, key, taken) for name, key in wanted]
+        metas = [self._handed(name, key, names) for name, key in wanted]
         return _with_operands(node, argument, metas)
 
-    def _handed(self, name: str, key: str, taken: set[str]) -> TensorMeta:
+    def _handed(self, name: str, key: str, names: Names) -> TensorMeta:
         tensor = self.of_bodies[name][key]
         for known, held in self.own.items():
             if held is tensor:
                 return tensor_meta(known, held)
-        own = new_name(f"{name}_{key}", taken)
+        own = names.beside(name, key)
         self.own[own] = tensor
         return tensor_meta(own, tensor)
 
     def _with_inputs(self, body: IR, name: str, wanted: Sequence[tuple[str, str]]) -> IR:
-        taken = {meta.name for meta in (*body.graph_inputs, *_made(body))}
-        taken |= self.of_bodies.get(name, {}).keys()
+        names = Names((*body.value_names, *self.of_bodies.get(name, ())))
         metas = [
             tensor_meta(
-                key if owner == name else new_name(f"{owner}_{key}", taken),
+                key if owner == name else names.beside(owner, key),
                 self.of_bodies[owner][key],
             )
             for owner, key in wanted
@@ -94,10 +94,6 @@ class Captures:
             graph_inputs=(*body.graph_inputs, *metas),
             signature=Signature(Container("tuple", (given, named)), signature.outputs),
         )
-
-
-def _made(body: IR) -> list[TensorMeta]:
-    return [meta for node in body.nodes for meta in node.outputs]
 
 
 def _with_operands(node: OpNode, argument: str, metas: Sequence[TensorMeta]) -> OpNode:
@@ -113,11 +109,3 @@ def _with_operands(node: OpNode, argument: str, metas: Sequence[TensorMeta]) -> 
     slots = (*slots, *range(count, count + len(metas)))
     operands[argument] = slots
     return node.replace(inputs=(*node.inputs, *metas), attrs=attrs, operands=operands)
-
-
-def new_name(name: str, taken: set[str]) -> str:
-    """Return the name, or a longer one that is not taken, and note it as taken."""
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name

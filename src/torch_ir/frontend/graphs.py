@@ -34,6 +34,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.bodies import BODY_CALLS
@@ -207,9 +208,9 @@ class GraphTranslator:
         return argument.meta.get("val", self.values.get(argument))
 
     @cached_property
-    def _names(self) -> set[str]:
-        """The names of the graph, and those given since."""
-        return {node.name for node in self.module.graph.nodes}
+    def _names(self) -> Names:
+        """The names that the graph leaves free."""
+        return Names(node.name for node in self.module.graph.nodes)
 
     def _operator(self, node: FxNode, op_type: str) -> Any:
         value = _run_value(node) if "val" in node.meta else self._unrecorded(node)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
 
 import torch
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
-from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.values import row_major
 from torch_ir.torch_api import storage_of
 
@@ -92,7 +91,7 @@ def stored_constants(
         ConstantView(base='table', strides=(3,), offset=1)
     """
     stored: dict[str, Constant] = {}
-    taken, written = {*tensors, *taken}, set(written)
+    keys, written = Names((*tensors, *taken)), set(written)
     groups: dict[tuple[str, int], list[_Extent]] = {}
     for key, tensor in tensors.items():
         extent = _extent(key, tensor)
@@ -108,7 +107,7 @@ def stored_constants(
         for dtype in dict.fromkeys(extent.tensor.dtype for extent in extents):
             of_dtype = [extent for extent in extents if extent.tensor.dtype == dtype]
             for overlapping in _clusters(of_dtype):
-                stored.update(_stored(overlapping, written, taken))
+                stored.update(_stored(overlapping, written, keys))
     return {**{key: stored[key] for key in tensors}, **stored}
 
 
@@ -173,7 +172,7 @@ def _refuse_written(overlapping: list[_Extent], written: set[str]) -> None:
             )
 
 
-def _stored(overlapping: list[_Extent], written: set[str], taken: set[str]) -> dict[str, Constant]:
+def _stored(overlapping: list[_Extent], written: set[str], keys: Names) -> dict[str, Constant]:
     """Constants for tensors of one dtype that overlap."""
     first = overlapping[0]
     begin = min(extent.begin for extent in overlapping)
@@ -188,7 +187,7 @@ def _stored(overlapping: list[_Extent], written: set[str], taken: set[str]) -> d
     if whole:
         key, tensor = whole[0].key, whole[0].tensor
     else:
-        key = _fresh(f"{first.key}.storage", taken)
+        key = keys.fresh(f"{first.key}.storage")
         tensor = first.tensor.as_strided((end - begin,), (1,), begin)
     base = Constant.from_torch(tensor)
     views = {
@@ -199,13 +198,6 @@ def _stored(overlapping: list[_Extent], written: set[str], taken: set[str]) -> d
         if e.key != key
     }
     return {key: base, **views}
-
-
-def _fresh(wanted: str, taken: set[str]) -> str:
-    names = (wanted if number == 1 else f"{wanted}_{number}" for number in count(1))
-    key = next(name for name in names if name not in taken)
-    taken.add(key)
-    return key
 
 
 # -- constants of a program -----------------------------------------------------------------------

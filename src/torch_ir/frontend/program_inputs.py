@@ -13,11 +13,11 @@ from torch.fx import Node as FxNode
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import tensor_meta
-from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.graphs import Context
 from torch_ir.frontend.regions.literals import is_literal
 from torch_ir.frontend.trees import tree_from_member
 from torch_ir.ir import Constant, TensorLeaf, TensorMeta, Tree, ValueLeaf
+from torch_ir.ir.builder import Names
 from torch_ir.torch_api import FakeTensor
 
 
@@ -144,8 +144,9 @@ class ProgramInputs:
 
     def add_constants(self, constants: Mapping[str, torch.Tensor]) -> None:
         """Add constants that bodies hold themselves."""
-        taken = {*self.mapping.values(), *self._exported.state_dict, *self._exported.constants}
+        taken = (*self.mapping.values(), *self._exported.state_dict, *self._exported.constants)
+        keys = Names(taken)
         for name, tensor in constants.items():
-            key = self.mapping[name] = new_name(name, taken)
+            key = self.mapping[name] = keys.fresh(name)
             self.known[key] = tensor
             self.weights[key] = tensor_meta(key, tensor)

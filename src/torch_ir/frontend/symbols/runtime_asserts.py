@@ -13,9 +13,10 @@ from typing import Any, cast
 import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from torch_ir.frontend.captures import new_name
 from torch_ir.frontend.symbols.scalars import expression_text
-from torch_ir.ir import OpNode, SymExpr
+from torch_ir.infer.bindings import assertion, size_read
+from torch_ir.ir import OpNode
+from torch_ir.ir.builder import Names
 from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
 
 
@@ -67,37 +68,19 @@ def _symbol(value: Any) -> str | None:
     return str(made) if is_from_data else None
 
 
-def runtime_asserts(
-    facts: Iterable[SymbolFact], node: OpNode, taken: set[str]
-) -> Iterator[OpNode]:
+def runtime_asserts(facts: Iterable[SymbolFact], node: OpNode, names: Names) -> Iterator[OpNode]:
     """Yield the nodes that check what torch has proved about the results of a node.
 
     Args:
         facts: The facts.
         node: The node that makes the numbers.
-        taken: Names of the graph; those of the new nodes are added.
+        names: Those that the graph leaves free.
     """
     for fact in facts:
         symbol, text = fact.symbol, fact.text
         if fact.result is not None:
-            yield OpNode(
-                name=new_name(f"{node.name}_size", taken),
-                op_type="aten.sym_size.int",
-                inputs=(node.outputs[fact.result],),
-                outputs=(),
-                attrs={"dim": fact.axis},
-                operands={"self": 0},
-                binds={symbol: 0},
-                location=node.location,
-            )
-        yield OpNode(
-            name=new_name(f"{node.name}_is", taken),
-            op_type="aten._assert_scalar.default",
-            inputs=(),
-            outputs=(),
-            attrs={
-                "self": SymExpr(f"{symbol} == ({text})"),
-                "assert_msg": f"Runtime assertion failed for expression {symbol} == {text}",
-            },
-            location=node.location,
-        )
+            name = names.beside(node.name, "size")
+            yield size_read(name, node.outputs[fact.result], fact.axis, symbol, node.location)
+        message = f"Runtime assertion failed for expression {symbol} == {text}"
+        name = names.beside(node.name, "is")
+        yield assertion(name, f"{symbol} == ({text})", message, node.location)

@@ -16,9 +16,9 @@ from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
-from torch_ir.frontend.captures import new_name
 from torch_ir.infer.generators import register_generator
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta
+from torch_ir.ir.builder import Names
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.traced.functional import (
     Functional,
@@ -324,7 +324,7 @@ def with_settled_sizes(ir: IR) -> IR:
     run must show them. The program itself is returned where torch settled none.
     """
     nodes: list[OpNode] = []
-    names = {node.name for node in ir.nodes}
+    names = Names.of(ir)
     known = {*ir.given_symbols}
     for node in ir.nodes:
         nodes.append(node)
@@ -332,7 +332,7 @@ def with_settled_sizes(ir: IR) -> IR:
             for meta in node.outputs:
                 if known.issuperset(_in_shape(meta)):
                     attrs = {"size": meta.shape, "stride": None, "dtype": None}
-                    name = new_name(f"{node.name}_settled", names)
+                    name = names.beside(node.name, "settled")
                     op_type = "aten._assert_tensor_metadata.default"
                     nodes.append(OpNode(name, op_type, (meta,), (), attrs, {"a": 0}))
         known.update(node.binds, *map(_in_shape, node.outputs))
