@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import permutations
 from math import gcd
+from typing import TYPE_CHECKING
 
 from torch_ir.arguments import public
 from torch_ir.errors import PassError
@@ -26,11 +28,13 @@ from torch_ir.passes.memory_plan.offsets import (
     place,
 )
 
+if TYPE_CHECKING:
+    from omnimalloc._cpp import Partition
+
 FAST, THOROUGH = 36_500, 2_000_000
-"""Efforts: that of an answer at once, and that of a minute for what has to fit."""
+"""Efforts: that of a second for what fits elsewhere too, that of a minute for what has to fit."""
 _USUAL = 220
 """So many pieces; a node of more takes longer, about with their square."""
-_RATIOS = (1.0, 1.05, 1.1)
 _LARGEST = 1_500
 """With more pieces than that, best fit has the last word."""
 _NODES = (500, 4_000, 32_000)
@@ -41,6 +45,10 @@ _ORDERS = tuple("".join(keys) for keys in permutations("TWAZCOUL", 3))
 """What comes first, by omnimalloc's letters: total of the sections, width (duration), area, size,
 count of sections, overlaps, upper and lower end of the lifetime. The total of the sections, the
 duration and the area are those of MiniMalloc's own orders."""
+_QUICK, _SHRINKING = (("TWA", 4_500), ("TAW", 4_500), ("TWA", 20_500)), 15_000
+"""Of an answer at once: searches for the smallest arena, and the effort for smaller ones."""
+_STRIDE = 115
+"""A step through the orders that meets each once, and after each one that is unlike it."""
 
 
 @public
@@ -53,8 +61,8 @@ def arrange(
     """Return offsets in a small arena, or in one of at most a capacity.
 
     Best fit comes first. Where its arena is larger than what is needed at one time, short
-    searches make it smaller, the first of them as small as that: a narrow arena leaves few
-    answers to try. Where it is larger than the capacity, a long one does.
+    searches ask for one as small as that, since a narrow arena leaves few answers to try; then
+    others make it smaller bit by bit. Where it is larger than the capacity, a long one does.
 
     Args:
         pieces: The pieces.
@@ -82,13 +90,9 @@ def arrange(
         fits = arena_size(best, sizes) <= capacity
         return best if fits else pack(pieces, capacity, alignment, effort)
     least = most_at_once(_rounded(pieces, alignment))
-    for ratio in _RATIOS if len(pieces) <= _LARGEST else ():
-        target = int(least * ratio)
-        if arena_size(best, sizes) <= target:
-            break
-        if (found := pack(pieces, target, alignment, FAST)) is not None:
-            return found
-    return best
+    if arena_size(best, sizes) <= least or len(pieces) > _LARGEST:
+        return best
+    return _tightened(pieces, alignment, best)
 
 
 def spread(
@@ -174,31 +178,94 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
         >>> pack([Piece(*row) for row in rows], 2, 1, 500) is None
         True
     """
-    rounded = _rounded(pieces, alignment)
-    if most_at_once(rounded) > capacity:
+    search = _Search(pieces, alignment)
+    if search.least > capacity:
         return None
-    offsets = dict.fromkeys((piece.name for piece in pieces), 0)
-    solid = [piece for piece in rounded if piece.size]
-    if not solid:
-        return offsets
-    # the search counts in 64 bits: from the first event, in units that all sizes are multiples of
-    first = min(piece.birth for piece in solid)
-    unit = gcd(*[piece.size for piece in solid])
-    total = sum(piece.size for piece in solid) // unit
-    if max(total, *[piece.death - first for piece in solid]) >= _LONGEST:
-        return None
-    bound = min(capacity // unit, total) + 1
-    # its public allocators are bounded by a clock alone; imported here, as plans are rare
-    from omnimalloc import Allocation
-    from omnimalloc._cpp import Partition, try_solve_many
+    if not search.solid:
+        return search.unplaced
+    return search.first_within(capacity, _attempts(search.nodes(effort)))
 
-    rows = [(p.name, p.size // unit, p.birth - first, p.death - first + 1) for p in solid]
-    whole = Partition.from_allocations(
-        [Allocation(id=name, size=size, start=start, end=end) for name, size, start, end in rows]
-    )
-    for order, nodes in _attempts(int(effort * min(1, (_USUAL / len(solid)) ** 2))):
+
+def _tightened(pieces: Sequence[Piece], alignment: int, offsets: Offsets) -> Offsets:
+    """Return offsets in a smaller arena than those given, where short searches find some.
+
+    Where none finds the smallest arena that there could be, each order is asked for a quarter less
+    of what the arena has beyond that, and then for any byte less. Orders that follow each other
+    are not alike.
+    """
+    search = _Search(pieces, alignment)
+    quick = [(order, search.nodes(effort)) for order, effort in _QUICK]
+    if (found := search.first_within(search.least, quick)) is not None:
+        return found
+    left = search.nodes(_SHRINKING)
+    for index in range(len(_ORDERS)):
+        order = _ORDERS[index * _STRIDE % len(_ORDERS)]
+        for share in (4, 0):
+            while left > 0:
+                size = arena_size(offsets, search.sizes)
+                less = (size - search.least) // share if share else search.unit
+                found = search.within(size - less, order, min(_NODES[0], left))
+                left -= _NODES[0]
+                if found is None:
+                    break
+                offsets = found
+    return offsets
+
+
+class _Search:
+    """Searches for offsets of pieces, in one order and a number of nodes at a time.
+
+    It counts in 64 bits: from the first event, in units that all sizes are multiples of.
+
+    Args:
+        pieces: The pieces.
+        alignment: What every offset is a multiple of.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], alignment: int):
+        rounded = _rounded(pieces, alignment)
+        self.sizes = {piece.name: piece.size for piece in rounded}
+        self.least = most_at_once(rounded)
+        self.unplaced = dict.fromkeys(self.sizes, 0)
+        self.solid = [piece for piece in rounded if piece.size]
+        self._first = min([piece.birth for piece in self.solid], default=0)
+        self.unit = gcd(*[piece.size for piece in self.solid])
+        self._total = sum(piece.size for piece in self.solid) // max(self.unit, 1)
+
+    def nodes(self, effort: int) -> int:
+        """Return how many nodes take about the time of an effort; none where it cannot count."""
+        lengths = [piece.death - self._first for piece in self.solid]
+        if not lengths or max(self._total, *lengths) >= _LONGEST:
+            return 0
+        return int(effort * min(1, (_USUAL / len(self.solid)) ** 2))
+
+    @cached_property
+    def _whole(self) -> Partition:
+        # its public allocators are bounded by a clock alone; imported here, as plans are rare
+        from omnimalloc import Allocation
+        from omnimalloc._cpp import Partition
+
+        first, unit = self._first, self.unit
+        rows = [(p.name, p.size // unit, p.birth - first, p.death - first + 1) for p in self.solid]
+        return Partition.from_allocations(
+            [
+                Allocation(id=name, size=size, start=start, end=end)
+                for name, size, start, end in rows
+            ]
+        )
+
+    def first_within(self, capacity: int, attempts: Iterable[tuple[str, int]]) -> Offsets | None:
+        """Return offsets in an arena of a capacity by the first search that finds some."""
+        found = (self.within(capacity, order, nodes) for order, nodes in attempts if nodes)
+        return next((offsets for offsets in found if offsets is not None), None)
+
+    def within(self, capacity: int, order: str, nodes: int) -> Offsets | None:
+        """Return offsets in an arena of a capacity, if a search of so many nodes finds some."""
+        from omnimalloc._cpp import try_solve_many
+
+        bound = min(capacity // self.unit, self._total) + 1
         found = try_solve_many(
-            [whole.reorder(order).with_bound(bound)],
+            [self._whole.reorder(order).with_bound(bound)],
             bound,
             nodes,
             canonical=True,
@@ -209,9 +276,10 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
             timeout=None,
             num_threads=1,
         )
-        if found is not None:
-            return offsets | {str(one.id): (one.offset or 0) * unit for one in found.allocations}
-    return None
+        if found is None:
+            return None
+        placed = {str(one.id): (one.offset or 0) * self.unit for one in found.allocations}
+        return self.unplaced | placed
 
 
 def _attempts(effort: int) -> Iterator[tuple[str, int]]:
