@@ -1,6 +1,6 @@
 """Torch's own error is within the bounds of reductions where roundings add up one way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -99,3 +99,65 @@ def test_a_complex_logarithm_near_one_is_not_cancelled() -> None:
     values = torch.tensor([1e-9 + 2e-9j, -1e-3 + 1e-3j, 3 + 4j], dtype=torch.complex128)
     (meant,), (got,), _ = bounds_of("aten.log1p.default", values)
     assert abs(meant / got - 1).max() < 1e-15
+
+
+ALTERNATING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "equal": lambda at: torch.full_like(at, 0.0177),
+    "of two signs": lambda at: torch.where(at % 2 == 0, 0.1, -0.1),
+    "in blocks": lambda at: torch.where(at < at.numel() // 3, -0.1, 0.1),
+    "of two numbers": lambda at: torch.where(at % 2 == 0, 0.1, 0.7),
+}
+
+
+def distances_of(line: torch.Tensor) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Distances and norms whose terms are equal in size, though the operands' signs differ."""
+    off = torch.full((), 0.05, dtype=line.dtype)
+    for order in (0.5, 1.0, 1.5, 2.0, 3.0):
+        yield "dist.default", (line, off, order)
+        yield "dist.default", (off, line, order)
+        yield "linalg_vector_norm.default", (line, order)
+        if line.dtype.itemsize >= 4:
+            yield "_cdist_forward.default", (line[None], off.repeat(2, len(line)), order, None)
+            yield "_pdist_forward.default", (torch.stack([line, line * 0, line * 0.3]), order)
+
+
+def sums_of(line: torch.Tensor) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Sums of a line, however an operator comes to it."""
+    length, same = len(line), torch.zeros(len(line), dtype=torch.int64)
+    none, column = torch.zeros(3, dtype=line.dtype), line[:, None]
+    yield "index_add.default", (none, 0, same, line)
+    yield "scatter_add.default", (none, 0, same, line)
+    yield "index_put.default", (none, [same], line, True)
+    yield "put.default", (none, same, line, True)
+    yield "index_reduce.default", (none, 0, same, line, "mean")
+    for reduce in ("sum", "mean"):
+        yield "scatter_reduce.two", (none, 0, same, line, reduce)
+    yield "embedding_dense_backward.default", (column, same, 3, -1, False)
+    for mode in (0, 1):
+        bags = torch.arange(length), torch.tensor([0]), False, mode
+        yield "_embedding_bag.default", (column, *bags)
+    yield "_adaptive_avg_pool3d.default", (line.reshape(1, 1, 1, 1, -1), [1, 1, 1])
+    channels = line.reshape(1, -1, 1, 1)
+    options = None, [1, 1], [0, 0], [1, 1]
+    yield "convolution.default", (channels, channels, *options, False, [0, 0], 1)
+    yield "convolution.default", (channels, channels.transpose(0, 1), *options, True, [0, 0], 1)
+    if line.dtype.itemsize >= 4:
+        yield "bincount.default", (same, line)
+        yield "_fft_r2c.default", (line, [0], 0, True)
+    if line.dtype == torch.float32:
+        keys, values = line[:64].repeat(1, 1, 500, 1), line[:500].reshape(1, 1, -1, 1)
+        flash = "_scaled_dot_product_flash_attention_for_cpu.default"
+        yield flash, (keys[:, :, :1], keys, values.repeat(1, 1, 1, 64))
+        ones, rising = torch.ones(length), torch.linspace(-1, 1, length)[None]
+        moments = torch.zeros(1, 1), torch.ones(1, 1)
+        gradient = line[None], rising, [length], *moments, ones, ones, [True] * 3
+        yield "native_layer_norm_backward.default", gradient
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:4], ids=str)
+@pytest.mark.parametrize("how", ALTERNATING)
+def test_own_errors_of_lines_are_within_bounds(how: str, dtype: torch.dtype) -> None:
+    for length in (600, 5000):
+        line = ALTERNATING[how](torch.arange(length, dtype=torch.float64)).to(dtype)
+        for name, arguments in (*distances_of(line), *sums_of(line)):
+            assert parts_of(f"aten.{name}", *arguments) <= 1, (name, length, arguments[2:])

@@ -184,7 +184,7 @@ def _absolute(name: str, value: Any) -> Any:
     return abs(value) if scales and not isinstance(value, bool) else value
 
 
-def depth(length: float, block: float = STREAM, one_way: Any = 0.0) -> Any:
+def depth(length: Any, block: float = STREAM, one_way: Any = 0.0) -> Any:
     """Return how the rounding errors of a sum of so many terms grow, in units of Σ |terms|.
 
     Within a block they add up like a random walk; blocks are combined in pairs. Where terms are
@@ -200,7 +200,7 @@ def depth(length: float, block: float = STREAM, one_way: Any = 0.0) -> Any:
         (10.0, 21.31370849898476, 60.0)
     """
     if block == inf:
-        return WALK * sqrt(length) + one_way * length
+        return WALK * np.sqrt(length) + one_way * length
     walk = min(sqrt(length), sqrt(block)) + log2(max(length / block, 1))
     return walk + one_way * min(length, block)
 
@@ -221,7 +221,7 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
         >>> repeats(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]]), [1])
         array([0., 1.])
     """
-    most = max(round(_LOOKED_AT ** (1 / max(len(axes), 1))), 2)
+    most = max(round(LOOKED_AT ** (1 / max(len(axes), 1))), 2)
     for axis in axes:
         step = max(values.shape[axis] // most, 1)
         values = values[(slice(None),) * (axis % values.ndim) + (slice(None, None, step),)]
@@ -235,7 +235,7 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
     return np.asarray(np.sum(same, axis=-1) / max(rows.shape[-1] - 1, 1))
 
 
-_LOOKED_AT = 64
+LOOKED_AT = 64
 
 
 def length(call: BoundedCall) -> int:

@@ -294,11 +294,12 @@ def _gradients(
     scaled = gradient * weight
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
-    d = call.unit * (2 * FEW + call.depth(length_along(values, axes)))
-    rows = length_along(values, others)
-    count = call.unit * (FEW + call.depth(rows))
+    one_way = call.repeats(scaled, axes, keepdims=True)
+    d = call.unit * (2 * FEW + call.depth(length_along(values, axes), STREAM, one_way))
+    rows, one_way = length_along(values, others), call.repeats(gradient, others)
+    count = call.unit * (FEW + call.depth(rows, STREAM, one_way))
     if adds_in > call.unit:
-        count += adds_in * (1 + sqrt(rows))
+        count = count + adds_in * (1 + sqrt(rows) + one_way * rows)
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
     kept_in = call.results[0].dtype if adds_in > call.unit else None
     added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]

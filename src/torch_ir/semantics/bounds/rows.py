@@ -11,6 +11,7 @@ import numpy as np
 from torch_ir.semantics.axes import axis, reduced_axes
 from torch_ir.semantics.bounds.call import (
     BLOCK,
+    LOOKED_AT,
     STREAM,
     BoundedCall,
     Errors,
@@ -210,10 +211,10 @@ def norm(call: BoundedCall) -> Errors:
     sizes = moduli(result)
     if abs(order) == inf or order == 0:
         return [call.unit * 2 * sizes]
-    name = "self" if "self" in call.arguments else "x"
-    dim = call.arguments.get("dim")
-    axes = reduced_axes(dim, call[name].ndim)
-    one_way = np.reshape(call.repeats(name, axes), -1)
+    terms = call.wide("self" if "self" in call.arguments else "x")
+    terms = np.abs(terms - call.wide("other") if "other" in call.arguments else terms)
+    axes = reduced_axes(call.arguments.get("dim"), terms.ndim)
+    one_way = np.reshape(call.repeats(terms, axes), -1)
     one_way = np.reshape(one_way, result.shape) if one_way.size == result.size else 0.0
     count = FEW + call.depth(length(call), BLOCK, one_way) * max(1 / order, 1)
     if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
@@ -240,7 +241,8 @@ def distance(call: BoundedCall) -> Errors:
     order, sizes = float(call.arguments.get("p", 2.0)), moduli(result)
     vectors: Array = call["self"] if "self" in call.arguments else call["x1"]
     width = max(vectors.shape[-1], 1)
-    count = FEW + call.depth(width, BLOCK)
+    roots = max(1 / order, 1) if 0 < order < inf else 1
+    count = FEW + call.depth(width, BLOCK, _repeated_moves(call)) * roots
     if order not in (0, 1, 2, inf):
         count = count + 8 + 2 * order + 8 / order
     error = call.unit * count * sizes + (_lost(call, order, width) if order < inf else 0.0)
@@ -255,6 +257,17 @@ def distance(call: BoundedCall) -> Errors:
         error = call.opened(error, 2 * squares, result.dtype)
     lower = sizes - np.sqrt(np.maximum(sizes**2 - off, 0))
     return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
+
+
+def _repeated_moves(call: BoundedCall) -> Any:
+    """Which part of the differences of each two vectors are equal in size, of some columns."""
+    single = "self" in call.arguments
+    first, second = (call.wide(name) for name in (("self", "self") if single else ("x1", "x2")))
+    if not first.shape[-1]:
+        return 0.0
+    columns = slice(None, None, max(first.shape[-1] // LOOKED_AT, 1))
+    moves = np.abs(first[..., :, None, columns] - second[..., None, :, columns])
+    return call.repeats(moves[np.triu_indices(len(first), 1)] if single else moves, [-1])
 
 
 def distance_backward(call: BoundedCall) -> Errors:
@@ -301,6 +314,8 @@ def _is_multiplied(call: BoundedCall, order: float) -> bool:
 def transform(call: BoundedCall) -> Errors:
     """Allow ``log2(n) · ‖x‖₂`` of the line that is transformed, and its scale.
 
+    Where a frequency has more than that norm, as of lines that repeat, roundings on the way to it
+    may go one way in each of ``log2(n)`` additions, and what they leave is in all frequencies.
     Of a line that is not finite, real results are NaN or infinite as it is transformed.
     """
     (result,) = call.results
@@ -314,7 +329,9 @@ def transform(call: BoundedCall) -> Errors:
         count = count // wide.shape[axes[-1]] * last
     scale = (1.0, 1 / sqrt(count), 1 / count)[call["normalization"]]
     size = np.sqrt(np.sum(np.abs(wide) ** 2, axis=axes, keepdims=True))
-    error = call.unit * 2 * (2 + log2(max(count, 2))) * scale * size * (2 if last else 1)
+    greatest = np.max(moduli(result), axis=axes, keepdims=True, initial=0)
+    most = np.maximum(2 * scale * size * (2 if last else 1), greatest)
+    error = call.unit * (2 + log2(max(count, 2))) * most
     reach = np.sum(np.abs(wide), axis=axes, keepdims=True) * (2 if last else 1)
     if not is_complex(result.dtype):
         error = np.where(np.isfinite(reach), error, inf)
@@ -347,7 +364,8 @@ def attention(call: BoundedCall) -> Errors:
     off = (call.depth(max(width, 1)) + steps) * absolute + np.abs(scores)
     off = call.unit * np.where(weights > 0, np.nan_to_num(off, posinf=0.0), 0)
     shared = np.sum(weights * off, axis=-1, keepdims=True)
-    count = call.unit * (2 * FEW + 2 * call.depth(max(weights.shape[-1], 1)))
+    one_way = call.repeats(weights, [-1], keepdims=True)
+    count = call.unit * (2 * FEW + 2 * call.depth(max(weights.shape[-1], 1), STREAM, one_way))
     relative = off + shared + count
     if call.is_narrow:
         relative = relative + call.result_unit

@@ -99,7 +99,7 @@ def product(call: BoundedCall) -> Errors:
     if call.op_type == "aten.addbmm.default":
         count *= first.shape[0]
     few = FEW + 2 * adds
-    one_way = _repeated(call, factors[adds:])
+    one_way = _repeated(call, factors[adds:], slice(-2, None))
     lengths = [max(count, 1)] * len(call.results)
     errors: Any = _summed(call, lengths, BLOCK, few, one_way)
     scales = {name: abs(call.arguments.get(name, 1)) for name in ("alpha", "beta")}
@@ -124,11 +124,11 @@ def product(call: BoundedCall) -> Errors:
     return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
 
 
-def _repeated(call: BoundedCall, factors: list[str]) -> float:
-    """Which part of the products of two factors may be equal, in the line that has most."""
+def _repeated(call: BoundedCall, factors: list[str], of: slice) -> float:
+    """Which part of the products of two factors may be equal, in the line of an axis with most."""
     shares = [0.0]
     for name in factors:
-        lines = [call.repeats(name, [axis]) for axis in range(call[name].ndim)[-2:]]
+        lines = [call.repeats(name, [axis]) for axis in range(call[name].ndim)[of]]
         shares.append(max((float(np.max(line, initial=0)) for line in lines), default=0.0))
     return min(shares[1:], default=0.0)
 
@@ -186,10 +186,12 @@ def convolution(call: BoundedCall) -> Errors:
         # columns of the operand's gradient; those of the weights add up over samples in the type
         steps = [taps, call["grad_output"].shape[0], call["grad_output"].shape[0]]
         counts = [n for n, asked in zip(steps, call["output_mask"], strict=True) if asked]
-        one_way = max(_repeated(call, [name, "grad_output"]) for name in ("input", "weight"))
+        one_way = max(
+            _repeated(call, [n, "grad_output"], slice(None)) for n in ("input", "weight")
+        )
         return _columns(call, _summed(call, kept, BLOCK, FEW, one_way), counts)
     count = max(back if _transposes(call) else forward, 1)
-    one_way = _repeated(call, ["input", "weight"])
+    one_way = _repeated(call, ["input", "weight"], slice(None))
     errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
     return _columns(call, errors, [taps]) if _transposes(call) else errors
 
@@ -248,7 +250,8 @@ def pooling(call: BoundedCall) -> Errors:
     (terms,) = call.terms()
     way = count * terms if divides else terms
     kept_in = call.results[0].dtype
-    return [call.opened(e + call.stepped(1 + sqrt(count), terms), way, kept_in) for e in errors]
+    steps = 1 + sqrt(count) + one_way * count
+    return [call.opened(e + call.stepped(steps, terms), way, kept_in) for e in errors]
 
 
 _IN_TYPE = frozenset(
@@ -306,17 +309,28 @@ def _along(call: BoundedCall) -> int:
 def scattered(call: BoundedCall) -> Errors:
     """Bound sums in open order: n go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
+    one_way = _repeated_sources(call)
     for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
         if not is_inexact(result.dtype):
             errors.append(None)
             continue
-        walk = np.sqrt(hits)
+        walk = np.sqrt(hits) + one_way * hits
         error = call.unit * (FEW + walk) * terms * (3 if is_complex(result.dtype) else 1)
         if call.is_narrow:  # the first addition is the result's own rounding
             scaled = call.arguments.get("alpha", 1) != 1  # the products are rounded too
             error = error + call.result_unit * (np.where(hits > 1, walk, 0) + scaled) * terms
         errors.append(call.opened(error, terms))
     return errors
+
+
+def _repeated_sources(call: BoundedCall) -> float:
+    """Which part of all values that are added is equal to others, of any place."""
+    sources = [
+        value
+        for name, value in call.arguments.items()
+        if name != "self" and isinstance(value, np.ndarray) and is_inexact(value.dtype)
+    ]
+    return max((float(call.repeats(value, range(value.ndim))) for value in sources), default=1.0)
 
 
 def _hits(call: BoundedCall) -> list[Array]:
@@ -362,7 +376,7 @@ def scatter_joined(call: BoundedCall) -> Errors:
         if call.op_type in _JOINED:
             del counted["include_self"]
         (hits,) = call.meant(**counted)
-    walk = np.sqrt(hits)
+    walk = np.sqrt(hits) + _repeated_sources(call) * hits
     # some kernels join in the type
     own, kept_in = (call.result_unit, result.dtype) if call.is_narrow else (call.unit, None)
     if reduce in ("multiply", "prod"):
@@ -382,7 +396,20 @@ def counted(call: BoundedCall) -> Errors:
     if call["weights"] is None:
         return [None]
     most = int(np.bincount(call["self"]).max(initial=1))
-    return _summed(call, [most], BLOCK)
+    return _summed(call, [most], BLOCK, FEW, call.repeats("weights", [0]))
+
+
+def bags(call: BoundedCall) -> Errors:
+    """Bound sums and means of rows, one after the other; n is what the longest bag has.
+
+    Of extremes, which are exact, the sum bounds more than it has to.
+    """
+    indices = call["indices"].reshape(-1)
+    longest = int(np.diff([*call["offsets"], indices.size]).max(initial=1))
+    shares = [np.max(call.repeats(call["weight"][indices], [0]), initial=0)]
+    if call["per_sample_weights"] is not None:
+        shares.append(call.repeats("per_sample_weights", [0]))
+    return _summed(call, [longest] * len(call.results), BLOCK, FEW, min(shares))
 
 
 def histogram(call: BoundedCall) -> Errors:

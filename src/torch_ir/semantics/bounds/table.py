@@ -266,10 +266,13 @@ _ATEN: dict[Rule, str] = {
     sums.trilinear: """
         _trilinear.default
     """,
-    sums.reduction: """
+    sums.bags: """
         _embedding_bag.default _embedding_bag_forward_only.default embedding_bag.default
-        embedding_bag.padding_idx mean.default mean.dim
-        nanmean.default nansum.default sum.default sum.dim_IntList trace.default
+        embedding_bag.padding_idx
+    """,
+    sums.reduction: """
+        mean.default mean.dim nanmean.default nansum.default sum.default sum.dim_IntList
+        trace.default
     """,
     sums.product: """
         _grouped_mm.default addbmm.default addmm.default addmv.default addr.default
