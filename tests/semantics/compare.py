@@ -45,12 +45,15 @@ def as_numpy(value: Any) -> Any:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    tensor = tensor.detach().resolve_conj().resolve_neg().clone()
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    strides = tensor.stride()
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    copy = copy.copy_(tensor) if all(strides) else tensor.clone()
     dtype = numpy_dtype(str(tensor.dtype).removeprefix("torch."))
     if dtype.type.__module__ == "ml_dtypes":
         bits = torch.int16 if tensor.element_size() == 2 else torch.uint8
-        return tensor.contiguous().view(bits).numpy().view(dtype)
-    return tensor.numpy()
+        return copy.view(bits).numpy().view(dtype)
+    return copy.numpy()
 
 
 def denoted(op_type: str, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 
 from semantics.compare import check, compare, denoted, refused
 from semantics.tensors import FLOATING, tensor
+from semantics.test_tolerance import parts_of
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -246,3 +247,17 @@ REFUSED: list[tuple[str, list[Any], str]] = [
 @pytest.mark.parametrize(("name", "args", "message"), REFUSED)
 def test_what_torch_refuses_is_refused(name: str, args: list[Any], message: str) -> None:
     assert refused(f"aten.{name}", *args) == message
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("apart", range(5))
+def test_statistics_that_lie_apart_are_rounded_at_each_step(
+    dtype: torch.dtype, apart: int
+) -> None:
+    generator = torch.Generator().manual_seed(apart)
+    for shape in ((8, 6), (2, 6, 5, 5)):
+        values = (torch.randn(shape, generator=generator) * 2 + 1).to(dtype)
+        columns = [(torch.rand(6, 3, generator=generator) + 0.1).to(dtype)[:, 0] for _ in "1234"]
+        given = [c if apart in (i, 4) else c.contiguous() for i, c in enumerate(columns)]
+        options = False, 0.1, 1e-3, False
+        assert parts_of("aten.batch_norm.default", values, *given, *options) <= 1

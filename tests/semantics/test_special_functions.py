@@ -105,6 +105,8 @@ def test_trigamma_lacks_the_rest_of_its_series() -> None:
     assert allowed[0] < 1e-16
     for n in (2, 5, 12, 40):
         assert parts_of("aten.polygamma.default", n, doubles(1e-3, 10)) <= 1
+    near_poles = torch.tensor([-1e-3, -1e-6, -1 + 1e-3, -1 - 1e-5, -7 + 1e-4], dtype=torch.float64)
+    assert parts_of("aten.polygamma.default", 1, near_poles) <= 1
 
 
 def test_a_polynomial_of_too_many_steps_is_refused_and_not_waited_for() -> None:

@@ -167,9 +167,11 @@ BY_STEPS = 5
 """Roundings of a variance and eps, their root, its inverse, a difference and a product."""
 
 
-def _is_laid_out(values: Array) -> bool:
-    """Whether channels come second or last in memory; how bfloat16 lies is not known here."""
-    if values.dtype != np.float16:
+def _is_laid_out(call: BoundedCall) -> bool:
+    """Whether channels come second or last in memory, and what is given for each lies together."""
+    values = call["input"]
+    given = [call[name] for name in ("weight", "bias", "running_mean", "running_var")]
+    if not all(a is None or a.flags.c_contiguous for a in given):
         return False
     return values.flags.c_contiguous or np.moveaxis(values, 1, -1).flags.c_contiguous
 
@@ -181,10 +183,9 @@ def _by_given(
     rstd = 1 / np.sqrt(call.wide("running_var").reshape(shape) + eps)
     scaled = (call.size("input") + np.abs(mean)) * rstd * weight
     error = call.unit * FEW * (scaled + bias)
-    if call.is_narrow and not _is_laid_out(call["input"]):  # each step rounds to the type
+    if call.is_narrow and not _is_laid_out(call):  # each step rounds to the type
         apart = np.abs(call.wide("input") - mean) * rstd * weight
-        steps = BY_STEPS if call["input"].dtype == np.float16 else BY_STEPS / 3  # if it lies so
-        error = error + call.result_unit * steps * apart
+        error = error + call.result_unit * BY_STEPS * apart
     way = _folded(call.size("input"), mean, rstd * weight)
     return [call.opened(error, way), *[None] * (len(call.results) - 1)]
 

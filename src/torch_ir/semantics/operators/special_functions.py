@@ -239,8 +239,8 @@ def _zeta(s: float, q: float) -> float:
         return _zeta_of_positive(s, q)
     if s != math.floor(s):
         return math.nan
-    part, below = q - math.floor(q), -math.floor(q)
-    terms = _zeta_of_positive(s, 1 - part) - _zeta_of_positive(s, 1 - part + below)
+    part, rest, below = q - math.floor(q), -q - math.floor(-q), -math.floor(q)  # exact, all three
+    terms = _zeta_of_positive(s, rest) - _zeta_of_positive(s, rest + below)
     return _zeta_of_positive(s, part) + (-1) ** int(s % 2) * terms
 
 
