@@ -532,3 +532,19 @@ def test_a_tensor_that_out_gives_its_size_is_looked_at_before():
     }""")
     report = validate(ir, {}, (torch.ones(2, 3),))
     assert report.divergences == ()
+
+
+def test_bytes_that_are_no_truth_values_are_open_to_what_reads_them():
+    ir = parse("""
+ir "Bytes" {
+  input %x: f16[1]
+  %view: b8[2] = aten.view.dtype(%x, dtype=torch.bool)
+  %to: f32[2] = aten.to.dtype(%view, dtype=torch.float32)
+  %not: b8[2] = aten.logical_not.default(%view)
+  return %view, %to, %not
+}
+""")
+    odd = validate(ir, {}, (torch.ones(1, dtype=torch.float16),), against=["denotation"])
+    assert not odd.divergences and set(odd.not_compared) == {"to", "not"}
+    plain = validate(ir, {}, (torch.zeros(1, dtype=torch.float16),), against=["denotation"])
+    assert not plain.divergences and not plain.not_compared

@@ -327,6 +327,8 @@ def allowances(
     if (meaning.has_open_values or meaning.has_choices) and not is_drawn:
         slack = None if meaning.has_open_values else bounds
         marks = open_places(meaning.ir, [*got_by_name], values, symbols, slack)
+    if not (is_truth := all(map(_holds_truth, values.values()))):
+        marks |= {name: np.ones(got.shape, bool) for name, got in got_by_name.items()}
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
         if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
@@ -342,13 +344,19 @@ def allowances(
         is_chain = len(meaning.ir.nodes) > 1
         part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        is_open = meaning.has_open_values and bool(np.any(marks.get(name, False)))
+        has_open = meaning.has_open_values or not is_truth
+        is_open = has_open and bool(np.any(marks.get(name, False)))
         if is_open:
             bound = np.where(marks[name], np.inf, bound)
         chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
         if name in ordered or maker is not None:  # those are told by what they name
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
         yield Allowance(label, expected, got, bound, part, apart, is_open, chosen)
+
+
+def _holds_truth(values: Array) -> bool:
+    """Whether all truth values are 0 or 1: of another byte, kernels read what they like."""
+    return values.dtype != bool or not np.any(values.view("uint8") > 1)
 
 
 def _in_kernel_order(
