@@ -323,12 +323,9 @@ def allowances(
     ]
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
     ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
-    is_drawn, marks = meaning.draws and drew, dict[str, Array]()
-    if (meaning.has_open_values or meaning.has_choices) and not is_drawn:
-        slack = None if meaning.has_open_values else bounds
-        marks = open_places(meaning.ir, [*got_by_name], values, symbols, slack)
-    if not (is_truth := all(map(_holds_truth, values.values()))):
-        marks |= {name: np.ones(got.shape, bool) for name, got in got_by_name.items()}
+    is_drawn, marks, has_open = meaning.draws and drew, dict[str, Array](), False
+    if not is_drawn:
+        marks, has_open = _open_places(meaning, values, bounds, got_by_name, symbols)
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
         if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
@@ -344,7 +341,6 @@ def allowances(
         is_chain = len(meaning.ir.nodes) > 1
         part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        has_open = meaning.has_open_values or not is_truth
         is_open = has_open and bool(np.any(marks.get(name, False)))
         if is_open:
             bound = np.where(marks[name], np.inf, bound)
@@ -352,6 +348,22 @@ def allowances(
         if name in ordered or maker is not None:  # those are told by what they name
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
         yield Allowance(label, expected, got, bound, part, apart, is_open, chosen)
+
+
+def _open_places(
+    meaning: Meaning,
+    given: Mapping[str, Array],
+    bounds: Mapping[str, Any],
+    got: Mapping[str, Array],
+    symbols: Mapping[str, Number],
+) -> tuple[dict[str, Array], bool]:
+    """The elements of each value that are open, and whether anything may stand there."""
+    if not all(map(_holds_truth, given.values())):
+        return {name: np.ones(array.shape, bool) for name, array in got.items()}, True
+    if not (meaning.has_open_values or meaning.has_choices):
+        return {}, False
+    slack = None if meaning.has_open_values else bounds
+    return open_places(meaning.ir, [*got], given, symbols, slack), meaning.has_open_values
 
 
 def _holds_truth(values: Array) -> bool:
