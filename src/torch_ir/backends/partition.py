@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from torch_ir.backends.backend_registry import as_backend
 from torch_ir.backends.protocol import Supporting, support_of
 from torch_ir.errors import counted
-from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.queries import symbol_makers
 from torch_ir.passes.requirements import require_functional
 
 
@@ -133,7 +134,7 @@ class Partitioner:
             return "it calls a function of the program"
         if node.binds or not node.outputs:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
-        if any(_symbol_makers(ir).get(symbol) == node.name for symbol in node.symbols):
+        if any(symbol_makers(ir).get(symbol) == node.name for symbol in node.symbols):
             return "data decides the size of its result"
         effects = ir.effects(node)
         if effects.draws:
@@ -145,39 +146,20 @@ class Partitioner:
         return support_of(self.backend, node, ir).reason
 
 
-def _symbol_makers(ir: IR) -> Mapping[str, str]:
-    """The node that decides the value of each symbol that the arguments do not give."""
-    return ir.view(_symbol_makers, lambda: _find_symbol_makers(ir))
-
-
-def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
-    makers: dict[str, str] = {}
-    if not ir.symbols:
-        return makers
-    given = ir.given_symbols
-    for node in ir.nodes:
-        dims = [dim for meta in node.outputs for dim in meta.shape]
-        shown = [dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol]
-        for symbol in (*node.binds, *shown):
-            if symbol not in given:
-                makers.setdefault(symbol, node.name)
-    return makers
-
-
 # -- order ----------------------------------------------------------------------------------------
 
 
 def _dependencies(ir: IR) -> list[list[int]]:
     """The positions of the nodes that each node comes after."""
     makers: dict[str, int] = {}
-    symbol_makers = _symbol_makers(ir)
+    sized = symbol_makers(ir)
     places: dict[str, int] = {}
     before: list[list[int]] = []
     last_effect: int | None = None
     for position, node in enumerate(ir.nodes):
         after = [makers[meta.name] for meta in node.inputs if meta.name in makers]
         if ir.symbols:
-            makers_of_sizes = [symbol_makers.get(symbol) for symbol in node.symbols]
+            makers_of_sizes = [sized.get(symbol) for symbol in node.symbols]
             after += [places[name] for name in makers_of_sizes if name in places]
         places[node.name] = position
         if _is_ordered(ir, node):

@@ -184,6 +184,25 @@ def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:
     return [meta for node in nodes for meta in node.outputs if is_live(meta.name)]
 
 
+def symbol_makers(ir: IR) -> Mapping[str, str]:
+    """Return the node that decides the value of each symbol that the arguments do not give."""
+    return ir.view(symbol_makers, lambda: _find_symbol_makers(ir))
+
+
+def _find_symbol_makers(ir: IR) -> Mapping[str, str]:
+    makers: dict[str, str] = {}
+    if not ir.symbols:
+        return makers
+    given = ir.given_symbols
+    for node in ir.nodes:
+        dims = [dim for meta in node.outputs for dim in meta.shape]
+        shown = [dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol]
+        for symbol in (*node.binds, *shown):
+            if symbol not in given:
+                makers.setdefault(symbol, node.name)
+    return makers
+
+
 def symbol_binders(ir: IR) -> Iterator[str]:
     """Yield the names of the nodes that give symbols their values."""
     known = set(given_symbols(ir)) if ir.symbols else set[str]()

@@ -18,6 +18,7 @@ from torch_ir.backends.native.samples import Samples
 from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import live_out
 from torch_ir.ops.choices import leaves_order_open
 from torch_ir.torch_api import is_inexact
@@ -155,7 +156,7 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
 def judged_call(
     attempt: Attempt,
     known: Mapping[str, torch.Tensor],
-    sizes: Sequence[int],
+    sizes: Sequence[Number],
     symbols: Symbols,
     *,
     exact_only: bool = False,
@@ -165,7 +166,7 @@ def judged_call(
     Args:
         attempt: The delegate.
         known: Its inputs and torch's results, by name.
-        sizes: The sizes that it takes beside tensors.
+        sizes: The numbers that it takes beside tensors.
         symbols: The value of each symbol.
         exact_only: Whether to judge only results of integers and truth values.
     """
@@ -258,13 +259,15 @@ def dims_of(body: IR, known: Mapping[str, torch.Tensor]) -> Symbols:
     }
 
 
-def numbers_for(body: IR, known: Mapping[str, torch.Tensor], symbols: Symbols) -> list[int] | None:
-    """Return the sizes that a body takes beside tensors; None where one is not known."""
+def numbers_for(
+    body: IR, known: Mapping[str, torch.Tensor], symbols: Symbols
+) -> list[Number] | None:
+    """Return the numbers that a body takes beside tensors; None where one is not known."""
     all_known = {**symbols, **dims_of(body, known)}
     sizes = sizes_of(body)
     if not all(_is_known(size, all_known) for size in sizes):
         return None
-    return [int(size.evaluate(all_known)) for size in sizes]
+    return [size.evaluate(all_known) for size in sizes]
 
 
 def judge_for(body: IR, tolerance: float | None) -> Judge:

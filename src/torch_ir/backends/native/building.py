@@ -76,8 +76,10 @@ class Safe:
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
         for item in given:
-            if item.__class__ is int or not item.is_contiguous():
-                given = tuple([t if type(t) is int else t.contiguous() for t in given])
+            if not isinstance(item, torch.Tensor) or not item.is_contiguous():
+                given = tuple(
+                    [t.contiguous() if isinstance(t, torch.Tensor) else t for t in given]
+                )
                 break
         if self._turn is None:
             made = self._call(*given)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.runtimes.onnx_quantized import add_translations
@@ -56,7 +57,7 @@ def _why(error: Exception) -> str:
 
 
 def array_of(item: Any) -> Any:
-    """Return a tensor's memory, or a size, as runtimes take it."""
-    if type(item) is int:
-        return np.asarray(item, dtype=np.int64)
+    """Return a tensor's memory, or a number, as runtimes take it."""
+    if not isinstance(item, torch.Tensor):
+        return np.asarray(item, dtype=np.float32 if type(item) is float else np.int64)
     return item.detach().numpy() if item.requires_grad else item.numpy()

@@ -119,8 +119,8 @@ class _Lazy:
         self._turn = threading.Lock()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        tensors: list[Any] = [item if type(item) is int else item.detach() for item in given]
-        device = next((item.device for item in tensors if type(item) is not int), None)
+        tensors = [item.detach() if isinstance(item, torch.Tensor) else item for item in given]
+        device = next((item.device for item in tensors if isinstance(item, torch.Tensor)), None)
         run = self._compiled.get(device)
         if run is None:
             with self._turn:

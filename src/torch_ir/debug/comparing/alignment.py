@@ -16,6 +16,7 @@ from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import InvalidIRError, Raised, attempt, counted, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.queries import symbol_makers
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
@@ -85,7 +86,7 @@ class _Alignment:
             if node.binds or not node.outputs:
                 self._own.make([m.name for m in (*node.inputs, *node.outputs)])
             if not node.outputs:
-                state.keep(node, state.known(node))
+                state.keep(state.known(node))
                 state.covered.add(node.name)
             is_right = True
             for meta in shown:
@@ -204,7 +205,7 @@ class _Alignment:
         self, theirs: Sequence[OpNode], there: TensorMeta, meta: TensorMeta
     ) -> torch.Tensor | Exception:
         """What torch makes of a part of the lowered program; the own value is made as well."""
-        self._own.make([meta.name])
+        self._own.make([meta.name], theirs)
         given = self._given(_taken(theirs, there))
         run = TorchSource().run
         made = attempt(run, self.lowered, theirs, [there], given, self.state.symbols)
@@ -256,11 +257,11 @@ class _OwnValues:
         self._held = 0
         self._last: dict[str, int] | None = None
 
-    def make(self, names: Iterable[str]) -> None:
-        """Let the other side make some values of the program, and what they need."""
-        for node in _needed(self._state.program, names, self._state.values):
+    def make(self, names: Iterable[str], readers: Sequence[OpNode] = ()) -> None:
+        """Let the other side make values of the program, and what they and some nodes need."""
+        for node in _needed(self._state, names, readers):
             made = self._state.known(node)
-            self._state.keep(node, made)
+            self._state.keep(made)
             if is_repeatable(self._state.program, node):  # it can be made again
                 sizes = {name: tensor.nbytes for name, tensor in made.items()}
                 self._held += sum(sizes.values())
@@ -318,15 +319,22 @@ def _equal_externals(program: IR, lowered: IR) -> dict[str, str]:
     }
 
 
-def _needed(program: IR, names: Iterable[str], known: Tensors) -> list[OpNode]:
-    """The nodes, in program order, that make values which are not known."""
-    found: set[str] = set()
-    wanted = [name for name in names if name not in known]
+def _needed(state: Feed, names: Iterable[str], readers: Sequence[OpNode]) -> list[OpNode]:
+    """The nodes, in order, that make values and symbols of ``readers`` which are not known."""
+    program, found = state.program, set[str]()
+    makers = {s: name for s, name in symbol_makers(program).items() if s not in state.symbols}
+
+    def of(names: Iterable[str], nodes: Sequence[OpNode]) -> list[OpNode | None]:
+        made = [program.producers.get(name) for name in names if name not in state.values]
+        sized = [makers[s] for s in makers if any(s in node.symbols for node in nodes)]
+        return [*made, *[program.by_name[name] for name in sized]]
+
+    wanted = of(names, readers)
     while wanted:
-        node = program.producers.get(wanted.pop())
+        node = wanted.pop()
         if node is not None and node.name not in found:
             found.add(node.name)
-            wanted += [meta.name for meta in node.inputs if meta.name not in known]
+            wanted += of([meta.name for meta in node.inputs], [node])
     return _in_order(program, found)
 
 

@@ -309,7 +309,8 @@ class _Pair:
             if not any(node.outputs for node in nodes):
                 state.covered |= {node.name for node in nodes}
                 for node in nodes:
-                    state.keep(node, {})
+                    if node.binds:
+                        state.known(node)
                     state.done(node)
                 continue
             yield from Unit(state, source, nodes, read).found()
@@ -346,14 +347,10 @@ class _Pair:
             return
         shown = [meta for node in nodes for meta in node.outputs]
         body = part_of(self.program, nodes, shown)
-        needed = {m.name for m in body.graph_inputs}
-        made = dict(values)
-        for node in self.program.nodes:
-            if needed <= made.keys():
-                break
-            part = part_of(self.program, [node], node.outputs)
-            results = TorchSource().call(part, made, symbols)
-            made |= {meta.name: results[i] for i, meta in enumerate(part.graph_outputs)}
+        needed = [meta for meta in body.graph_inputs if meta.name not in values]
+        before = self.program.nodes[: self.program.nodes.index(nodes[-1])]
+        made = TorchSource().run(self.program, before, needed, values, symbols)
+        made = {**values, **{meta.name: made[i] for i, meta in enumerate(needed)}}
         self.first_part = body, made
 
     def report(self) -> Comparison:

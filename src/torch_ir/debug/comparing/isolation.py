@@ -126,9 +126,12 @@ class Feed:
         return {meta.name: more for meta in returned}
 
     def known(self, node: OpNode) -> dict[str, torch.Tensor]:
-        """Return what the other side makes of a node on the values so far."""
-        if isinstance(self.other, TorchSource):
-            return self.other.results(self.program, node, self.values, self.symbols)
+        """Return what the other side makes of a node on the values so far, and note what it binds.
+
+        Numbers that a node binds are in no value: torch gives them.
+        """
+        if isinstance(self.other, TorchSource) or node.binds:
+            return TorchSource().results(self.program, node, self.values, self.symbols)
         body = part_of(self.program, [node], node.outputs)
         try:
             made = self.other.call(body, self.values, self.symbols)
@@ -136,6 +139,11 @@ class Feed:
             if not isinstance(self.other, ReferenceSource):
                 raise
             return TorchSource().results(self.program, node, self.values, self.symbols)
+        bind(
+            node,
+            {meta.producer_output_idx: made[i] for i, meta in enumerate(node.outputs)},
+            self.symbols,
+        )
         return {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
 
     def is_refuted(
@@ -159,10 +167,9 @@ class Feed:
         self.unseen.add(node.name)
         self.flow |= {m.name: made for m, made in zip(node.outputs, results, strict=False)}
 
-    def keep(self, node: OpNode, known: Values) -> None:
+    def keep(self, known: Values) -> None:
         """Go on with these results of a node."""
         self.values |= known
-        bind(node, [known[meta.name] for meta in node.outputs if meta.name in known], self.symbols)  # type: ignore[arg-type]  # numbers
 
 
 def not_captured(node: OpNode, values: Values) -> str:
@@ -300,7 +307,7 @@ class Unit:
             elif lacking := state.lacking(node):
                 state.flow_on(node, ())
                 state.reasons[node.name] = lacking
-            state.keep(node, known)
+            state.keep(known)
             self.known |= known
             state.done(node)
         state.values |= {name: self.known[name] for name in wanted}

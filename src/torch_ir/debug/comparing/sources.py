@@ -87,15 +87,14 @@ class TorchSource:
         dead = last_uses(nodes, {meta.name for meta in returned})
         for node in nodes:
             known |= self.results(program, node, known, inside)
-            bind(node, {m.producer_output_idx: known[m.name] for m in node.outputs}, inside)
             for name in dead.get(node.name, ()):
                 del known[name]
         return [known[meta.name] for meta in returned]
 
     def results(
-        self, program: IR, node: OpNode, values: Values, symbols: Symbols
+        self, program: IR, node: OpNode, values: Values, symbols: dict[str, Number]
     ) -> dict[str, torch.Tensor]:
-        """Return what torch makes of one node of a program, by name.
+        """Return what torch makes of one node of a program, by name, and note what it binds.
 
         It gets copies, unless it is known to leave its inputs as they are.
         """
@@ -110,6 +109,7 @@ class TorchSource:
             ),
         ):
             made = call_plainly(node, given, symbols, program.functions, device)
+        bind(node, made, symbols)
         return {meta.name: made[meta.producer_output_idx] for meta in node.outputs}
 
 
@@ -158,7 +158,7 @@ class BackendSource:
             taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
             self.compiled[key] = self.ready.get(names) or self.backend.compile(taken, held)
         given = copied([values[name] for name in body.input_names if name not in held])
-        sizes = [int(value) for value in _sizes(body, symbols).values()]
+        sizes = _sizes(body, symbols).values()
         with torch.no_grad():
             return list(self.compiled[key](*given, *sizes))
 

@@ -20,7 +20,7 @@ from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
-from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
+from torch_ir.debug.reference.tolerance_check import Error, with_one_unit
 from torch_ir.debug.validation import Reader
 from torch_ir.errors import BackendError, OptionalDependencyError, Raised, attempt, first_line
 from torch_ir.executor import ExecGraph, IRExecutor
@@ -285,7 +285,7 @@ class _DelegateCall:
         """What a compiled function gives on copies of its inputs, or how it fails."""
         names = [n for n in body.input_names if n not in self.delegate.held]
         tensors = copied([given[name] for name in names])
-        sizes = [int(size.evaluate(self.symbols)) for size in sizes_of(body)]
+        sizes = [size.evaluate(self.symbols) for size in sizes_of(body)]
         with torch.no_grad():
             made = attempt(lambda: listed(compiled(*tensors, *sizes)))
         if not isinstance(made, Raised):
@@ -320,7 +320,7 @@ class _DelegateCall:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
             is_alike = allowed.chosen is None and is_inexact(allowed.got.dtype)
             if "eager" in self.against and (denoted.reason or is_alike):
-                eager = within(as_array(known[allowed.value]), allowed.got, bound)
+                eager = allowed.off(as_array(known[allowed.value]), bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 
 
