@@ -11,7 +11,7 @@ import torch
 from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.comparison import Kind
 from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
-from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_one_unit, within
+from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_one_unit
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import dtype_name
@@ -112,7 +112,7 @@ class Judging:
     def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
         with np.errstate(over="ignore"):  # too wide for a number is infinite
             bound = with_one_unit(allowed.bound + more, allowed.expected)
-        error = within(allowed.expected, allowed.got, bound)
+        error = allowed.off(allowed.expected, bound)
         expected = allowed.expected
         if error.reason and allowed.chosen is not None:
             error = allowed.error(bound)
@@ -120,7 +120,7 @@ class Judging:
         if is_alike and (error.reason or is_inexact(allowed.got.dtype)):
             expected = as_array(known[allowed.value])
             bound = bound + with_one_unit(allowed.bound, expected)  # both sides round
-            other = within(expected, allowed.got, bound)
+            other = allowed.off(expected, bound)
             error = other if other.reason or error.reason else Error()
         if not error.reason:
             return None

@@ -269,15 +269,18 @@ class Allowance:
     is_open: bool = False
     chosen: Array | None = None
 
+    def off(self, expected: Array, bound: Array) -> Error:
+        """Measure how far the value is from what a kernel may give, as a part of a bound."""
+        return within(expected, self.got, bound, subtracts=self.subtracts)
+
     def error(self, bound: Array) -> Error:
         """Measure how far the value is off, as a part of a bound.
 
         What is within so wide a bound that anything is, is not said to agree.
         """
-        found = within(self.expected, self.got, bound, subtracts=self.subtracts)
+        found = self.off(self.expected, bound)
         if found.reason and self.chosen is not None and self.chosen.any():
-            bound = np.where(self.chosen, np.inf, bound)
-            found = within(self.expected, self.got, bound, subtracts=self.subtracts)
+            found = self.off(self.expected, np.where(self.chosen, np.inf, bound))
             return found if found.reason else replace(found, loose=OPEN)
         if found.reason:
             return found
