@@ -196,6 +196,19 @@ def test_functions_of_two_floats(dtype: torch.dtype) -> None:
     check("aten.addcdiv.default", *ordinary_pair, third, value=0.7, ulp=4, atol=near["atol"] * 8)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("exponent", [torch.int8, torch.int32, torch.int64])
+def test_scaling_by_a_power_of_two_does_not_round_the_power(
+    dtype: torch.dtype, exponent: torch.dtype
+) -> None:
+    exponents = torch.tensor([0, 1, -1, 20, -25, 120, -128], dtype=exponent)
+    check("aten.ldexp.Tensor", special(dtype)[:, None], exponents)
+    check("aten.ldexp.Tensor", special(dtype)[0], exponents)
+    if exponent != torch.int8:
+        far = torch.tensor([200, -300, 1100, -2200], dtype=exponent)
+        check("aten.ldexp.Tensor", special(dtype)[:, None], far)
+
+
 def test_angles_and_signs_of_integers_are_float32() -> None:
     whole = special(torch.int32)
     check("aten.atan2.default", whole[:, None], whole, ulp=2)

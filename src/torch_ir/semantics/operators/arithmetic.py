@@ -433,7 +433,14 @@ def nextafter(self: Array, other: Array) -> Array:
 
 @denotes("aten.ldexp.Tensor")
 def ldexp(self: Array, other: Array) -> Array:
-    """``self · 2^other``: the power is rounded to float32, or to the exponent's type, first."""
+    """``self · 2^other``, of a number by an integer in one step, in the number's type.
+
+    Else the power is rounded to float32, or to the exponent's type, first.
+    """
+    if is_float(self.dtype) and is_integer(other.dtype):
+        wide, exponents = self.astype(np.float64), other.astype(np.int32)  # as C's function takes
+        with np.errstate(all="ignore"):
+            return rounded(np.ldexp(wide, exponents), self.dtype)
     powers = pointwise(np.exp2, other, dtype=floating(other))
     return pointwise(lambda a, b: a * b, self, powers)
 
