@@ -29,6 +29,7 @@ CHOSEN = parse("""ir {
   input %x: f32[2, 3]
   %m: b8[2, 3] = aten.gt.Scalar(%x, other=0)
   %i: f32[u0] = aten.index.Tensor(%x, [%m])
+  few: aten._assert_scalar.default(`u0 <= 6`, "too many")
   %a: f32[u0] = aten.exp.default(%i)
   %z: f32[u0] = aten.new_zeros.default(%x, size=[`u0`], pin_memory=False)
   %b: f32[u0] = aten.add.Tensor(%a, %z)

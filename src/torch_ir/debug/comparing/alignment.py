@@ -84,7 +84,7 @@ class _Alignment:
                 self._note_same([called], [m.name for m in called.inputs], made)
                 continue
             if node.binds or not node.outputs:
-                self._own.make([m.name for m in (*node.inputs, *node.outputs)])
+                self._own.make([m.name for m in (*node.inputs, *node.outputs)], [node])
             if not node.outputs:
                 state.keep(state.known(node))
                 state.covered.add(node.name)
