@@ -12,6 +12,7 @@ from torch import nn
 from torch_ir import IR, compare, decompose, extract_ir, parse, reduce
 from torch_ir.debug.comparing.sources import TorchSource
 from torch_ir.errors import InvalidIRError
+from torch_ir.executor import IRExecutor
 
 
 class Net(nn.Module):
@@ -129,3 +130,47 @@ def test_half_types_and_attributes_become_plain():
     found = reduce(ir, {}, (torch.randn(4, 6).bfloat16(),), operators_fail("aten.add.Tensor"))
     assert str(found.ir.nodes[0]) == "%b: f32[1, 1] = aten.add.Tensor(%a, %x)"
     assert all(not tensor.any() for tensor in found.inputs)
+
+
+WRITING = parse("""ir {
+  input %x: f32[3]
+  input %y: f32[3]
+  %e: f32[3] = aten.exp.default(%x)
+  %v: f32[2] = aten.slice.Tensor(%e, 0, 0, 2)
+  %s: f32[2] = aten.sigmoid_.default(%v)
+  %m: f32[3] = aten.mul.Tensor(%e, %y)
+  %n: f32[3] = aten.neg.default(%m)
+  return %n
+}""")
+COUNTING = parse("""ir {
+  symbol z0: ..
+  input %x: f32[3]
+  %e: f32[3] = aten.exp.default(%x)
+  %t: f32[] = aten.sum.default(%e)
+  item: aten.item.default(%t) -> z0
+  %m: f32[3] = aten.mul.Tensor(%e, other=`z0`)
+  %n: f32[3] = aten.neg.default(%m)
+  return %n
+}""")
+
+
+@pytest.mark.parametrize(
+    ("ir", "operator", "count"),
+    [
+        *[(WRITING, f"aten.{name}", 1) for name in ("exp.default", "sigmoid_.default")],
+        *[(WRITING, f"aten.{name}", 1) for name in ("slice.Tensor", "mul.Tensor", "neg.default")],
+        *[(COUNTING, f"aten.{name}", 1) for name in ("exp.default", "sum.default", "neg.default")],
+    ],
+)
+def test_programs_that_write_or_read_numbers_become_one_node_too(ir, operator, count):
+    inputs = tuple([torch.ones(3) for _ in ir.graph_inputs])
+
+    def fails(ir, weights, inputs):
+        IRExecutor(ir, weights)(*inputs)  # which writes to them where the program does
+        return any(node.op_type == operator for node in ir.nodes)
+
+    small = reduce(ir, {}, inputs, operators_fail(operator))
+    assert len(small.ir.nodes) == count
+    assert small.ir.check() == ()
+    assert len(reduce(ir, {}, inputs, fails).ir.nodes) == count
+    assert all(bool((tensor == 1).all()) for tensor in inputs)

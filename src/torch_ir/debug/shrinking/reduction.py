@@ -10,15 +10,15 @@ from typing import TypeVar
 import torch
 
 from torch_ir.arguments import public, require_seconds
-from torch_ir.debug.comparing.sources import TorchSource, external_tensors, part_of
-from torch_ir.debug.reference.eager_call import bind
+from torch_ir.debug.comparing.sources import TorchSource, external_tensors
+from torch_ir.debug.copies import copied
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
 from torch_ir.debug.shrinking.simplification import Failing, simpler
 from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
 from torch_ir.executor.inputs import check_inputs, require_values
 from torch_ir.ir import IR
 from torch_ir.ir.values import kind_without_values
-from torch_ir.passes.cutting import cut
+from torch_ir.passes.cutting.parts import nodes_alone
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
@@ -121,7 +121,9 @@ class _Reduction:
 
     def _told(self, case: Failing) -> str | None:
         self.calls += 1
-        told = self._oracle(case.ir, case.weights, case.inputs)
+        is_safe = is_functional(case.ir)  # else a run may write to them
+        inputs = case.inputs if is_safe else tuple(copied(case.inputs))
+        told = self._oracle(case.ir, case.weights, inputs)
         return "it fails" if told is True else (told or None)
 
     def fails(self, case: Failing | None) -> bool:
@@ -153,7 +155,7 @@ class _Reduction:
 
     def _fewer_nodes(self, case: Failing) -> Failing:
         """Delta debugging over the nodes."""
-        if not is_functional(case.ir) or len(case.ir.nodes) < 2:
+        if len(case.ir.nodes) < 2:
             return case
         recorded = _RecordedProgram(case)
         names = [node.name for node in case.ir.nodes]
@@ -221,9 +223,11 @@ class _RecordedProgram:
     def part(self, names: Sequence[str]) -> Failing | None:
         """Return some nodes as a case of their own; None where that is no program."""
         try:
-            ir = cut(self.case.ir, nodes=names).replace(signature=None)
+            ir = nodes_alone(self.case.ir, names).replace(signature=None)
             given = tuple([self._values[name] for name in ir.input_names])
         except (TorchIRError, KeyError):
+            return None
+        if ir.symbols and ir.check():  # what gives a symbol its value was left out
             return None
         weights = {meta.name: self.case.weights[meta.name] for meta in ir.weights}
         return Failing(ir, weights, given)
@@ -237,14 +241,11 @@ def _values_of(case: Failing) -> Iterator[tuple[str, torch.Tensor]]:
     values |= dict(zip(ir.input_names, case.inputs, strict=True))
     yield from values.items()
     for node in ir.nodes:
-        body = part_of(ir, [node], node.outputs)
-        made = attempt(TorchSource().call, body, values, symbols)
+        made = attempt(TorchSource().results, ir, node, values, symbols)
         if isinstance(made, Raised):  # the program may be one that torch refuses
             return
-        known = {meta.name: made[i] for i, meta in enumerate(body.graph_outputs)}
-        bind(node, [known[meta.name] for meta in node.outputs], symbols)
-        values |= known
-        yield from known.items()
+        values |= made
+        yield from made.items()
 
 
 def _changed(case: Failing, change: Callable[[IR], IR]) -> Failing | None:

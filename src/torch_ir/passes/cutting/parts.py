@@ -36,6 +36,15 @@ def cut_part(
     return program_of(ir, part)
 
 
+def nodes_alone(ir: IR, names: Sequence[str]) -> IR:
+    """Return some nodes as a program, as :func:`cut_part`, whatever others write to its memory.
+
+    Raises:
+        InvalidIRError: There is no such node.
+    """
+    return program_of(ir, _by_nodes(ir, names))
+
+
 def nodes_around(ir: IR, names: Iterable[str], steps: int) -> tuple[str, ...]:
     """Return the names of nodes within some steps of given ones, up and down, in program order.
 
