@@ -62,6 +62,23 @@ def test_the_roofline_takes_the_slower_of_the_two():
     )
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *["sum.dim_IntList(%x, [0])", "prod.dim_int(%x, 0)", "var.correction(%x, [0])"],
+        *["all.dim(%x, 0)", "any.dim(%x, 0)", "linalg_vector_norm.default(%x, 2, [0])"],
+        "einsum.default(`ij->j`, [%x])",
+    ],
+)
+def test_a_call_that_reads_nothing_costs_what_it_writes(call):
+    call = call.replace("`", '"')
+    dtype = "b8" if call.startswith("a") else "f32"
+    made = f"%y: {dtype}[4] = aten.{call}"
+    found = cost(parse(f"ir {{\n  input %x: f32[0, 4]\n  {made}\n  return %y\n}}"))
+    (node,) = found.nodes
+    assert (node.bytes_read, node.flops or 0) == (0, 0)
+
+
 def test_a_symbol_without_a_value_is_named():
     with pytest.raises(InvalidIRError) as caught:
         cost(PROGRAM)

@@ -86,7 +86,9 @@ def workload(
     operator = op_type.rpartition(".")[0]
     name = operator.removeprefix("aten.")
     is_known = operator != name and name in _SHAPED and arguments
-    if is_known and results and prod(results[0]):
+    first: Any = next(iter(arguments.values()), None)
+    reads_nothing = isinstance(first, tuple) and 0 in first
+    if is_known and results and prod(results[0]) and not reads_nothing:
         found = _SHAPED[name](_Call(name, arguments, results[0], flops or 0))
         if found is not None:
             return found
