@@ -52,6 +52,64 @@ def test_onnx_has_the_weights_inside(run, files):
     assert len(given) == len(with_weights_as_inputs(IR.load("bare.tir")).graph_inputs)
 
 
+class Counts(nn.Module):
+    """Writes buffers and an argument, and normalizes by its batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("seen", torch.zeros(2, 3))
+        self.register_buffer("none", torch.zeros(0, 3))
+
+    def forward(self, x, y):
+        self.seen[:, 0] += x[:, 1]
+        y.mul_(2)
+        return self.norm(x) + self.seen, self.none, self.seen
+
+
+def test_onnx_takes_and_gives_what_a_program_writes(run, tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    model = Counts()
+    save(extract_ir(model, (X, X)), tmp_path / "m.tir", weights=model.state_dict())
+    assert run("convert", "m.tir", "m.onnx").err == (
+        "note: a model of ONNX has no state: what the program writes is among the inputs, and its "
+        "new values are the last outputs: norm.num_batches_tracked, norm.running_mean, "
+        "norm.running_var, seen, y\n"
+    )
+    session = runtime.InferenceSession("m.onnx")
+    keys = ["norm.num_batches_tracked", "norm.running_mean", "norm.running_var", "seen"]
+    names = [item.name for item in session.get_inputs()]
+    assert names == ["x", "y", *(key.replace(".", "_") for key in keys)]
+    state = [model.state_dict()[key].numpy().copy() for key in keys]
+    for _ in range(2):
+        x, y = torch.randn(2, 3), torch.randn(2, 3)
+        given = [x.numpy(), y.numpy().copy(), *state]
+        got = session.run(None, dict(zip(names, given, strict=True)))
+        expected = [*model(x, y), *(model.state_dict()[key] for key in keys), y]
+        for one, other in zip(got, expected, strict=True):
+            torch.testing.assert_close(torch.from_numpy(one), other)
+        state = got[3:-1]
+
+
+@pytest.mark.parametrize("kind", ["pt2", "onnx"])
+def test_a_program_that_writes_is_converted_without_weights(run, tmp_path, kind):
+    if kind == "onnx":
+        pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    extract_ir(Counts(), (X, X)).save(tmp_path / "m.tir")
+    assert run("convert", "m.tir", f"m.{kind}").code == 0
+
+
+def test_onnx_says_what_its_translation_gets_wrong(run, tmp_path):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    text = "ir {\n  input %x: f32[2]\n  %y: f32[2] = aten.expm1.default(%x)\n  return %y\n}"
+    parse(text).save(tmp_path / "m.tir")
+    assert run("convert", "m.tir", "m.onnx").err == (
+        "note: the model is off at 'y', aten.expm1.default: "
+        "exp(x) - 1 has no digits of a small x\n"
+    )
+
+
 def test_onnx_needs_no_class_of_the_arguments_and_keeps_their_names(run, tmp_path):
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from strategies import constants, well_formed_irs
 from torch_ir import parse
 from torch_ir.ir import IR, Constant, Mutation, OpNode, TensorMeta
-from torch_ir.ir.builder import Builder, map_values, subgraph
+from torch_ir.ir.builder import (
+    Builder,
+    map_values,
+    subgraph,
+    with_state_as_arguments,
+    with_weights_as_inputs,
+)
 
 
 def kept(ir, builder=None):
@@ -189,3 +195,34 @@ def test_a_call_may_have_several_results_and_lists_of_tensors():
         "%cat: f32[2] = aten.cat.default([%split.0, %split.1])",
     ]
     assert both.name == "cat"
+
+
+@given(well_formed_irs())
+def test_weights_as_arguments_and_state_as_results_leave_a_well_formed_graph(ir):
+    known = ir.external_values()
+    used = {known[name][0] for name in [*ir.users, *ir.output_names] if name in known}
+    given = with_weights_as_inputs(ir)
+    assert given.check() == ()
+    assert not given.weights
+    assert len(given.graph_inputs) >= len(ir.graph_inputs) + len(used - ir.constants.keys())
+    if ir.signature is not None:
+        flat = ir.replace(signature=ir.signature.flat())
+        plain = with_state_as_arguments(flat)
+        assert plain.check() == ()
+        assert len(plain.output_names) == len(ir.output_names) + len(ir.mutations)
+
+
+def test_a_weight_named_as_a_node_is_an_argument_of_another_name():
+    made = with_weights_as_inputs(
+        parse("""ir {
+          weight @add: f32[2] as %b_add
+          mutate @add = %add: f32[2]
+          input %x: f32[2]
+          %add: f32[2] = aten.add.Tensor(%x, @add)
+          return %add, @add
+        }""")
+    )
+    assert made.check() == ()
+    assert made.input_names == ("x", "add_1")
+    assert made.output_names == ("add", "add_1")
+    assert [(m.target, m.value.name) for m in made.mutations] == [("add_1", "add")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
@@ -15,6 +15,7 @@ from torch_ir.ir.queries import live_out
 from torch_ir.ir.symbols import Dim
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
+from torch_ir.ir.tree import leaves as tree_leaves
 from torch_ir.ir.values import OperatorRef, attribute_leaves
 from torch_ir.ops.schema import Slots
 
@@ -419,8 +420,13 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
     )
 
 
-def with_weights_as_inputs(ir: IR) -> IR:
-    """Return the program with the weights that it uses as arguments, the last positional ones.
+def with_weights_as_inputs(ir: IR, keys: Collection[str] | None = None) -> IR:
+    """Return the program with weights that it uses as arguments, the last positional ones.
+
+    Args:
+        ir: The program.
+        keys: Of which weights and constants, in the order of the arguments; of all weights if
+            not given.
 
     Example:
         >>> from torch_ir import parse
@@ -433,33 +439,81 @@ def with_weights_as_inputs(ir: IR) -> IR:
         >>> with_weights_as_inputs(ir).input_names
         ('x', 'fc.bias')
     """
-    if not ir.weights:
-        return ir
-    weights = {meta.name: meta for meta in ir.weights}
-    keys = {name: key for name, (key, _) in ir.external_values().items() if key in weights}
-    named = {name: weights[key] for name, key in keys.items()}
-    metas = {meta.name: meta for meta in named.values()}
-    signature = ir.signature
-    if signature is not None and isinstance(signature.inputs, Container):
-        args, kwargs = cast("tuple[Container, Tree]", signature.inputs.children)
-        more = (*args.children, *map(TensorLeaf, metas))
-        given = Container("tuple", (replace(args, children=more), kwargs))
-        signature = replace(signature, inputs=given)
-    mutations = [
-        replace(m, target=named[m.target].name) if m.target in named else m for m in ir.mutations
-    ]
+    values = ir.external_values()
+    if keys is None:
+        weights = {meta.name for meta in ir.weights}
+        keys = dict.fromkeys([key for key, _ in values.values() if key in weights])
+    external = {name: item for name, item in values.items() if item[0] in keys}
+    kept = [meta.name for node in ir.nodes for meta in node.outputs]
+    names = Names((*kept, *ir.input_names, *(values.keys() - external.keys())))
+    types = dict(external.values())
+    metas = {
+        key: TensorMeta(names.fresh(key), types[key].shape, types[key].dtype)
+        for key in keys
+        if key in types
+    }
+    named = {name: metas[key] for name, (key, _) in external.items()}
     builder = Builder(ir)
     for name, meta in named.items():
-        builder.replace(TensorMeta(name, meta.shape, meta.dtype), meta)
+        builder.replace(meta.replace(name=name), meta)
     for node in ir.nodes:
         builder.keep(node)
-    return builder.finish().replace(
-        weights=(),
-        weight_name_mapping={},
-        weight_aliases={},
+    made = builder.finish()
+    signature = made.signature
+    if signature is not None and isinstance(signature.inputs, Container):
+        args, kwargs = cast("tuple[Container, Tree]", signature.inputs.children)
+        leaves = [TensorLeaf(meta.name) for meta in metas.values()]
+        given = Container("tuple", (replace(args, children=(*args.children, *leaves)), kwargs))
+        signature = replace(signature, inputs=given)
+    bases = {item.view.base for item in made.constants.values() if item.view is not None}
+    gone = {*keys} - bases
+    return made.replace(
+        weights=[meta for meta in ir.weights if meta.name not in keys],
+        constants={key: value for key, value in made.constants.items() if key not in gone},
+        weight_name_mapping={n: k for n, k in made.weight_name_mapping.items() if k not in keys},
+        weight_aliases={a: key for a, key in ir.weight_aliases.items() if key not in keys},
         graph_inputs=(*ir.graph_inputs, *metas.values()),
         signature=signature,
-        mutations=mutations,
+        mutations=[
+            replace(m, target=named[m.target].name) if m.target in named else m
+            for m in made.mutations
+        ],
+    )
+
+
+def with_state_as_arguments(ir: IR) -> IR:
+    """Return the program with what it writes as arguments and results, so that it writes nothing.
+
+    Weights and constants that it writes are the last positional arguments, and each new value is
+    a result behind the others, in the order of ``IR.mutations``.
+
+    Args:
+        ir: A functional program, whose signature is flat.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   weight @n: f32[2]
+        ...   mutate @n = %m: f32[2]
+        ...   input %x: f32[2]
+        ...   %m: f32[2] = aten.add.Tensor(@n, %x)
+        ...   %y: f32[2] = aten.neg.default(%x)
+        ...   return %y
+        ... }''')
+        >>> plain = with_state_as_arguments(ir)
+        >>> plain.input_names, plain.output_names
+        (('x', 'n'), ('y', 'm'))
+    """
+    external = ir.external_values()
+    state = [external[m.target][0] for m in ir.mutations if m.target in external]
+    made = with_weights_as_inputs(ir, state)
+    new = [mutation.value for mutation in made.mutations]
+    signature = made.signature
+    if signature is not None:
+        results = (*tree_leaves(signature.outputs), *(TensorLeaf(meta.name) for meta in new))
+        signature = Signature(signature.inputs, Container("tuple", results))
+    return made.replace(
+        graph_outputs=(*made.graph_outputs, *new), signature=signature, mutations=()
     )
 
 

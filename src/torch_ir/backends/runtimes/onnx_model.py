@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -9,12 +10,63 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.native.native_backend import facts_of
+from torch_ir.backends.native.preparation import prepared
+from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.backends.runtimes.onnx_quantized import add_translations
 from torch_ir.backends.runtimes.rewrites import plain_attention, plain_writes
 from torch_ir.errors import BackendError, first_line, raised_as
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.builder import with_state_as_arguments
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
 from torch_ir.torch_api import onnx_model, onnx_registry, overload_name
+
+
+def plain_for_onnx(ir: IR) -> tuple[IR, tuple[str, ...]]:
+    """Return a program that ONNX can say, and what a reader of the model has to know.
+
+    An ONNX model has no structures and no state: what the program writes is among the arguments
+    and results. Operators that torch's exporter is known to translate into others are split up
+    where their parts are translated rightly.
+
+    Args:
+        ir: A program; its weights may be arguments already.
+
+    Returns:
+        The program, and a sentence for each thing that is not as in the program that was given.
+    """
+    program = prepared(ir, (_Exporter(),))
+    if program.signature is not None:
+        program = program.replace(signature=program.signature.flat())
+    notes: list[str] = []
+    if program.mutations:
+        external = program.external_values()
+        targets = [external.get(m.target, (m.target,))[0] for m in program.mutations]
+        notes.append(
+            "a model of ONNX has no state: what the program writes is among the inputs, and its "
+            f"new values are the last outputs: {', '.join(targets)}"
+        )
+    facts = facts_of(_Exporter.name)
+    for node in program.nodes:
+        reason = facts.denied.get(node.op_type) or facts.reason_for(node)
+        if reason and node.op_type in onnx_operators():
+            notes.append(f"the model is off at {node.name!r}, {node.op_type}: {reason}")
+    return with_state_as_arguments(program), tuple(notes)
+
+
+class _Exporter(DelegateBackend):
+    """torch's exporter, which takes all but what it is known to get wrong."""
+
+    name = "onnxruntime"
+
+    def supports(self, node: OpNode, ir: IR) -> Support:
+        del ir
+        reason = facts_of(self.name).denied.get(node.op_type)
+        return Support.refused(reason) if reason else SUPPORTED
+
+    def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
+        raise NotImplementedError
 
 
 def onnx_bytes(exported: ExportedProgram) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -25,7 +26,7 @@ from torch.fx import Node as FxNode
 from torch_ir.arguments import public
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.torch.fx import FxGraph, value_of
-from torch_ir.errors import PassError
+from torch_ir.errors import BackendError, PassError, raised_as
 from torch_ir.executor.classes import rebuild
 from torch_ir.executor.samples import sample_arguments
 from torch_ir.infer.fake import Fakes
@@ -123,6 +124,22 @@ def body_program(body: IR, payload: Mapping[str, torch.Tensor]) -> ExportedProgr
         signature=Signature.of([*[meta.name for meta in given], *sizes], body.output_names),
     )
     return _exported(program, {keys[meta.name]: payload[meta.name] for meta in held})
+
+
+def pt2_bytes(exported: ExportedProgram) -> bytes:
+    """Return a program as a file of ``torch.export``, with its tensors.
+
+    Raises:
+        BackendError: torch cannot write it.
+    """
+    tensors = exported.state_dict
+    for key, tensor in tensors.items():
+        if not tensor.numel():  # torch takes where one lies in a file for where it begins
+            tensors[key] = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    buffer = io.BytesIO()
+    with raised_as(lambda error: BackendError(f"torch cannot save the program: {error}")):
+        torch.export.save(exported, buffer)
+    return buffer.getvalue()
 
 
 def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:

@@ -78,26 +78,21 @@ def _weight_file(file: str, weights: str | None) -> str | None:
 def _program(ir: IR, kind: str, weights: str | None) -> bytes:
     """The bytes of a program that other tools read."""
     require_torch()
-    import io
-
-    import torch
-
-    from torch_ir.backends.torch.exported_program import to_exported_program
+    from torch_ir.backends.torch.exported_program import pt2_bytes, to_exported_program
     from torch_ir.weights import load_weights
 
     if ir.weights and weights is None:
         console.note("no weights are given: the program takes them as arguments")
         ir = with_weights_as_inputs(ir)
-    if kind == "onnx" and ir.signature is not None:  # which has no structures: no class is needed
-        ir = ir.replace(signature=ir.signature.flat())
-    exported = to_exported_program(ir, {} if weights is None else load_weights(weights))
+    to_bytes = pt2_bytes
     if kind == "onnx":
-        from torch_ir.backends.runtimes.onnx_model import onnx_bytes
+        from torch_ir.backends.runtimes.onnx_model import onnx_bytes, plain_for_onnx
 
-        return onnx_bytes(exported)
-    buffer = io.BytesIO()
-    torch.export.save(exported, buffer)
-    return buffer.getvalue()
+        ir, notes = plain_for_onnx(ir)
+        for text in notes:
+            console.note(text)
+        to_bytes = onnx_bytes
+    return to_bytes(to_exported_program(ir, {} if weights is None else load_weights(weights)))
 
 
 def _weights(file: str, kind: str) -> Mapping[str, Constant] | None:
