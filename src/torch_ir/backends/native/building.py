@@ -46,7 +46,7 @@ def built(
     key = blobs.key(backend, body, held, options)
     blob = blobs.read(key)
     if blob is not None:
-        read = attempt(backend.unpack, blob, program)
+        read = attempt(backend.unpack, blob, program, options)
         if not isinstance(read, Raised):  # what a runtime does not read is built anew
             return safe(read)
     made = backend.build(program, options)

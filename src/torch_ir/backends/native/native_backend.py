@@ -76,12 +76,15 @@ class NativeBackend(DelegateBackend):
         """Return what ``build`` made as bytes for the cache; None where it cannot be kept."""
         del built
 
-    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+    def unpack(
+        self, blob: bytes, program: ExportedProgram, options: Mapping[str, Any]
+    ) -> Delegated:
         """Return what ``pack`` was given.
 
         Args:
             blob: What it returned, in a process of the same versions.
             program: The program that it was built from.
+            options: The options that it was built with.
         """
         raise NotImplementedError
 

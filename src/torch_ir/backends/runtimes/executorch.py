@@ -80,7 +80,9 @@ class ExecuTorch(NativeBackend):
         """Return the program's file."""
         return built.program if isinstance(built, _Method) else None
 
-    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+    def unpack(
+        self, blob: bytes, program: ExportedProgram, options: Mapping[str, Any]
+    ) -> Delegated:
         """Load a program's file."""
         return _Method(blob)
 

@@ -62,9 +62,11 @@ class OnnxRuntime(NativeBackend):
         """Return the ONNX model."""
         return built.model if isinstance(built, _Session) else None
 
-    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+    def unpack(
+        self, blob: bytes, program: ExportedProgram, options: Mapping[str, Any]
+    ) -> Delegated:
         """Make a session of an ONNX model."""
-        return _Session(self._runtime, blob, {})
+        return _Session(self._runtime, blob, options)
 
 
 class _Session:

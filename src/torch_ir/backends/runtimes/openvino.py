@@ -73,13 +73,7 @@ class OpenVino(NativeBackend):
                 model = self._runtime.Core().read_model(content)
             else:
                 model = self._runtime.convert_model(plain_attention(program, is_grouped=False))
-        settings = {
-            "INFERENCE_PRECISION_HINT": "f32",
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "PERFORMANCE_HINT": "LATENCY",
-            **options,
-        }
-        compiled = self._runtime.Core().compile_model(model, "CPU", settings)
+        compiled = self._runtime.Core().compile_model(model, "CPU", _settings(options))
         return _Request(self._runtime, compiled, room)
 
     def _room(self, program: ExportedProgram) -> int:
@@ -96,10 +90,22 @@ class OpenVino(NativeBackend):
         built.compiled.export_model(stream)
         return stream.getvalue()
 
-    def unpack(self, blob: bytes, program: ExportedProgram) -> Delegated:
+    def unpack(
+        self, blob: bytes, program: ExportedProgram, options: Mapping[str, Any]
+    ) -> Delegated:
         """Read a compiled model."""
-        compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU")
+        compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU", _settings(options))
         return _Request(self._runtime, compiled, self._room(program))
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a compiled model, which its file does not hold."""
+    return {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        **options,
+    }
 
 
 def _is_quantized(program: ExportedProgram) -> bool:
