@@ -347,3 +347,23 @@ def test_caches_are_written_without_being_permuted():
     written = onnx.load_from_string(onnx_bytes(functional)).graph.node
     permuted = [node.input[0] for node in written if node.op_type == "Transpose"]
     assert len(permuted) <= 3, "an operand of the product, and what is added and its sum"
+
+
+class Faint(nn.Module):
+    """Numbers that are close to none: their absence shows where the others are zero."""
+
+    def forward(self, x):
+        unit = x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-9)
+        scaled = (x * 1.000005, x - 5e-9, x.clamp(-2, 3.5))
+        curved = (nn.functional.elu(x), nn.functional.selu(x), nn.functional.celu(x, 2.5))
+        return (unit, torch.log(x.relu() + 1e-9), torch.isclose(x, x + 1e-9), *scaled, *curved)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES[:2], indirect=True)
+def test_small_numbers_are_not_taken_for_none(runtime):
+    x = torch.linspace(-100, 90, 24).reshape(2, 12)
+    run = torch_ir.compile(extract_ir(Faint(), (x,)), {}, backend=runtime)
+    for args in (x, torch.zeros(2, 12), x * 1e-9):
+        torch.testing.assert_close(run(args), Faint()(args), rtol=1e-5, atol=1e-15)
+    if runtime == "onnxruntime":
+        assert run.assignment.left == ()

@@ -98,7 +98,28 @@ def _batch_norm(
     )
 
 
+def _exp_less_one(x: Tensor) -> Tensor:
+    return torch.tanh(x * 0.5) * (x.exp() + 1)
+
+
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    return torch.where(x > 0, x * scale, _exp_less_one(x * input_scale) * (alpha * scale))
+
+
+def _celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return _elu(x, alpha, 1, 1 / alpha)
+
+
+def _selu(x: Tensor) -> Tensor:
+    return _elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
 WRITTEN_APART = {
+    "aten.expm1.default": _exp_less_one,
+    "aten.special_expm1.default": _exp_less_one,
+    "aten.elu.default": _elu,
+    "aten.celu.default": _celu,
+    "aten.selu.default": _selu,
     "aten._native_batch_norm_legit_functional.default": _batch_norm,
     "aten.lstm_cell.default": _lstm_cell,
     "aten.gru_cell.default": _gru_cell,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.native.preparation import prepared
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.backends.runtimes.onnx_quantized import add_translations
-from torch_ir.backends.runtimes.rewrites import plain_attention, plain_writes
+from torch_ir.backends.runtimes.rewrites import plain_attention, plain_limits, plain_writes
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import with_state_as_arguments
@@ -81,8 +84,8 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
     refused = raised_as(
         lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
     )
-    with refused, quietly():
-        plain = plain_writes(plain_attention(exported, is_grouped=True))
+    with refused, quietly(), _exact_rules():
+        plain = plain_limits(plain_writes(plain_attention(exported, is_grouped=True)))
         return onnx_model(plain, _registry()).SerializeToString()
 
 
@@ -98,6 +101,23 @@ def _registry() -> Any:
 def onnx_operators() -> frozenset[str]:
     """Return the operators that are translated to ONNX, by overload; it needs onnxscript."""
     return frozenset(map(overload_name, map(str, _registry().functions)))
+
+
+_RULES = threading.Lock()
+
+
+@contextmanager
+def _exact_rules() -> Generator[None]:
+    """Leave out the rules of onnxscript that take 1e-8 for zero and 1.00001 for one."""
+    rewriter: Any = import_module("onnxscript.rewriter")
+    inexact = set(map(id, import_module("onnxscript.rewriter.rules.common._no_op").rules))
+    with _RULES:
+        rules = rewriter._DEFAULT_REWRITE_RULES
+        rewriter._DEFAULT_REWRITE_RULES = tuple([r for r in rules if id(r) not in inexact])
+        try:
+            yield
+        finally:
+            rewriter._DEFAULT_REWRITE_RULES = rules
 
 
 def _why(error: Exception) -> str:

@@ -43,6 +43,20 @@ def plain_attention(program: ExportedProgram, *, is_grouped: bool) -> ExportedPr
     return program
 
 
+def plain_limits(program: ExportedProgram) -> ExportedProgram:
+    """Write limits of one call as numbers of one kind, in place: ONNX's exporter takes no others.
+
+    Returns:
+        The same program.
+    """
+    for node in program.graph.find_nodes(op="call_function", target=_ATEN.clamp.default):
+        given = dict(zip(("self", "min", "max"), node.args, strict=False)) | node.kwargs
+        limits = [given.get("min"), given.get("max")]
+        if sorted(type(limit).__name__ for limit in limits) == ["float", "int"]:
+            node.args, node.kwargs = (given["self"], *map(float, limits)), {}
+    return program
+
+
 def plain_writes(program: ExportedProgram) -> ExportedProgram:
     """Write rows of caches by all their places up to the row, in place.
 
