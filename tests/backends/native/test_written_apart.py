@@ -1,0 +1,24 @@
+"""Functions that stand for operators that runtimes lack, or have without digits."""
+
+import pytest
+import torch
+
+from torch_ir.backends.native.written_apart import WRITTEN_APART
+
+ATEN = torch.ops.aten
+CURVES = {
+    "expm1": (),
+    "special_expm1": (),
+    "elu": (0.3, 1.5, 0.7),
+    "celu": (2.5,),
+    "selu": (),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e-3, 1, 80])
+def test_exponentials_less_one_have_the_digits_of_small_numbers(name, scale):
+    x = torch.linspace(-1, 1, 101) * scale
+    made = WRITTEN_APART[f"aten.{name}.default"](x, *CURVES[name])
+    expected = getattr(ATEN, name).default(x, *CURVES[name])
+    torch.testing.assert_close(made, expected, rtol=1e-6, atol=0)
