@@ -113,6 +113,27 @@ def test_code_that_fails_is_named(call, told):
     assert str(caught.value).endswith(f"failed: LookupError: no power\n{CODE}")
 
 
+def yields_text(scope, node):
+    yield "too many"
+
+
+def test_what_rules_and_counts_give_is_looked_at():
+    with pytest.raises(torch_ir.TorchIRError) as caught:
+        verify(IR, with_rules(dialect("aten"), yields_text, name="mine"))
+    assert str(caught.value) == (
+        "the rule yields_text of the dialect 'mine' failed: TypeError: it yields 'too many', "
+        f"which is no violation; see scope.violation\n{CODE}"
+    )
+    op_type = "torch_ir_test_faults.text.default"
+    counts_operations(op_type)(lambda arguments, results: "many")
+    with pytest.raises(torch_ir.TorchIRError) as caught:
+        cost(IR.replace(nodes=[IR.nodes[0].replace(op_type=op_type)]))
+    assert str(caught.value) == (
+        f"the operation count of {op_type} failed: TypeError: it gave 'many', which is no "
+        f"number\n{CODE}"
+    )
+
+
 def test_a_pass_gives_a_result_of_a_pass():
     with pytest.raises(torch_ir.PassError) as caught:
         run_passes(IR, [Still()])

@@ -351,8 +351,20 @@ def raised_as(
         yield
     except passing:
         raise
-    except Exception as raised:  # foreign code raises anything; it is the cause
-        raise error(raised) from raised
+    except (Exception, SystemExit) as raised:  # foreign code raises anything; it is the cause
+        raise error(as_error(raised)) from raised
+
+
+def as_error(raised: Exception | SystemExit) -> Exception:
+    """Return what foreign code raised; where it would end the process, an error that says so.
+
+    Example:
+        >>> as_error(SystemExit(3))
+        RuntimeError('it ends the process, with 3')
+    """
+    if isinstance(raised, Exception):
+        return raised
+    return RuntimeError(f"it ends the process, with {raised.code!r}")
 
 
 @contextmanager
@@ -381,11 +393,11 @@ def code_of(extension: Any, what: str, kind: type[TorchIRError]) -> Generator[No
         yield
     except TorchIRError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if str(getattr(extension, "__module__", "")).partition(".")[0] == "torch_ir":
             raise
         raise kind(
-            f"{what} failed: {error_text(error)}",
+            f"{what} failed: {error_text(as_error(error))}",
             remedy="The fault is in its code; --traceback shows all of it.",
         ) from error
 
@@ -413,8 +425,8 @@ def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rais
     """
     try:
         return call(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001  # foreign code raises anything; the caller looks at it
-        return Raised(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # foreign code raises anything
+        return Raised(as_error(error))
 
 
 def counted(count: int, noun: str) -> str:

@@ -49,6 +49,35 @@ def test_what_fits_no_group_is_told_when_it_is_used_and_listed(point, tmp_path, 
     assert listed.fault.startswith("its entry point names ")
 
 
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("operators", "aten"),
+        ("denotations", "prims"),
+        ("passes", "dce"),
+        ("backends", "aten"),
+        ("dialects", "edge"),
+        ("weight_readers", ".safetensors"),
+        ("viewers", "html"),
+    ],
+)
+def test_a_name_that_is_ours_is_told(point, group, name):
+    point(group, name, "json:dumps")
+    (listed,) = [entry for entry in extensions.extensions() if entry.name == name]
+    assert listed.fault == "torch-ir has its own of this name, which is used"
+
+
+def test_a_module_that_ends_the_process_is_told(point, tmp_path, monkeypatch):
+    (tmp_path / "that_exits.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point("viewers", "other", "that_exits:view")
+    told = "RuntimeError: it ends the process, with 3"
+    (listed,) = [entry for entry in extensions.extensions() if entry.name == "other"]
+    assert listed.fault == told
+    with pytest.raises(InvalidIRError, match=told):
+        write_ir(PROGRAM, None, "other", None)
+
+
 def test_the_fault_says_what_is_wanted(point):
     point("dialects", "other", "math:pi")
     with pytest.raises(InvalidIRError) as caught:

@@ -20,6 +20,7 @@ from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
 from torch_ir.lazy import without_package
 from torch_ir.ops.extensions import (
+    claim_names,
     forget_extension,
     load_with_operators,
     note_extension,
@@ -93,6 +94,7 @@ _OWN = {
     "reference": ("torch_ir.backends.reference", "compile_reference"),
     "tuned": ("torch_ir.backends.torch.tuned", "TUNED"),
 }
+claim_names(GROUP, _OWN)
 _RUNTIMES = ("executorch", "onnxruntime", "openvino")
 """Our own that need a package of their name, which the extra of that name brings."""
 _REGISTERED: dict[str, Backend] = {}

@@ -17,6 +17,13 @@ from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import Registry
 
 
+def _violation(found: object) -> Diagnostic:
+    """Require that a rule, which may be of another package, yields violations."""
+    if isinstance(found, Diagnostic):
+        return found
+    raise TypeError(f"it yields {found!r:.60}, which is no violation; see scope.violation")
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """An operator set and invariants.
@@ -50,10 +57,10 @@ class Dialect:
         rule: GraphRule | NodeRule | None = None
         try:
             for rule in self.graph_rules:
-                yield from rule(scope)
+                yield from map(_violation, rule(scope))
             for node in scope.ir.nodes:
                 for rule in self.node_rules:
-                    yield from rule(scope, node)
+                    yield from map(_violation, rule(scope, node))
         except Exception:  # a context around each rule at each node would cost as much as it
             named = f"the rule {getattr(rule, '__name__', rule)} of the dialect {self.name!r}"
             with code_of(rule, named, DialectError):

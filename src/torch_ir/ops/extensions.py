@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from torch_ir.errors import InvalidIRError, did_you_mean, first_line, raised_as
+from torch_ir.errors import InvalidIRError, as_error, did_you_mean, first_line, raised_as
 
 OPERATORS = "torch_ir.operators"
 """The group whose entry points name, for a namespace, the module that registers its operators."""
@@ -43,6 +43,14 @@ OWN_NAMESPACES = frozenset(
     {"aten", "prims", "higher_order", "dim_order_ops", "executorch_prims", "quantized_decomposed"}
 )
 """Namespaces whose operators this package and torch have."""
+
+_OURS: dict[str, frozenset[str]] = {OPERATORS: OWN_NAMESPACES, DENOTATIONS: OWN_NAMESPACES}
+"""The names of each group that this package has itself: an entry point of one is never used."""
+
+
+def claim_names(group: str, names: Iterable[str]) -> None:
+    """Say which names of a group this package has itself."""
+    _OURS[group] = frozenset(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +216,7 @@ class Registry(Generic[T]):
 
     def __init__(self, group: str, noun: str, own: Iterable[str] = ()):
         self.group, self.noun, self.own = group, noun, frozenset(own)
+        claim_names(group, self.own)
         self._added: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -283,6 +292,8 @@ def extensions(*, load: bool = True) -> Iterator[Extension]:
 
 
 def _conflict(point: EntryPoint, points: list[EntryPoint]) -> str:
+    if point.name in _OURS.get(point.group, ()):
+        return "torch-ir has its own of this name, which is used"
     same = [other for other in points if other.name == point.name]
     others = [_described(other) for other in same if other.value != point.value]
     return f"{others[0]} has the same name" if others else ""
@@ -291,7 +302,8 @@ def _conflict(point: EntryPoint, points: list[EntryPoint]) -> str:
 def _fault(point: EntryPoint) -> str:
     try:
         return _unfit(point, point.load())
-    except Exception as error:  # noqa: BLE001  # a module of another package raises anything
+    except (Exception, SystemExit) as raised:  # noqa: BLE001  # foreign code raises anything
+        error = as_error(raised)
         return f"{type(error).__name__}: {first_line(error)}"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias, TypeVar
 
 from torch_ir.errors import ExecutionError, InvalidIRError, code_of
@@ -102,7 +103,10 @@ def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) 
     if op_type in _REGISTERED:
         counter = _REGISTERED[op_type]
         with code_of(counter, f"the operation count of {op_type}", ExecutionError):
-            return counter(arguments, results)
+            counted = counter(arguments, results)
+            if counted is not None and not isinstance(counted, Real):  # pyright: ignore[reportUnnecessaryIsInstance]  # packages may be untyped
+                raise TypeError(f"it gave {counted!r:.60}, which is no number")
+            return counted
     call = _CountedCall(op_type, arguments, results)
     operator = op_type.rpartition(".")[0]
     if operator in _FORMULAS:

@@ -12,6 +12,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import PassError, TorchIRError, did_you_mean, first_line, raised_as
 from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import (
+    claim_names,
     forget_extension,
     load_with_operators,
     note_extension,
@@ -45,6 +46,8 @@ SHORT_NAMES = {
 }
 """Other names of passes."""
 _RENAMED = {"fuse-quantised": "fuse-quantized", "materialise-symbols": "materialize-symbols"}
+
+claim_names(GROUP, (*_OURS, *SHORT_NAMES, *_RENAMED))
 
 _ADDED: dict[str, type[Pass]] = {}
 

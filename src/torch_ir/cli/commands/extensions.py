@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from importlib import import_module
 
 import click
 
@@ -11,6 +12,15 @@ from torch_ir.cli import console
 from torch_ir.errors import InvalidIRError
 from torch_ir.ops.extensions import Extension, extensions
 from torch_ir.tables import table
+
+_HOMES = (
+    "torch_ir.backends.backend_registry",
+    "torch_ir.dialects.registry",
+    "torch_ir.passes.pass_registry",
+    "torch_ir.viz.viewers",
+    "torch_ir.weights.load",
+)
+"""The modules that say which names are ours."""
 
 
 @click.command
@@ -22,6 +32,8 @@ def command(as_json: bool) -> None:
     the entry points of packages; each is imported to see whether it can be. Below them stands what
     their modules and those of --import registered.
     """
+    for home in _HOMES:
+        import_module(home)
     found = [*extensions(), *_operators()]
     if as_json:
         console.write_json([asdict(extension) for extension in found])
