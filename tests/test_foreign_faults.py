@@ -134,6 +134,31 @@ def test_what_rules_and_counts_give_is_looked_at():
     )
 
 
+class Zeroes(torch_ir.DelegateBackend):
+    """Gives the right results, and writes to what it is given."""
+
+    name = "zeroes"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        run = torch_ir.IRExecutor(ir, {})
+
+        def call(x):
+            made = run(x)
+            x.zero_()
+            return made
+
+        return call
+
+
+def test_a_backend_that_writes_to_its_inputs_disagrees():
+    report = torch_ir.validate(IR, {}, (X,), backend=Zeroes)
+    assert report.verdict == "disagree"
+    assert "the backend writes to its input %x" in str(report)
+
+
 def test_a_pass_gives_a_result_of_a_pass():
     with pytest.raises(torch_ir.PassError) as caught:
         run_passes(IR, [Still()])

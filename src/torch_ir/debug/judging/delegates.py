@@ -16,6 +16,7 @@ import torch
 
 from torch_ir.backends.delegate import CALL, function_of, sizes_of
 from torch_ir.backends.delegating import Delegate, listed, misfit
+from torch_ir.backends.native.attempts import is_same
 from torch_ir.backends.protocol import DelegateBackend, Delegated
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.accumulation import Accumulation
@@ -289,7 +290,7 @@ class _DelegateCall:
         with torch.no_grad():
             made = attempt(lambda: listed(compiled(*tensors, *sizes)))
         if not isinstance(made, Raised):
-            return made
+            return _writes(dict(zip(names, tensors, strict=True)), given) or made
         if isinstance(made.error, (BackendError, OptionalDependencyError)):
             raise made.error  # it does not run anything here
         return f"the backend fails: {type(made.error).__name__}: {first_line(made.error)}"
@@ -322,6 +323,12 @@ class _DelegateCall:
             if "eager" in self.against and (denoted.reason or is_alike):
                 eager = allowed.off(as_array(known[allowed.value]), bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
+
+
+def _writes(copies: Values, given: Values) -> str:
+    """What a backend did to copies of its inputs; nothing if it left them as they were given."""
+    written = [name for name, copy in copies.items() if not is_same(given[name], copy)]
+    return f"the backend writes to its input %{written[0]}" if written else ""
 
 
 def _in_halves(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> Iterator[Finding]:
