@@ -550,3 +550,22 @@ ir "Bytes" {
     plain = validate(ir, {}, (torch.zeros(1, dtype=torch.float16),), against=["denotation"])
     assert not plain.divergences
     assert not plain.not_compared
+
+
+NORMS = {
+    "batch": lambda x, w: torch.nn.functional.batch_norm(x, w, w * 2, w, w),
+    "training": lambda x, w: torch.nn.functional.batch_norm(x, w + 0, w + 1, w, w, training=True),
+    "instance": lambda x, w: torch.nn.functional.instance_norm(x, weight=w, bias=w),
+    "layer": lambda x, w: torch.nn.functional.layer_norm(x, (4,), w, w),
+    "group": lambda x, w: torch.nn.functional.group_norm(x, 2, w, w),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_norms_of_half_types_by_wider_numbers_agree_where_they_are_split_up(norm, dtype):
+    model = torch.nn.Module()
+    model.forward = NORMS[norm]
+    args = (torch.randn(2, 4, 3, 4).to(dtype), torch.rand(4) + 0.5)
+    program = decompose(extract_ir(model, args))
+    assert validate(program, {}, args).verdict == "agree"

@@ -262,7 +262,7 @@ class _Graph:
             results = self._results(found, node, arguments, symbols)
             self._bind(node, results, symbols)
             for meta in node.outputs:
-                if node.op_type not in FOR_GRADIENTS or not meta.producer_output_idx:
+                if meta.producer_output_idx not in FOR_GRADIENTS.get(node.op_type, ()):
                     _require_declared(meta, results, symbols)
         except ExecutionError:
             raise  # a node in a body, which the message shows
@@ -370,15 +370,21 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
     return [empty.get(index, np.zeros(0)) for index in range(max(empty) + 1)]
 
 
-FOR_GRADIENTS = frozenset(
-    f"aten.{name}"
-    for name in (
-        *("_embedding_bag.default", "_embedding_bag_forward_only.default"),
-        *("embedding_bag.default", "embedding_bag.padding_idx"),
+FOR_GRADIENTS = {
+    f"aten.{name}": places
+    for names, places in (
+        ("_embedding_bag.default _embedding_bag_forward_only.default", (1, 2, 3)),
+        ("embedding_bag.default embedding_bag.padding_idx", (1, 2, 3)),
+        ("_native_batch_norm_legit.default _native_batch_norm_legit.no_stats", (1, 2)),
+        ("_native_batch_norm_legit_no_training.default native_batch_norm.default", (1, 2)),
+        ("_native_batch_norm_legit_functional.default", (1, 2)),
+        ("native_layer_norm.default native_group_norm.default", (1, 2)),
     )
-)
-"""Operators whose results are for a gradient, but the first: torch infers other sizes of those
-than it gives where the last offset is an end, and in bfloat16."""
+    for name in names.split()
+}
+"""Places of results that are for a gradient alone, and of which torch infers another type than it
+gives: bags where the last offset is an end, and in bfloat16; norms of half types by numbers of 32
+bits, whose own statistics have as many."""
 
 
 def _require_declared(
