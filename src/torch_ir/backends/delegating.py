@@ -23,9 +23,9 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.infer.bindings import DataSizes, assertion, size_read
+from torch_ir.infer.bindings import DataSizes
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
-from torch_ir.ir.builder import Names
+from torch_ir.ir.builder import Names, assertion, size_read
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes

@@ -8,30 +8,14 @@ from typing import Any
 
 import torch
 
-from torch_ir.ir import IR, FrozenDict, Location, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir.builder import ASSERTION, SIZE
 from torch_ir.ir.expressions import Number, renamed, solve_linear
 from torch_ir.ir.tree import leaves
 from torch_ir.ops.aliases import KEEP_ORDER
 
-ASSERTION = "aten._assert_scalar.default"
-_SIZE = "aten.sym_size.int"
-
 Symbols = dict[str, Number]
 """The value of each symbol that is known so far."""
-
-
-def size_read(
-    name: str, meta: TensorMeta, axis: int, symbol: str, location: Location | None = None
-) -> OpNode:
-    """Return a node that binds a symbol to a size of a value."""
-    attrs, slots = {"dim": axis}, {"self": 0}
-    return OpNode(name, _SIZE, [meta], [], attrs, slots, location, binds={symbol: 0})
-
-
-def assertion(name: str, condition: str, message: str, location: Location | None = None) -> OpNode:
-    """Return a node that raises an error with a message where a condition on symbols fails."""
-    attrs = {"self": SymExpr(condition), "assert_msg": message}
-    return OpNode(name, ASSERTION, [], [], attrs, {}, location)
 
 
 def bind_inputs(
@@ -147,7 +131,7 @@ class DataSizes:
             if counted is not None:
                 self._counting.setdefault(counted, []).append(node)
             condition = node.attrs.get("self")
-            if node.op_type == _SIZE and len(node.inputs) == 1:
+            if node.op_type == SIZE and len(node.inputs) == 1:
                 place = (node.inputs[0].name, node.attrs.get("dim"))
                 self._read.setdefault(place, set()).update(node.binds)
             elif node.op_type == ASSERTION and isinstance(condition, SymExpr):

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.infer.bindings import ASSERTION, Symbols
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr
+from torch_ir.ir.builder import ASSERTION
 from torch_ir.ir.expressions import kind_of
 
 USUAL = 7

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.queries import live_out
-from torch_ir.ir.symbols import Dim
+from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
 from torch_ir.ir.tree import leaves as tree_leaves
@@ -58,6 +58,24 @@ class Names:
     def beside(self, name: str, part: str) -> str:
         """Return a free name for a part of what stands for the node of that name."""
         return self.fresh(f"{name}_{part}")
+
+
+SIZE = "aten.sym_size.int"
+ASSERTION = "aten._assert_scalar.default"
+
+
+def size_read(
+    name: str, meta: TensorMeta, axis: int, symbol: str, location: Location | None = None
+) -> OpNode:
+    """Return a node that binds a symbol to a size of a value."""
+    attrs, slots = {"dim": axis}, {"self": 0}
+    return OpNode(name, SIZE, [meta], [], attrs, slots, location, binds={symbol: 0})
+
+
+def assertion(name: str, condition: str, message: str, location: Location | None = None) -> OpNode:
+    """Return a node that raises an error with a message where a condition on symbols fails."""
+    attrs = {"self": SymExpr(condition), "assert_msg": message}
+    return OpNode(name, ASSERTION, [], [], attrs, {}, location)
 
 
 def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:

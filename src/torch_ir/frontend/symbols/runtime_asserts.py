@@ -14,9 +14,8 @@ import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ir.frontend.symbols.scalars import expression_text
-from torch_ir.infer.bindings import assertion, size_read
 from torch_ir.ir import OpNode
-from torch_ir.ir.builder import Names
+from torch_ir.ir.builder import Names, assertion, size_read
 from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
 
 
