@@ -221,13 +221,21 @@ _CROWD = 64
 
 def _is_crowded(pieces: Sequence[Piece], alignment: int) -> bool:
     """Whether pieces meet so many others that arrays of all of them are faster."""
+    largest = sum(piece.size + alignment for piece in pieces)
+    return largest < 1 << 62 and meetings(pieces) > max(_CROWD, len(pieces) / _CROWD)
+
+
+def meetings(pieces: Sequence[Piece]) -> float:
+    """Return how many pieces, itself among them, a piece is needed with, in the mean.
+
+    Example:
+        >>> meetings([Piece("a", 8, 0, 1), Piece("b", 8, 1, 2), Piece("c", 4, 3, 3)])
+        1.6666666666666667
+    """
     births = sorted(piece.birth for piece in pieces)
     deaths = sorted(piece.death for piece in pieces)
-    meetings = sum(
-        bisect_right(births, piece.death) - bisect_left(deaths, piece.birth) for piece in pieces
-    )
-    largest = sum(piece.size + alignment for piece in pieces)
-    return largest < 1 << 62 and meetings > len(pieces) * max(_CROWD, len(pieces) / _CROWD)
+    met = [bisect_right(births, p.death) - bisect_left(deaths, p.birth) for p in pieces]
+    return sum(met) / max(len(pieces), 1)
 
 
 def _placed_in_a_crowd(pieces: Sequence[Piece], alignment: int) -> Offsets:

@@ -24,6 +24,7 @@ from torch_ir.passes.memory_plan.offsets import (
     Piece,
     arena_size,
     busiest,
+    meetings,
     most_at_once,
     place,
 )
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 FAST, THOROUGH = 36_500, 2_000_000
 """Efforts: that of a second for what fits elsewhere too, that of a minute for what has to fit."""
-_USUAL = 220
-"""So many pieces; a node of more takes longer, about with their square."""
+_USUAL = 60
+"""So many pieces that one is needed with; a node takes longer where these are more."""
 _LARGEST = 1_500
 """With more pieces than that, best fit has the last word."""
 _NODES = (500, 4_000, 32_000)
@@ -45,8 +46,10 @@ _ORDERS = tuple("".join(keys) for keys in permutations("TWAZCOUL", 3))
 """What comes first, by omnimalloc's letters: total of the sections, width (duration), area, size,
 count of sections, overlaps, upper and lower end of the lifetime. The total of the sections, the
 duration and the area are those of MiniMalloc's own orders."""
-_QUICK, _SHRINKING = (("TWA", 4_500), ("TAW", 4_500), ("TWA", 20_500)), 15_000
-"""Of an answer at once: searches for the smallest arena, and the effort for smaller ones."""
+_QUICK, _SHRINKING, _LONG = (("TWA", 4_500), ("TAW", 4_500)), 15_000, 20_500
+"""Efforts of an answer at once: for the smallest arena, for smaller ones, and for the smallest."""
+_NEAR = 1.07
+"""An arena that is as near as this to the smallest is not worth a long search."""
 _STRIDE = 115
 """A step through the orders that meets each once, and after each one that is unlike it."""
 
@@ -167,9 +170,9 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
         pieces: The pieces.
         capacity: The bytes of the arena.
         alignment: What every offset is a multiple of.
-        effort: How many nodes of search trees to visit, up to some 50,000 a second; of more than
-            220 pieces as many as take the same time. Sizes and times beyond 62 bits, counted in
-            the largest unit that all sizes are multiples of, are not searched.
+        effort: How many nodes of search trees to visit, up to some 50,000 a second; where a piece
+            meets more than 60 others, as many as take the same time. Sizes and times beyond 62
+            bits, in the largest unit that all sizes are multiples of, are not searched.
 
     Example:
         >>> rows = [("a", 2, 0, 1), ("b", 1, 1, 2), ("c", 2, 2, 3)]
@@ -189,27 +192,27 @@ def pack(pieces: Sequence[Piece], capacity: int, alignment: int, effort: int) ->
 def _tightened(pieces: Sequence[Piece], alignment: int, offsets: Offsets) -> Offsets:
     """Return offsets in a smaller arena than those given, where short searches find some.
 
-    Where none finds the smallest arena that there could be, each order is asked for a quarter less
-    of what the arena has beyond that, and then for any byte less. Orders that follow each other
-    are not alike.
+    Two ask for the smallest arena that there could be. Then each order is asked for a quarter less
+    of what the arena has beyond it, and for any byte less. Orders that follow each other are not
+    alike. A long search for the smallest is the last, where much is left.
     """
     search = _Search(pieces, alignment)
-    quick = [(order, search.nodes(effort)) for order, effort in _QUICK]
-    if (found := search.first_within(search.least, quick)) is not None:
+    least, quick = search.least, [(order, search.nodes(nodes)) for order, nodes in _QUICK]
+    if (found := search.first_within(least, quick)) is not None:
         return found
-    left = search.nodes(_SHRINKING)
-    for index in range(len(_ORDERS)):
-        order = _ORDERS[index * _STRIDE % len(_ORDERS)]
+    left, orders = search.nodes(_SHRINKING), len(_ORDERS)
+    for order in [_ORDERS[index * _STRIDE % orders] for index in range(orders)]:
         for share in (4, 0):
-            while left > 0:
-                size = arena_size(offsets, search.sizes)
-                less = (size - search.least) // share if share else search.unit
+            while left > 0 and (size := arena_size(offsets, search.sizes)) > least:
+                less = (size - least) // share if share else search.unit
                 found = search.within(size - less, order, min(_NODES[0], left))
                 left -= _NODES[0]
                 if found is None:
                     break
                 offsets = found
-    return offsets
+    if arena_size(offsets, search.sizes) <= _NEAR * least:
+        return offsets
+    return search.first_within(least, [(_QUICK[0][0], search.nodes(_LONG))]) or offsets
 
 
 class _Search:
@@ -237,7 +240,7 @@ class _Search:
         lengths = [piece.death - self._first for piece in self.solid]
         if not lengths or max(self._total, *lengths) >= _LONGEST:
             return 0
-        return int(effort * min(1, (_USUAL / len(self.solid)) ** 2))
+        return int(effort * min(1, _USUAL / meetings(self.solid)))
 
     @cached_property
     def _whole(self) -> Partition:
