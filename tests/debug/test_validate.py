@@ -569,3 +569,12 @@ def test_norms_of_half_types_by_wider_numbers_agree_where_they_are_split_up(norm
     args = (torch.randn(2, 4, 3, 4).to(dtype), torch.rand(4) + 0.5)
     program = decompose(extract_ir(model, args))
     assert validate(program, {}, args).verdict == "agree"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_in_half_types_agree_in_training(dtype):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(dtype)
+    args = (torch.randn(2, 3, 6, 6).to(dtype),)
+    ir = extract_ir(model, args)
+    for program in (ir, decompose(ir)):
+        assert validate(program, model.state_dict(), args).verdict == "agree"

@@ -262,7 +262,7 @@ class _Graph:
             results = self._results(found, node, arguments, symbols)
             self._bind(node, results, symbols)
             for meta in node.outputs:
-                if meta.producer_output_idx not in FOR_GRADIENTS.get(node.op_type, ()):
+                if meta.producer_output_idx not in INFERRED_WRONGLY.get(node.op_type, ()):
                     _require_declared(meta, results, symbols)
         except ExecutionError:
             raise  # a node in a body, which the message shows
@@ -370,21 +370,21 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
     return [empty.get(index, np.zeros(0)) for index in range(max(empty) + 1)]
 
 
-FOR_GRADIENTS = {
+INFERRED_WRONGLY = {
     f"aten.{name}": places
     for names, places in (
         ("_embedding_bag.default _embedding_bag_forward_only.default", (1, 2, 3)),
         ("embedding_bag.default embedding_bag.padding_idx", (1, 2, 3)),
         ("_native_batch_norm_legit.default _native_batch_norm_legit.no_stats", (1, 2)),
         ("_native_batch_norm_legit_no_training.default native_batch_norm.default", (1, 2)),
-        ("_native_batch_norm_legit_functional.default", (1, 2)),
+        ("_native_batch_norm_legit_functional.default", (1, 2, 3, 4)),
         ("native_layer_norm.default native_group_norm.default", (1, 2)),
     )
     for name in names.split()
 }
-"""Places of results that are for a gradient alone, and of which torch infers another type than it
-gives: bags where the last offset is an end, and in bfloat16; norms of half types by numbers of 32
-bits, whose own statistics have as many."""
+"""Places of results of which torch infers another type than it gives: of those for a gradient of
+bags, where the last offset is an end, and in bfloat16; of norms in half types, whose statistics
+have the type of the parameters, and running ones their own."""
 
 
 def _require_declared(

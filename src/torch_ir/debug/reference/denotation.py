@@ -31,7 +31,7 @@ from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.dtypes import Array, is_inexact, numpy_dtype
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtracts
@@ -310,7 +310,7 @@ def allowances(
     """
     given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
     names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
-    values = {names[name]: as_array(tensor) for name, tensor in given.items()}
+    values = {names[m.name]: _as_declared(given[m.name], m.dtype) for m in node.inputs}
     off = {names[name]: error for name, error in (errors or {}).items()}
     with np.errstate(all="ignore"):
         made, bounds = _evaluated(meaning, values, symbols, off)
@@ -367,6 +367,13 @@ def _open_places(
         return {}, False
     slack = None if meaning.has_open_values else bounds
     return open_places(meaning.ir, [*got], given, symbols, slack), meaning.has_open_values
+
+
+def _as_declared(given: torch.Tensor | Array, dtype: str) -> Array:
+    """A value in the wider type that it is declared with: torch infers one for some results."""
+    values, declared = as_array(given), numpy_dtype(dtype)
+    is_wider = is_inexact(values.dtype) and values.dtype.itemsize < declared.itemsize
+    return values.astype(declared) if is_wider and is_inexact(declared) else values
 
 
 def _holds_truth(values: Array) -> bool:
