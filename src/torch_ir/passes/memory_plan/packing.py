@@ -202,9 +202,9 @@ def _tightened(pieces: Sequence[Piece], alignment: int, offsets: Offsets) -> Off
         return found
     left, orders = search.nodes(_SHRINKING), len(_ORDERS)
     for order in [_ORDERS[index * _STRIDE % orders] for index in range(orders)]:
-        for share in (4, 0):
+        for quarters in (1, 0):
             while left > 0 and (size := arena_size(offsets, search.sizes)) > least:
-                less = (size - least) // share if share else search.unit
+                less = max((size - least) * quarters // 4, search.unit)
                 found = search.within(size - less, order, min(_NODES[0], left))
                 left -= _NODES[0]
                 if found is None:
