@@ -261,13 +261,24 @@ def distance(call: BoundedCall) -> Errors:
 
 def _repeated_moves(call: BoundedCall) -> Any:
     """Which part of the differences of each two vectors are equal in size, of some columns."""
-    single = "self" in call.arguments
+    (result,), single = call.results, "self" in call.arguments
     first, second = (call.wide(name) for name in (("self", "self") if single else ("x1", "x2")))
-    if not first.shape[-1]:
-        return 0.0
-    columns = slice(None, None, max(first.shape[-1] // LOOKED_AT, 1))
-    moves = np.abs(first[..., :, None, columns] - second[..., None, :, columns])
-    return call.repeats(moves[np.triu_indices(len(first), 1)] if single else moves, [-1])
+    if not result.size or not first.shape[-1] or call.dtype == np.float64:
+        return 0.0  # in float64 nothing asks
+    looked_at = min(max(_MOVES // result.size, 8), LOOKED_AT)
+    columns = slice(None, None, max(first.shape[-1] // looked_at, 1))
+    first, second = first[..., columns], second[..., columns]
+    rows = [  # all pairs at once would take as many times the result's memory as there are columns
+        call.repeats(
+            np.abs(first[..., row, None, :] - second[..., row + 1 if single else 0 :, :]), [-1]
+        )
+        for row in range(first.shape[-2] - single)
+    ]
+    return np.concatenate(rows) if single else np.stack(rows, axis=-2)
+
+
+_MOVES = 1 << 22
+"""So many differences are looked at, and at least eight of each two vectors."""
 
 
 def distance_backward(call: BoundedCall) -> Errors:
