@@ -30,6 +30,8 @@ _DATA: Any = torch.Tensor.data
 _DATA_OF: Any = _DATA.__get__
 _DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
 _DETACH_IN_PLACE = (torch.Tensor.detach_, torch.detach_)
+_RECORDED = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+"""What a call of detach is recorded as below autograd: torch 2.14 writes alias."""
 _COMPARED = (
     torch.ops.aten.is_same_size.default,
     torch.ops.aten._has_same_storage_numel.default,
@@ -153,12 +155,14 @@ def without_saving(module: GraphModule) -> None:
     """Remove, in place, what autograd adds to a trace of operators below it.
 
     It detaches a result that a formula needs when it is saved, and once more when it is used.
-    Gradients of the trace pass there all the same, as the formula is part of it. Forward
-    derivatives compare sizes.
+    Gradients of the trace pass there all the same, as the formula is part of it; they stop where
+    the function detaches. Forward derivatives compare sizes.
     """
     for node in list(module.graph.nodes):
         if node.target in _COMPARED and not node.users:
             module.graph.erase_node(node)
+        elif node.target in _RECORDED and _is_of_the_function(node):
+            node.target = torch.ops.aten.detach.default
         elif _is_saving(node) and _is_saving(saved := node.args[0]):
             node.replace_all_uses_with(saved.args[0])
             module.graph.erase_node(node)
@@ -169,9 +173,13 @@ def without_saving(module: GraphModule) -> None:
 def _is_saving(node: Any) -> bool:
     return (
         isinstance(node, torch.fx.Node)
-        and node.target is torch.ops.aten.detach.default
-        and OF_THE_FUNCTION not in node.meta.get("custom", {})
+        and node.target in _RECORDED
+        and not _is_of_the_function(node)
     )
+
+
+def _is_of_the_function(node: torch.fx.Node) -> bool:
+    return OF_THE_FUNCTION in node.meta.get("custom", {})
 
 
 def _numbers(tensor: torch.Tensor) -> Any:
