@@ -86,6 +86,22 @@ def rounded(call: BoundedCall) -> Errors:
     return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
 
 
+def quotient(call: BoundedCall) -> Errors:
+    """Allow one rounding; of a quotient that is rounded down, the whole number that it rounds to.
+
+    Kernels divide ``a - (a mod b)`` by ``b``, subtract 1 where signs differ, and round each step
+    to the result's type. So they have the quotient, moved by at most three roundings, and take
+    the nearest whole number: another one only where the quotient moves by half of 1.
+    """
+    (error,) = rounded(call)
+    is_down = call.arguments.get("rounding_mode", "floor") == "floor"
+    if error is None or not is_down:
+        return [error]
+    sizes = np.nan_to_num(moduli(call.results[0]), nan=0.0, posinf=0.0)
+    moved = 3 * call.result_unit * (sizes + 1)
+    return [error + np.where(moved < 0.5, 0.0, moved + 0.5)]
+
+
 def filled(call: BoundedCall) -> Errors:
     """Allow one rounding of a number, which may take another type on the way."""
     return [_rounding(call, result) for result in call.results]
@@ -96,6 +112,14 @@ def function(call: BoundedCall) -> Errors:
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
+
+
+def hyperbolic(call: BoundedCall) -> Errors:
+    """Allow what a function may; half an exponential overflows as the whole one does."""
+    (error,) = function(call)
+    (size,) = [moduli(result) for result in call.results]
+    largest = float(ml_dtypes.finfo(real_of(call.dtype)).max)
+    return [call.opened(error, np.where(size <= largest, 2 * size, 0))]
 
 
 def hardswish(call: BoundedCall) -> Errors:
@@ -127,6 +151,10 @@ def power(call: BoundedCall) -> Errors:
     """
     (error,) = function(call)
     (result,) = call.results
+    if call.op_type == "aten.ldexp.Tensor":  # the power is rounded, to either of two neighbors
+        least = float(ml_dtypes.finfo(real_of(result.dtype)).smallest_subnormal)
+        lost = least * np.nan_to_num(call.size("self"), posinf=0.0)
+        error = error + 2 * call.result_unit * moduli(result) + lost
     if not is_complex(result.dtype):
         return [error]
     base: Any = call.wide("self") if "pow" in call.op_type else 2.0
@@ -347,11 +375,16 @@ def sinc(call: BoundedCall) -> Errors:
 
 
 def log_gamma(call: BoundedCall) -> Errors:
-    """Bound by 1 what is 0 at 1 and 2, and by ``x ln |x|`` where it is reflected, below 0."""
+    """Bound by 1 what is 0 at 1 and 2, and by ``x ln |x|`` where it is reflected, below 0.
+
+    It is open where that overflows, though the result does not.
+    """
     (result,) = call.results
     wide = call.wide("self")
-    reflected = np.where(wide < 0, np.abs(wide) * np.log1p(np.abs(wide)), 0)
-    return [call.unit * 8 * (moduli(result) + 1 + reflected)]
+    finite = np.where(np.isfinite(wide), np.abs(wide), 0)
+    product = finite * np.log1p(finite)
+    error = call.unit * 8 * (moduli(result) + 1 + np.where(wide < 0, product, 0))
+    return [call.opened(error, product)]
 
 
 def log_of_two(call: BoundedCall) -> Errors:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
@@ -33,6 +34,9 @@ NEAR, AIRY_NEAR = 5.0, 2.09
 """Where polynomials of x² end, and power series."""
 SERIES_OF_I = 8.0
 """The same of modified Bessel functions."""
+_ZEROS = 723
+"""The squares of the first zeros of J₁, multiplied: by them x times a small quotient is multiplied
+last, with the rounding of what may be below the normal numbers."""
 _PI = 3e-8
 """What π is off by in float32, which torch's incomplete gamma functions take in every type."""
 
@@ -53,12 +57,15 @@ def waves(call: BoundedCall) -> Errors:
     order = int(name[1])
     t = np.clip(x, LEAST, NEAR)
     if name[0] == "j":
+        least = float(ml_dtypes.finfo(call.dtype).smallest_subnormal)
         near = call.unit * 8 * np.minimum(t, 1) ** order + sizes * _lacked(name, t * t)
+        near = near + least * _ZEROS * order
     else:
         parts = np.abs(np.log(t)) * np.minimum(t / 2, 1) ** order
         near = call.unit * 8 * (parts + order * (t > 1)) + call.unit * 8 / t**order
         lost = (sizes + parts + order / t) * _lacked(name, t * t)
         near = near + lost + parts * _lacked(f"j{order}", t * t)
+        near = np.where(x > 0, call.opened(near, 1 / t**order), near)
     far = np.maximum(np.where(np.isfinite(x), x, NEAR), NEAR)
     height = math.sqrt(2 / math.pi) / np.sqrt(far)
     part = (1 + 2 * order) / (8 * far) * _lacked(f"far {order}", (NEAR / far) ** 2)
@@ -77,7 +84,7 @@ def airy(call: BoundedCall) -> Errors:
     part = 0.0371 * z**2 * _lacked("airy even", z * z) + 0.0694 * z * _lacked("airy odd", z * z)
     wave = height * np.minimum(call.unit * (8 + 4 * zeta) + part, 2)
     error = np.where(
-        x < 0, call.opened(wave, far**1.5), call.unit * (8 + 4 * zeta) * moduli(result)
+        x < 0, call.opened(wave, 2 * far**1.5), call.unit * (8 + 4 * zeta) * moduli(result)
     )
     error = np.where(np.abs(x) < AIRY_NEAR, call.unit * 16, error)
     return [np.where(np.isinf(x), np.inf, error)]

@@ -124,11 +124,13 @@ _ATEN: dict[Rule, str] = {
         fake_quantize_per_channel_affine_cachemask_backward.default
         fake_quantize_per_tensor_affine_cachemask_backward.default
         _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
-        div.Scalar_mode div.Tensor div.Tensor_mode divide.Scalar divide.Tensor
-        floor_divide.Scalar floor_divide.default
+        div.Tensor divide.Scalar divide.Tensor
         leaky_relu.default mul.Scalar mul.Tensor prelu.default
         rad2deg.default reciprocal.default rsqrt.default sgn.default softshrink.default
         sqrt.default square.default true_divide.Tensor
+    """,
+    elementwise.quotient: """
+        div.Scalar_mode div.Tensor_mode floor_divide.Scalar floor_divide.default
     """,
     elementwise.filled: """
         fill.Scalar fill.Tensor full.default full_like.default new_full.default
@@ -139,14 +141,17 @@ _ATEN: dict[Rule, str] = {
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
         asin.default asinh.default atan.default atan2.default atanh.default celu.default
-        cos.default cosh.default elu.default erfc.default exp.default
+        cos.default elu.default erfc.default exp.default
         expm1.default hardsigmoid.default
         hypot.default log.default log10.default log1p.default log2.default
         log_sigmoid.default polar.default selu.default
-        sin.default sinh.default
+        sin.default
         special_erfc.default
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
+    """,
+    elementwise.hyperbolic: """
+        cosh.default sinh.default
     """,
     elementwise.hardswish: """
         hardswish.default

@@ -251,7 +251,7 @@ def _zeta_of_positive(s: float, q: float) -> float:
         total += _power(q, -s)
         q += 1
     total += _power(q, 1 - s) / (s - 1) + _power(q, -s) / 2
-    if q < enough:  # where the series of the rest does not converge, and the rest is nothing
+    if q < enough or not _power(q, -s):  # the rest is nothing, or its series does not converge
         return total
     factor = s
     for k, bernoulli in enumerate(_BERNOULLI, 1):
@@ -329,10 +329,12 @@ def _igamma(a: float, x: float, *, upper: bool) -> float:
 
 def _erfcx(x: float) -> float:
     """``e^(x²) · erfc x``; the square is exact in two parts."""
+    if x < -26.63:
+        return math.inf
     if x < FAR:
         near = float(np.float32(x))
         rest = math.exp((x - near) * (x + near)) if x == x else x
-        return math.inf if x < -26.63 else math.exp(near * near) * rest * math.erfc(x)
+        return math.exp(near * near) * rest * math.erfc(x)
     series = term = 1.0
     for k in range(8):
         term *= -(2 * k + 1) / (2 * x * x)
@@ -387,7 +389,7 @@ def _log_ndtr(x: float) -> float:
     """``ln ½ erfc(−x / √2)``."""
     turned = x / math.sqrt(2)
     if x < -1:
-        return math.log(_erfcx(-turned) / 2) - turned * turned if x > -1e150 else -math.inf
+        return math.log(_erfcx(-turned) / 2) - turned * turned if x > -math.inf else x
     return math.log1p(-math.erfc(turned) / 2)
 
 
