@@ -41,7 +41,7 @@ from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant
 from torch_ir.ir.values import dtype_name
-from torch_ir.ops.schema import Schema, parse_schema
+from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.torch_versions import warn_if_untested
 
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
@@ -169,8 +169,17 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=4096)
 def operator_schema(operator: OpOverload) -> Schema:
-    """Return the schema of an operator in the torch that runs."""
-    return parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+    """Return the schema of an operator in the torch that runs; arguments have recorded names."""
+    own = parse_schema(str(operator._schema))  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+    known = lookup(own.op_type)
+    return known if known is not None and known.nameless == own.nameless else own
+
+
+@lru_cache(maxsize=4096)
+def own_names(operator: OpOverload) -> Mapping[str, str]:
+    """Return the name that torch has for each argument, by the one in programs."""
+    names = [argument.name for argument in operator_schema(operator).arguments]
+    return dict(zip(names, [a.name for a in operator._schema.arguments], strict=True))  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def lacking_namespace(error: Exception) -> str:

@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 
 from torch_ir.ir import Attribute, TensorMeta
 from torch_ir.ops.schema import Slots
-from torch_ir.torch_api import OpOverload, operator_schema, parameters_of
+from torch_ir.torch_api import OpOverload, operator_schema, own_names, parameters_of
 
 Resolve: TypeAlias = Callable[[torch.fx.Node], Any]
 """What a traced node stands for: a TensorMeta, an Attribute, or a nested list of these."""
@@ -78,10 +78,11 @@ def named_arguments(node: torch.fx.Node) -> Iterator[tuple[str, Any, bool]]:
     target = cast(Any, node.target)
     if isinstance(target, OpOverload):
         arguments = schema_of(target).arguments
-        given = dict(zip([a.name for a in arguments], node.args, strict=False)) | dict(node.kwargs)
+        names = own_names(target)
+        given = dict(zip(names.values(), node.args, strict=False)) | dict(node.kwargs)
         for argument in arguments:
-            if argument.name in given:
-                yield argument.name, given[argument.name], argument.default == "None"
+            if names[argument.name] in given:
+                yield argument.name, given[names[argument.name]], argument.default == "None"
         return
     signature = inspect.Signature(parameters_of(target))
     for name, value in signature.bind(*node.args, **node.kwargs).arguments.items():

@@ -20,7 +20,13 @@ from torch_ir.ir import Attribute, FrozenDict, FunctionRef, OpNode, SymExpr
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.values import as_argument, attribute_leaves
 from torch_ir.ops.schema import Schema
-from torch_ir.torch_api import HigherOrderOperator, OpOverload, operator_schema, parameters_of
+from torch_ir.torch_api import (
+    HigherOrderOperator,
+    OpOverload,
+    operator_schema,
+    own_names,
+    parameters_of,
+)
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, registered_kernel
 
 
@@ -264,7 +270,7 @@ def _overload(arguments: _NamedArguments, operator: OpOverload) -> _Bound:
             continue
         value = arguments.get(name, argument.type)
         if argument.keyword_only or missing:
-            kwargs.append((name, value))
+            kwargs.append((own_names(operator)[name], value))
         else:
             args.append(value)
     if not arguments.are_among(schema.names):

@@ -29,7 +29,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import RUN_DEVICE, attribute_leaves
 from torch_ir.ops.extensions import OPERATORS, import_for, import_hint
 from torch_ir.ops.rules import OperatorRule, as_the_caller_says, computes_tensors, judged
-from torch_ir.ops.schema import known_operators
+from torch_ir.ops.schema import known_operators, lookup
 from torch_ir.torch_api import (
     HigherOrderOperator,
     OpOverload,
@@ -37,6 +37,7 @@ from torch_ir.torch_api import (
     operator_schema,
     overload,
 )
+from torch_ir.torch_versions import RECORDED
 
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {
@@ -151,6 +152,11 @@ def _rule(operator: Operator) -> OperatorRule:
 
 def _find(op_type: str) -> Operator:
     operator = _registered(op_type)
+    if operator is None and op_type.startswith("aten.") and lookup(op_type) is not None:
+        raise ExecutionError(
+            f"torch {torch.__version__} has no operator {op_type!r}, which torch {RECORDED} has",
+            remedy=f"Extract the model anew with this torch, or run it with torch {RECORDED}.",
+        )
     if operator is None:
         raise ExecutionError(
             f"torch has no operator {op_type!r}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, TypeAlias, cast
@@ -101,6 +101,11 @@ class Schema:
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def nameless(self) -> tuple[Argument, ...]:
+        """The arguments without their names, which versions of torch change."""
+        return tuple([replace(argument, name="") for argument in self.arguments])
 
     def __str__(self) -> str:
         return self.text

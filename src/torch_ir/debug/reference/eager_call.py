@@ -22,7 +22,13 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import signature_of
 from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import as_argument
-from torch_ir.torch_api import OpOverload, constant_tensor, operator_schema, parameters_of
+from torch_ir.torch_api import (
+    OpOverload,
+    constant_tensor,
+    operator_schema,
+    own_names,
+    parameters_of,
+)
 
 
 def call_plainly(
@@ -71,7 +77,9 @@ def call_plainly(
             named.setdefault(name, None)
     if isinstance(operator, OpOverload):
         require_arguments(node.op_type, (), named)
-        return list(flatten(operator(**named)))
+        names = own_names(operator)
+        given = {names.get(name, name): value for name, value in named.items()}
+        return list(flatten(operator(**given)))
     return list(flatten(operator(*_in_order(parameters_of(operator), named))))
 
 
