@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ops.schema import Schema, lookup
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import is_complex, is_float, numpy_dtype
@@ -31,6 +33,18 @@ def operator(op_type: str) -> Any:
     """torch's operator of an exact overload, ``aten.add.Tensor``."""
     namespace, base, overload = op_type.split(".")
     return getattr(getattr(getattr(torch.ops, namespace), base), overload)
+
+
+def recorded_schema(op_type: str) -> Schema:
+    """The schema with the names that programs have, whichever torch runs."""
+    schema = lookup(op_type)
+    assert schema is not None
+    return schema
+
+
+def is_held(dtype: torch.dtype) -> bool:
+    """Whether programs can hold tensors of a type: torch 2.14 has more than torch 2.13."""
+    return str(dtype).removeprefix("torch.") in DTYPES
 
 
 def as_numpy(value: Any) -> Any:
@@ -58,7 +72,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 def denoted(op_type: str, *args: Any, **kwargs: Any) -> Any:
     """What the denotation gives for torch's arguments; it must not write to them."""
-    schema = operator(op_type)._schema
+    schema = recorded_schema(op_type)
     given = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)}
     numpy_arguments = {
         name: as_numpy(value) for name, value in (given | kwargs).items() if name not in NOT_GIVEN

@@ -14,11 +14,15 @@ from torch_ir import IR, OpNode, TensorMeta
 from torch_ir.debug.reference.denotation import Meanings
 from torch_ir.errors import TorchIRError
 from torch_ir.frontend.attributes import attribute_from_torch
+from torch_ir.torch_api import operator_schema
 
 
 def reason(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any) -> str:
     """Why a call has no meaning; empty if it has one."""
-    named = dict(zip([a.name for a in overload._schema.arguments], args, strict=False)) | kwargs
+    named = (
+        dict(zip([a.name for a in operator_schema(overload).arguments], args, strict=False))
+        | kwargs
+    )
     inputs: list[TensorMeta] = []
     operands: dict[str, Any] = {}
     attributes: dict[str, Any] = {}

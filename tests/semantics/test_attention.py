@@ -41,7 +41,8 @@ def test_torch_agrees(dtype: torch.dtype) -> None:
     check(ATTENTION, query[0, 0], key[0, 0], value[0, 0], atol=bound)
     check(ATTENTION, query, key[:, :2], value[:, :2], enable_gqa=True, atol=bound)
     check(ATTENTION, query, key[:, :, :0], value[:, :, :0], atol=bound)
-    check(ATTENTION, query, key, key, masks(dtype)[0], 0.0, True, atol=bound)
+    if torch.__version__ < "2.14":  # which refuses a mask beside the causal one
+        check(ATTENTION, query, key, key, masks(dtype)[0], 0.0, True, atol=bound)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

@@ -28,9 +28,10 @@ def pointwise() -> list[str]:
     found = []
     for op_type in sorted(denoted_operators()):
         is_left_out = op_type in OPEN or "_polynomial_" in op_type  # whose degrees are small
-        if is_left_out or not op_type.startswith("aten."):
+        _, packet, overload = (*op_type.split("."), "", "")[:3]
+        op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        if is_left_out or not op_type.startswith("aten.") or op is None:
             continue
-        op = operator(op_type)
         if torch.Tag.pointwise not in op.tags or _kinds(op._schema.returns) != ["Tensor"]:
             continue
         kinds = _kinds(a for a in op._schema.arguments if not a.has_default_value())

@@ -123,6 +123,7 @@ segment_reduce.default
 """What no program can be judged by, and why; the list only shrinks."""
 
 
+@pytest.mark.recorded
 def test_what_calls_and_gradients_leave_has_a_meaning():
     entries = [entry for entry in op_db if not entry.name.startswith("jiterator")]
     found = of_samples(entries, 1, backward=True).found

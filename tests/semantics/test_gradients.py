@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
 
-from semantics.compare import as_numpy, operator
+from semantics.compare import as_numpy, operator, recorded_schema
 from torch_ir.semantics import denotation
 from torch_ir.semantics.tolerance import bound
 
@@ -22,7 +22,7 @@ def agrees(op_type: str, *args: Any) -> None:
     """The results are torch's within the bound; shapes and types are equal."""
     overload = operator(op_type)
     expected = overload(*args)
-    names = [argument.name for argument in overload._schema.arguments]
+    names = [argument.name for argument in recorded_schema(op_type).arguments]
     given = {name: as_numpy(value) for name, value in zip(names, args, strict=False)}
     made = denotation(op_type).function(**given)
     mine = [r for r in (made if isinstance(made, tuple) else (made,)) if r is not None]

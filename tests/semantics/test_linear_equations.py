@@ -51,7 +51,8 @@ def _solutions(matrix: torch.Tensor, given: torch.Tensor) -> Iterator[Call]:
         how = {"adjoint": flag, "left": False}
         yield "linalg_lu_solve.default", (factors, pivots, turned), how
         yield "linalg_cholesky_ex.default", (positive,), {"upper": flag}
-        yield "cholesky.default", (positive, flag), {}
+        if hasattr(torch.ops.aten, "cholesky"):  # not from torch 2.14 on
+            yield "cholesky.default", (positive, flag), {}
         factor = lower.mH if flag else lower
         yield "cholesky_solve.default", (given, factor, flag), {}
         yield "cholesky_inverse.default", (factor, flag), {}

@@ -20,6 +20,7 @@ def plain(value: Any) -> Any:
     return value
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("op_type", [name for name in denoted_operators() if name[:5] == "aten."])
 def test_arguments_are_the_schemas(op_type: str) -> None:
     arguments = [a for a in operator(op_type)._schema.arguments if a.name not in NOT_GIVEN]

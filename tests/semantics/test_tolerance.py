@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_ir
-from semantics.compare import as_numpy, denoted, operator
+from semantics.compare import as_numpy, denoted, operator, recorded_schema
 from semantics.samples import ordinary
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics import denotation, denoted_operators, denotes
@@ -23,7 +23,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 def bounds_of(op_type: str, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """What a call means, what torch gives for it, both in float64, and how far that may be off."""
-    schema = operator(op_type)._schema
+    schema = recorded_schema(op_type)
     names = [argument.name for argument in schema.arguments]
     arguments = {
         n: as_numpy(v) for n, v in {**dict(zip(names, args, strict=False)), **kwargs}.items()
