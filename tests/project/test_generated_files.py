@@ -8,9 +8,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GENERATORS = sorted((ROOT / "tools").glob("generate_*.py"))
+OF_TORCH = ("generate_operator_namespaces", "generate_operator_schemas", "generate_operator_traits")
+"""Those that write down what torch says of its operators."""
+GENERATED = [
+    pytest.param(path, marks=pytest.mark.recorded if path.stem in OF_TORCH else (), id=path.stem)
+    for path in GENERATORS
+]
 
 
-@pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("generator", GENERATED)
 def test_a_generated_file_is_up_to_date(generator):
     command = [sys.executable, str(generator), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
