@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_ir.semantics import has_denotation
+from torch_ir.semantics.arguments import as_array
 
 OPERATORS = [entry for entry in op_db if not entry.name.startswith("jiterator")]
 """The jiterator's operators are of GPUs only."""
@@ -60,15 +61,20 @@ class Call:
 def to_numpy(value: Any) -> Any:
     """What a denotation takes for an argument, or what it should give for a result."""
     if isinstance(value, torch.Tensor):
-        tensor = value.detach().resolve_conj().resolve_neg()
-        if tensor.dtype == torch.bfloat16:
-            return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16).copy()
-        return np.array(tensor.numpy())
+        return as_array(_copy(value.detach()))
     if isinstance(value, torch.dtype):
         return np.dtype(getattr(ml_dtypes, str(value)[6:], None) or str(value)[6:])
     if isinstance(value, list | tuple):
         return type(value)(map(to_numpy, value))
     return value
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that lies in memory as the tensor does, on which some bounds depend."""
+    if tensor.is_conj() or tensor.is_neg() or not all(tensor.stride()):
+        return tensor.clone()
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return copy.copy_(tensor)
 
 
 def bound(overload: torch._ops.OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:

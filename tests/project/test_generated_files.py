@@ -8,7 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GENERATORS = sorted((ROOT / "tools").glob("generate_*.py"))
-OF_TORCH = ("generate_operator_namespaces", "generate_operator_schemas", "generate_operator_traits")
+OF_TORCH = (
+    "generate_operator_namespaces",
+    "generate_operator_schemas",
+    "generate_operator_traits",
+)
 """Those that write down what torch says of its operators."""
 GENERATED = [
     pytest.param(path, marks=pytest.mark.recorded if path.stem in OF_TORCH else (), id=path.stem)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +19,11 @@ from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.schema import Schema, lookup
 from torch_ir.semantics import denotation
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import is_complex, is_float, numpy_dtype
+from torch_ir.semantics.dtypes import is_complex, is_float
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+from semantics_calls import to_numpy as as_numpy  # the path comes first
 
 NOT_GIVEN = (
     "device",
@@ -45,29 +51,6 @@ def recorded_schema(op_type: str) -> Schema:
 def is_held(dtype: torch.dtype) -> bool:
     """Whether programs can hold tensors of a type: torch 2.14 has more than torch 2.13."""
     return str(dtype).removeprefix("torch.") in DTYPES
-
-
-def as_numpy(value: Any) -> Any:
-    """A torch argument or result as the denotation takes it: arrays, NumPy's types, numbers."""
-    if isinstance(value, torch.Tensor):
-        return _array(value)
-    if isinstance(value, torch.dtype):
-        return numpy_dtype(str(value).removeprefix("torch."))
-    if isinstance(value, (list, tuple)):
-        return type(value)(as_numpy(item) for item in value)
-    return value
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    strides = tensor.stride()
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    copy = copy.copy_(tensor) if all(strides) else tensor.clone()
-    dtype = numpy_dtype(str(tensor.dtype).removeprefix("torch."))
-    if dtype.type.__module__ == "ml_dtypes":
-        bits = torch.int16 if tensor.element_size() == 2 else torch.uint8
-        return copy.view(bits).numpy().view(dtype)
-    return copy.numpy()
 
 
 def denoted(op_type: str, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +91,7 @@ def compare(got: Any, expected: Any, *, ulp: float = 0, atol: float = 0, where: 
             compare(mine, theirs, ulp=ulp, atol=atol, where=where)
     elif isinstance(expected, torch.Tensor):
         assert isinstance(got, np.ndarray), f"{where}: got {type(got).__name__}, no array"
-        _compare_arrays(got, _array(expected), ulp, atol, where)
+        _compare_arrays(got, as_numpy(expected), ulp, atol, where)
     elif isinstance(expected, float) and expected != expected:
         assert isinstance(got, float), where
         assert got != got, where

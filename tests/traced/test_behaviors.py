@@ -38,6 +38,14 @@ def of_body(body, **names):
         ("return x.apply_(abs)", "calls Python for each element"),
         ("torch.set_grad_enabled(False); return x", "changes a mode of torch's"),
         ("torch.set_default_dtype(torch.float64); return x", "changes a mode of torch's"),
+        (
+            "K = nn.attention\n with K.sdpa_kernel(K.SDPBackend.MATH): return x.sin()",
+            "under other switches of torch.backends",
+        ),
+        (
+            "with torch.backends.mkldnn.flags(enabled=False): return x @ x",
+            "under other switches of torch.backends",
+        ),
         ("torch.manual_seed(0); return x + torch.rand(2)", "seeds torch's random numbers"),
         ("return x * torch.initial_seed()", "reads the seed"),
         ("return x * G.initial_seed()", "reads the seed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -148,7 +149,7 @@ def test_primitives_or_nothing():
     agree(pool, make_traced(pool, executor="prims"), X)
     with pytest.raises(CompileError) as caught:
         make_traced(pool, executor="prims", strict=True)(X)
-    assert caught.value.message == "'prims' does not take 1 of 3 nodes"
+    assert re.fullmatch(r"'prims' does not take \d of \d+ nodes", caught.value.message)
     assert caught.value.picture.split(" (at")[0] == (
         "- %max_pool1d_max_pool2d_with_indices: aten.max_pool2d_with_indices.default: torch has "
         "no reference for it"

@@ -19,7 +19,15 @@ from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import UNKNOWN_RESULT, is_transforming, pytree
 from torch_ir.traced.arguments import TENSORS
 from torch_ir.traced.guards.random_numbers import RandomNumbers
-from torch_ir.traced.refusals import at_user, error_of, require_traceable, source_line, user_frame
+from torch_ir.traced.refusals import (
+    at_user,
+    error_of,
+    kernel_switches,
+    require_switches,
+    require_traceable,
+    source_line,
+    user_frame,
+)
 
 
 class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
@@ -56,6 +64,7 @@ class ClosureLifter(TorchFunctionMode):
         self.table = table
         self.random = random
         self.below_autograd = below_autograd
+        self.switches = kernel_switches()
         self.last = ""
         self.made: dict[int, torch.Tensor] = {}
 
@@ -85,6 +94,7 @@ class ClosureLifter(TorchFunctionMode):
         if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
             return func(*args, **(kwargs or {}))
         require_traceable(func, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who asks
+        require_switches(self.switches)
         given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
         result = self._call(func, *given)
         if args and result is given[0][0] and result is not args[0]:

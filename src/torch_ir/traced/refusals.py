@@ -304,10 +304,30 @@ def _require_no_attributes(tensor: torch.Tensor) -> None:
 # -- the state of torch ---------------------------------------------------------------------------
 
 
+def kernel_switches() -> tuple[object, ...]:
+    """Return what torch chooses kernels by, which no program says of an operator."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return backend_flags(), torch.get_num_threads(), deterministic
+
+
+def require_switches(before: tuple[object, ...]) -> None:
+    """Refuse to trace an operator under other switches than the function was called under.
+
+    Raises:
+        TraceError: They are others, as in a with block of ``sdpa_kernel``.
+    """
+    if before != kernel_switches():
+        raise TraceError(
+            "the function calls torch under other switches of torch.backends than it is called "
+            f"under, which a program does not keep{at_user()}",
+            remedy="Set them around the call of the traced function.",
+        )
+
+
 @contextmanager
 def same_modes() -> Generator[None]:
     """Refuse that a function leaves torch in other modes than it was called in."""
-    before, flags = modes(), (backend_flags(), torch.get_num_threads())
+    before, switches = modes(), kernel_switches()
     try:
         yield
     finally:
@@ -319,7 +339,7 @@ def same_modes() -> Generator[None]:
             warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
         )
     changed = [name for name, a, b in zip(NAMES, before, after, strict=True) if a != b]
-    if flags != (backend_flags(), torch.get_num_threads()):
+    if switches != kernel_switches():
         changed.append("switches of torch.backends")
     if changed:
         raise TraceError(

@@ -115,11 +115,12 @@ def function(call: BoundedCall) -> Errors:
 
 
 def hyperbolic(call: BoundedCall) -> Errors:
-    """Allow what a function may; half an exponential overflows as the whole one does."""
+    """Allow what a function may; half an exponential overflows where the whole one does."""
     (error,) = function(call)
-    (size,) = [moduli(result) for result in call.results]
-    largest = float(ml_dtypes.finfo(real_of(call.dtype)).max)
-    return [call.opened(error, np.where(size <= largest, 2 * size, 0))]
+    exponents = np.abs(np.real(call.wide("self")))
+    most = np.log(float(ml_dtypes.finfo(real_of(call.dtype)).max))
+    is_open = (exponents >= most) & (exponents < most + 1)  # the result is e times the largest
+    return [np.where(is_open, np.inf, error)]
 
 
 def hardswish(call: BoundedCall) -> Errors:
