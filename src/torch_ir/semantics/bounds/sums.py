@@ -413,7 +413,7 @@ def bags(call: BoundedCall) -> Errors:
 
 
 def histogram(call: BoundedCall) -> Errors:
-    """Bound counts by the elements that roundings may put on either side of a bin's end.
+    """Bound counts by the elements that roundings may put into one bin or another.
 
     ``(x - min) · bins / (max - min)`` has three, in the type itself; where counts by ones reach
     what that holds no integer above, all is open.
@@ -423,12 +423,14 @@ def histogram(call: BoundedCall) -> Errors:
     low, high = histogram_range(call["self"], *ends)
     values = call.wide("self").reshape(-1)
     places = (values - low) * bins / (high - low)
-    edges = np.round(np.nan_to_num(places))
+    places = places[(values >= low) & (values <= high)]
     off = 4 * call.result_unit * (np.abs(places) + 1)
-    near = (np.abs(places - edges) <= off) & (values >= low) & (values <= high)
-    at = edges[near & (edges > 0) & (edges < bins)].astype("int64")
-    moved = np.bincount(at, minlength=bins + 1)
-    error = (moved[:-1] + moved[1:]).astype("float64")
+    first, last = (
+        np.clip(np.floor(end), 0, bins - 1).astype("int64") for end in (places - off, places + off)
+    )
+    steps = np.bincount(first, minlength=bins + 1) - np.bincount(last + 1, minlength=bins + 1)
+    settled = np.bincount(first[first == last], minlength=bins)
+    error = (np.cumsum(steps)[:-1] - settled).astype("float64")
     if call.dtype == np.float64:  # where a bound is doubled for the meaning, which counts the same
         error /= 2
     return [np.where(result.astype("float64") + error >= 1 / call.result_unit, np.inf, error)]
