@@ -23,6 +23,7 @@ MENDED = (
     "aten._fft_c2c.default",
     "aten._fft_c2r.default",
     "aten._fft_r2c.default",
+    "aten._upsample_bicubic2d_aa.default",
     "aten.convolution.default",
     "aten.isclose.default",
     "aten.lerp.Scalar",

@@ -146,7 +146,8 @@ def separable(call: BoundedCall) -> Errors:
     for place, matrix in enumerate(weights):
         size, places = matrix.shape
         steep = min(1.0, places / size) if "_aa" in call.op_type else 1.0
-        touched = (matrix != 0) * (np.arange(1, size + 1)[:, None] * steep * reach)
+        near = _widened_by(matrix != 0, REACH)  # a position off gives a weight to what has none
+        touched = near * (np.arange(1, size + 1)[:, None] * steep * reach)
         moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
         error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
     way = _on_the_way(sizes, weights, back=back) if reach > 1 else terms
