@@ -267,15 +267,7 @@ def module_call_graph(
 
 def state_of_torch() -> tuple[object, ...]:
     """Return the global state that torch's decompositions may depend on."""
-    kernels = torch.backends.cuda  # where the choice of attention stands for every device
-    return (
-        operator_count(),
-        torch.get_default_dtype(),
-        torch.are_deterministic_algorithms_enabled(),
-        kernels.flash_sdp_enabled(),
-        kernels.mem_efficient_sdp_enabled(),
-        kernels.math_sdp_enabled(),
-    )
+    return operator_count(), torch.get_default_dtype(), *kernel_switches()
 
 
 def operator_count() -> int:
@@ -498,6 +490,12 @@ def global_module_hooks() -> list[dict[int, Any]]:
 
     kinds = ("forward", "forward_pre", "backward", "backward_pre")
     return [getattr(module, f"_global_{kind}_hooks") for kind in kinds]
+
+
+def kernel_switches() -> tuple[object, ...]:
+    """Return what torch chooses kernels by, which no program says of an operator."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return *backend_flags(), torch.get_num_threads(), deterministic
 
 
 def backend_flags() -> tuple[object, ...]:

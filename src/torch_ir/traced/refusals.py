@@ -18,8 +18,8 @@ from torch_ir.errors import Raised, TraceError, attempt, first_line
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.torch_api import (
     FakeTensor,
-    backend_flags,
     draws,
+    kernel_switches,
     outside_of_traces,
     pytree,
     storage_of,
@@ -302,12 +302,6 @@ def _require_no_attributes(tensor: torch.Tensor) -> None:
 
 
 # -- the state of torch ---------------------------------------------------------------------------
-
-
-def kernel_switches() -> tuple[object, ...]:
-    """Return what torch chooses kernels by, which no program says of an operator."""
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    return backend_flags(), torch.get_num_threads(), deterministic
 
 
 def require_switches(before: tuple[object, ...]) -> None:
