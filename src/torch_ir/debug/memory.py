@@ -34,6 +34,7 @@ from torch_ir.debug.judging.storages import (
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import Aliases, written_tensors
+from torch_ir.torch_api import have_equal_bytes
 
 
 class PlainCall(NamedTuple):
@@ -268,7 +269,7 @@ def _spilled(
     for _, copy, tensor in pairs:
         copy.copy_(tensor)
     for position, copy, tensor in pairs:
-        if not torch.equal(bytes_around(copy), bytes_around(tensor)):
+        if not have_equal_bytes(bytes_around(copy), bytes_around(tensor)):
             yield position
 
 

@@ -13,7 +13,7 @@ from torch_ir.errors import MissingWeightsError, WeightLoadError, counted, did_y
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import bytes_of
+from torch_ir.torch_api import have_equal_bytes
 
 SHOWN_PER_KIND = 10
 KINDS = (
@@ -234,7 +234,7 @@ def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
         left.data_ptr() == right.data_ptr() and left.stride() == right.stride() and left.numel()
     ):
         return True
-    return torch.equal(bytes_of(left), bytes_of(right))
+    return have_equal_bytes(left, right)
 
 
 def _common_prefix(missing: list[str], given: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import torch  # noqa: TID253  # operators are bound where torch is
 
 from torch_ir.errors import PassError, Raised, attempt, first_line
 from torch_ir.ops.schema import Argument, Schema
-from torch_ir.torch_api import bytes_of, fresh, is_inexact, pytree
+from torch_ir.torch_api import fresh, have_equal_bytes, is_inexact, pytree
 
 MAX_TRIES = 2_000
 COUNT = 3
@@ -94,7 +94,7 @@ def close(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
         return type(expected) is type(got) and bool(expected == got)
     if (expected.shape, expected.dtype) != (got.shape, got.dtype):
         return False
-    if torch.equal(bytes_of(expected), bytes_of(got)):
+    if have_equal_bytes(expected, got):
         return True
     if expected.is_complex():
         expected, got = torch.view_as_real(expected), torch.view_as_real(got)
@@ -103,7 +103,7 @@ def close(expected: Any, got: Any, tolerance: float = 0.0) -> bool:
     if expected.is_floating_point():
         expected, got = [t.masked_fill(t.isnan(), 0) for t in (expected, got)]
     if not tolerance:
-        return torch.equal(bytes_of(expected), bytes_of(got))
+        return have_equal_bytes(expected, got)
     finite = expected.isfinite() & got.isfinite()
     first, second = expected[finite].double(), got[finite].double()
     largest = first.abs().max() if first.numel() else 0
