@@ -87,7 +87,7 @@ class Judging:
             if fault is not None and slack is not None:
                 fault = self._fault(allowed, known, slack().get(allowed.value, 0.0))
             found += [] if fault is None else [fault]
-            loose = loose or allowed.error(allowed.bound).loose
+            loose = loose or allowed.looseness
         return found or loose or []
 
     def form_faults(
@@ -112,16 +112,15 @@ class Judging:
     def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
         with np.errstate(over="ignore"):  # too wide for a number is infinite
             bound = with_one_unit(allowed.bound + more, allowed.expected)
-        error = allowed.off(allowed.expected, bound)
-        expected = allowed.expected
+        expected, is_alike = allowed.expected, not self.is_reference and allowed.chosen is None
+        is_rounded = is_alike and is_inexact(allowed.got.dtype)  # on both sides
+        error = Error() if is_rounded else allowed.off(expected, bound)
         if error.reason and allowed.chosen is not None:
             error = allowed.error(bound)
-        is_alike = not self.is_reference and allowed.chosen is None
-        if is_alike and (error.reason or is_inexact(allowed.got.dtype)):
+        if is_rounded or (is_alike and error.reason):
             expected = as_array(known[allowed.value])
-            bound = bound + with_one_unit(allowed.bound, expected)  # both sides round
-            other = allowed.off(expected, bound)
-            error = other if other.reason or error.reason else Error()
+            bound = bound + with_one_unit(allowed.bound, expected)
+            error = allowed.off(expected, bound)
         if not error.reason:
             return None
         return PartFault(allowed.value, _kind(expected, allowed.got, bound), error)

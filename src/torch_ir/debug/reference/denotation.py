@@ -273,6 +273,12 @@ class Allowance:
         """Measure how far the value is from what a kernel may give, as a part of a bound."""
         return within(expected, self.got, bound, subtracts=self.subtracts)
 
+    @property
+    def looseness(self) -> str:
+        """Why nothing can be said of the value, whatever it is; empty if something can."""
+        may_be = self.is_open or self.share > LOOSE or np.any(self.chosen)
+        return self.error(self.bound).loose if may_be else ""
+
     def error(self, bound: Array) -> Error:
         """Measure how far the value is off, as a part of a bound.
 
