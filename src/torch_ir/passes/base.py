@@ -15,7 +15,7 @@ from torch_ir.ops.rules import allow_operators
 from torch_ir.tables import Shown
 
 if TYPE_CHECKING:
-    from torch_ir.debug.comparing.compared import Lineage
+    from torch_ir.debug.comparing.lineage import Lineage
 
 Verifier: TypeAlias = Callable[[IR], Iterable[Diagnostic]]
 """Finds what is wrong with a program beyond :meth:`IR.check`, such as the rules of its dialect."""
@@ -167,7 +167,7 @@ def run_passes(
 
 def lineage_of(weights: Mapping[str, Any] | None, inputs: Sequence[Any] | None) -> Lineage:
     """Return what compares programs made of one another on some inputs."""
-    from torch_ir.debug.comparing.compared import Lineage  # above this folder: it runs programs
+    from torch_ir.debug.comparing.lineage import Lineage  # above this folder: it runs programs
 
     return Lineage(weights, inputs or ())
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import IR, bisect, compare, extract_ir
-from torch_ir.debug.comparing import alignment
-from torch_ir.debug.comparing.compared import Lineage
+from torch_ir import IR, bisect, compare, extract_ir, parse
+from torch_ir.debug.comparing import keeping
+from torch_ir.debug.comparing.lineage import Lineage
+from torch_ir.debug.comparing.sources import TorchSource
 from torch_ir.errors import PassError
 from torch_ir.passes import Pass, PassResult, passes_named, run_passes
 
@@ -88,17 +89,17 @@ def test_passes_are_validated_as_they_run(net):
         run_passes(ir, right, validate="never")
 
 
-@pytest.mark.parametrize("kept", [0, alignment.KEPT], ids=["freed", "kept"])
+@pytest.mark.parametrize("kept", [0, keeping.KEPT], ids=["freed", "kept"])
 def test_values_that_steps_share_change_no_report(net, kept, monkeypatch):
     ir, weights, inputs = net
-    whole = alignment.KEPT
+    whole = keeping.KEPT
     lineage, verdicts = Lineage(weights, inputs), []
     steps = passes_named("functionalize,no-ops,decompose,no-ops,cse,dce")
     for step in (*steps[:3], Break("add_1"), *steps[3:]):
         after = step(ir).ir
-        monkeypatch.setattr(alignment, "KEPT", whole)
+        monkeypatch.setattr(keeping, "KEPT", whole)
         alone = compare(ir, weights, inputs, run=after, against="aten", mode="isolated")
-        monkeypatch.setattr(alignment, "KEPT", kept)
+        monkeypatch.setattr(keeping, "KEPT", kept)
         assert lineage.compare(ir, after) == alone
         ir = after
         verdicts.append(alone.verdict)
@@ -115,6 +116,56 @@ class Attention(nn.Module):
     def forward(self, x):
         q, k, v = self.qkv(x.transpose(1, 2)).chunk(3, -1)
         return nn.functional.scaled_dot_product_attention(q, k, v) + q
+
+
+DIVIDED = parse("""ir {
+  input %x: f32[64]
+  %third: f32[64] = aten.div.Scalar(%x, 3.0)
+  %half: f32[64] = aten.mul.Scalar(%third, 0.5)
+  %sum: f32[64] = aten.add.Tensor(%half, %third)
+  return %sum
+}""")
+TIMES = DIVIDED.node("third").replace(op_type="aten.mul.Scalar", attrs={"other": 1 / 3})
+ROUNDED = DIVIDED.replace(nodes=[TIMES, *DIVIDED.nodes[1:]])
+LATER = {
+    "third": {"attrs": {"other": 0.3334}},
+    "half": {"attrs": {"other": 0.5001}},
+    "sum": {"op_type": "aten.sub.Tensor"},
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_fault_is_found_behind_a_pass_that_changed_the_bits(name):
+    lineage, x = Lineage({}, (torch.linspace(-1, 1, 64),)), ROUNDED.node(name)
+    assert lineage.compare(DIVIDED, ROUNDED).verdict == "agree"
+    (_, kept) = lineage.kept[-1]
+    assert kept.moved == {"third"}  # it has other bits, and what reads it is fed those before
+    assert not torch.equal(kept.values["third"], kept.calls["third"].made["third"])
+    nodes = [n.replace(**LATER[name]) if n is x else n for n in ROUNDED.nodes]
+    found = lineage.compare(ROUNDED, ROUNDED.replace(nodes=nodes))
+    assert [fault.node for fault in found.divergences] == [name]
+    assert found.compared == (name,)
+
+
+def test_what_no_pass_changed_is_made_once(monkeypatch):
+    torch.manual_seed(0)
+    model, inputs = Attention().eval(), (torch.randn(2, 8, 5),)
+    ir, made = extract_ir(model, inputs), list[str]()
+    results = TorchSource.results
+
+    def counted(source, program, node, values, symbols):
+        made.append(node.name)
+        return results(source, program, node, values, symbols)
+
+    monkeypatch.setattr(TorchSource, "results", counted)
+    lineage = Lineage(dict(model.state_dict()), inputs)
+    for number, step in enumerate(passes_named("functionalize,decompose,no-ops,cse,dce")):
+        after = step(ir).ir
+        made.clear()
+        lineage.compare(ir, after)
+        anew = [node for node in after.nodes if node not in ir.nodes]
+        assert len(made) <= len(anew) + (len(ir.nodes) if number == 1 else 0)
+        ir = after
 
 
 @pytest.mark.parametrize("first", ["decompose", "no-ops,decompose,cse", "decompose,dce"])

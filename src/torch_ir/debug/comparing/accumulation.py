@@ -13,6 +13,7 @@ from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import (
     AnySource,
     BackendSource,
+    Externals,
     GraphSource,
     ReferenceSource,
     TorchSource,
@@ -33,16 +34,13 @@ MAX_BYTES, MAX_NODES = 64 << 20, 400
 memory and time."""
 
 
-def accumulated(
-    feed: Feed, judged: AnySource, weights: Tensors | None, constants: Tensors | None
-) -> tuple[list[Found], str]:
+def accumulated(feed: Feed, judged: AnySource, externals: Externals) -> tuple[list[Found], str]:
     """Return the first value of a whole run that is off by more than all errors before it allow.
 
     Args:
         feed: The program and what it is fed.
         judged: What is judged.
-        weights: Tensors by ``state_dict`` key.
-        constants: Values that no state dict has, by key.
+        externals: The weights and constants.
 
     Returns:
         One finding or none, and why the run was not compared; empty if it was.
@@ -58,7 +56,7 @@ def accumulated(
             [],
             f"a run with values of more than {MAX_BYTES >> 20} MiB is not compared as a whole",
         )
-    made = attempt(_whole_run, program, feed, judged, weights, constants)
+    made = attempt(_whole_run, program, feed, judged, externals)
     if isinstance(made, Raised):
         last = program.nodes[-1]
         told = Error(part=float("inf"), reason=error_text(made.error))
@@ -107,13 +105,10 @@ def _is_rounded(meta: TensorMeta) -> bool:
 
 
 def _whole_run(
-    program: IR,
-    feed: Feed,
-    judged: AnySource,
-    weights: Tensors | None,
-    constants: Tensors | None,
+    program: IR, feed: Feed, judged: AnySource, externals: Externals
 ) -> dict[str, torch.Tensor]:
     """The values that a run of the whole program shows."""
+    weights, constants = externals.weights, externals.constants
     if isinstance(judged, BackendSource):
         graph = DelegatingExecutor(program, weights, judged.backend, constants).graph
     elif isinstance(judged, GraphSource):

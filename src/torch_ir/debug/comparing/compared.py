@@ -13,13 +13,15 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.backends.partition import Partitioner
 from torch_ir.debug.comparing.accumulation import accumulated
-from torch_ir.debug.comparing.alignment import KEPT, aligned_regions, nodes_for
+from torch_ir.debug.comparing.alignment import aligned_regions, nodes_for
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
 from torch_ir.debug.comparing.golden import replayed
 from torch_ir.debug.comparing.isolation import Feed, Found, Unit, pieces
+from torch_ir.debug.comparing.keeping import Kept
 from torch_ir.debug.comparing.sources import (
     AnySource,
     BackendSource,
+    Externals,
     GoldenSource,
     GraphSource,
     LoweredSource,
@@ -27,7 +29,6 @@ from torch_ir.debug.comparing.sources import (
     Reader,
     Symbols,
     TorchSource,
-    external_tensors,
     part_of,
     source_of,
 )
@@ -101,7 +102,7 @@ def compare(
     _require_known(ir, mode, tolerance or {})
     require_symbols(ir, symbols or {})
     judged, other = source_of(run), source_of(against)
-    case = _Pair(ir, weights, constants, judged, other, mode)
+    case = Pair(ir, Externals(weights, constants), judged, other, mode)
     case.tolerance = dict(tolerance or {})
     first = _captured_inputs(ir, judged, other) if inputs is None else inputs
     for number, sample in enumerate((first, *samples)):
@@ -185,14 +186,13 @@ def _with_equal_names(ir: IR, written: IR, judged: AnySource) -> tuple[IR, AnySo
     return program if is_functional(program) else without_writes(program), judged
 
 
-class _Pair:
+class Pair:
     """A program, both sides, and what has been found."""
 
     def __init__(
         self,
         ir: IR,
-        weights: Tensors | None,
-        constants: Tensors | None,
+        externals: Externals,
         judged: AnySource,
         other: AnySource,
         mode: CompareMode,
@@ -202,14 +202,14 @@ class _Pair:
         self.judged = judged
         self.other = other
         self.mode: CompareMode = "accumulated" if isinstance(judged, GoldenSource) else mode
-        self.payload = external_tensors(self.program, weights, constants)
-        self.weights, self.constants = weights, constants
+        self.externals = externals
+        self.payload = externals.of(self.program)
         self.found: list[NodeDivergence] = []
         self.later: list[NodeDivergence] = []
         self.states: list[Feed] = []
         self.first_part: tuple[IR, Tensors] | None = None
         self.tolerance: dict[str, float] = {}
-        self.known: Tensors = {}
+        self.kept = Kept()
         self.whole_run = ""
         if isinstance(judged, BackendSource):
             written = {m.target for m in self.program.mutations}
@@ -228,9 +228,10 @@ class _Pair:
         _require_captured_inputs(given, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
         feed = _feeding(self.other)
-        values = {**self.known, **self.payload, **given}
+        kept, self.kept = self.kept, Kept()  # of these inputs
+        values = {**self.payload, **given, **kept.values}
         state = Feed(self.program, feed, values, dict(known), is_exact=exact)
-        state.tolerance = self.tolerance
+        state.tolerance, state.kept = self.tolerance, replace(kept, values={})
         self.states.append(state)
         found = (
             []
@@ -245,7 +246,7 @@ class _Pair:
         if is_hidden and not self._is_fed_alone:
             feed = Feed(self.program, _feeding(self.other), {**self.payload, **given}, dict(known))
             feed.tolerance = self.tolerance
-            later, why = accumulated(feed, self.judged, self.weights, self.constants)
+            later, why = accumulated(feed, self.judged, self.externals)
             self.later += [self._divergence(item, "accumulated", number) for item in later]
             self.whole_run = self.whole_run or why
             if self.mode == "accumulated":
@@ -265,7 +266,7 @@ class _Pair:
         if isinstance(judged, GoldenSource):
             return replayed(state, judged.values)
         if isinstance(judged, LoweredSource):
-            return aligned_regions(state, judged.ir, self.weights, self.constants)
+            return aligned_regions(state, judged.ir, self.externals)
         if isinstance(judged, BackendSource):
             return self._delegated(state, judged)
         source: PartSource = TorchSource("aten") if isinstance(judged, GraphSource) else judged
@@ -390,55 +391,6 @@ def _not_seen(state: Feed, node: OpNode, made: Sequence[str], sample: int) -> st
     if not why and node.outputs and len(left) == len(made) > 0:
         why = "nothing shows it"
     return f"{why} (sample {sample})" if why and sample else why
-
-
-class Lineage:
-    """Programs made of one another, compared in turn on the same inputs.
-
-    What torch makes of a value is kept for the next comparison: that of the same program, or of
-    one that makes the same value to the bit of what is the same.
-
-    Args:
-        weights: Tensors by ``state_dict`` key.
-        inputs: A tensor for each graph input.
-        against: What makes the values that are right.
-    """
-
-    def __init__(
-        self,
-        weights: Tensors | None,
-        inputs: Sequence[torch.Tensor],
-        against: Reader = "aten",
-    ):
-        self.weights, self.inputs, self.against = weights, tuple(inputs), against
-        self.kept: list[tuple[IR, Tensors]] = []
-
-    def compare(self, before: IR, after: IR) -> Comparison:
-        """Compare a program with one that it is made of, in isolation."""
-        judged = source_of(after)
-        case = _Pair(before, self.weights, None, judged, source_of(self.against), "isolated")
-        program, lowered = case.program, case.judged
-        case.known = next((values for ir, values in self.kept if ir is program), {})
-        case.look(self.inputs, {}, 0)
-        (state,) = case.states
-        self.kept = [(program, _made(program, state.values))]
-        if isinstance(lowered, LoweredSource) and type(state.other) is TorchSource:
-            there = {n: state.values[own] for n, own in state.same.items() if own in state.values}
-            self.kept.append((lowered.ir, _made(lowered.ir, there)))
-        return case.report()
-
-
-def _made(ir: IR, values: Tensors) -> dict[str, torch.Tensor]:
-    """The values that nodes of a program make, the first that fit in the memory to keep them."""
-    found, size = dict[str, torch.Tensor](), 0
-    for node in ir.nodes:
-        made = {} if node.binds else {m.name: values.get(m.name) for m in node.outputs}
-        tensors = {name: tensor for name, tensor in made.items() if tensor is not None}
-        size += sum(tensor.nbytes for tensor in tensors.values())
-        if size > KEPT:
-            break
-        found |= tensors if len(tensors) == len(node.outputs) else {}
-    return found
 
 
 class _OwnKernels:

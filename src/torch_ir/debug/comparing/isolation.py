@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 
 from torch_ir.debug.comparing.judgment import Judging, PartFault
+from torch_ir.debug.comparing.keeping import Kept
 from torch_ir.debug.comparing.sources import (
     GoldenSource,
     PartSource,
@@ -54,8 +55,8 @@ class Feed:
         reasons: Why others were not compared.
         unseen: Nodes of whose results a captured run has none, or wrong ones.
         flow: What the judged side made of those, instead of values of the other side.
-        same: The values, by their names in a lowered program, that are the same to the bit there,
-            as is all that they are made of.
+        kept: What earlier comparisons of the program left.
+        carry: Says what is to be kept of the program and of the lowered one, once it was compared.
     """
 
     program: IR
@@ -69,7 +70,8 @@ class Feed:
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     unseen: set[str] = field(default_factory=set[str])
     flow: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
-    same: dict[str, str] = field(default_factory=dict[str, str])
+    kept: Kept = field(default_factory=Kept)
+    carry: Callable[[], tuple[Kept, Kept]] = lambda: (Kept(), Kept())
 
     def __post_init__(self) -> None:
         users = self.program.users

@@ -271,3 +271,30 @@ def external_tensors(
     known = {key for _, (key, _) in ir.external_values().items() if key in ir.constants}
     tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
     return {n: tensors[key] for n, (key, _) in ir.external_values().items() if key in tensors}
+
+
+class Externals:
+    """The weights and constants of programs: of each one tensor, in whatever program it is.
+
+    Args:
+        weights: Tensors by ``state_dict`` key.
+        constants: Values that no state dict has, by key.
+    """
+
+    def __init__(self, weights: Values | None, constants: Values | None):
+        self.weights, self.constants = weights, constants
+        self._made = dict[str, tuple[Constant, torch.Tensor]]()
+        self._last = list[tuple[IR, dict[str, torch.Tensor]]]()
+
+    def of(self, ir: IR) -> dict[str, torch.Tensor]:
+        """Return those of a program, by the names that nodes use; raises as external_tensors."""
+        for program, known in self._last:
+            if program is ir:
+                return known
+        made = {k: t for k, (same, t) in self._made.items() if ir.constants.get(k) == same}
+        found = external_tensors(ir, self.weights, {**made, **(self.constants or {})})
+        for name, (key, _) in ir.external_values().items():
+            if key in ir.constants and name in found:
+                self._made[key] = ir.constants[key], found[name]
+        self._last = [*self._last[-1:], (ir, found)]
+        return found

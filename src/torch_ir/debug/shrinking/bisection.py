@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.debug.comparing.compared import Lineage
 from torch_ir.debug.comparing.comparison import Comparison
+from torch_ir.debug.comparing.lineage import Lineage
 from torch_ir.debug.comparing.sources import Reader
 from torch_ir.debug.shrinking.reduced import Oracle
 from torch_ir.errors import counted
