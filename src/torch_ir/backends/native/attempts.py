@@ -42,7 +42,8 @@ class Attempt:
         judge: Says how far results are off; None where nothing is verified.
         part: The worst error as a part of the allowed one; nan if it did not run.
         reason: Why it cannot be used; empty if it can.
-        runs: How many sets of inputs it was judged on.
+        runs: How many sets of inputs it was judged on, in which no size and no number is 0.
+        is_empty: Whether it was judged on other ones, which say nothing of elements.
         sample: The arguments of one call, where it is to be timed.
     """
 
@@ -53,7 +54,19 @@ class Attempt:
     part: float = math.nan
     reason: str = ""
     runs: int = 0
+    is_empty: bool = False
     sample: tuple[Any, ...] | None = None
+
+    def shows(self, given: Sequence[Any]) -> bool:
+        """Return whether a call shows what becomes of elements: no size that varies is 0.
+
+        Args:
+            given: The arguments: tensors, and the numbers after them.
+        """
+        metas = [meta for meta in self.body.graph_inputs if meta.name not in self.held]
+        numbers = given[len(metas) :]
+        pairs = zip(metas, given, strict=False)
+        return all(numbers) and all(meta.is_static or t.numel() for meta, t in pairs)
 
 
 @dataclass(slots=True)
@@ -145,10 +158,12 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
         if attempt.reason:
             return
         kept.extend((result, result.clone()) for result in results)
+        given = [known[name] for name in body.input_names if name not in attempt.held]
         if attempt.sample is None:
-            given = [known[name] for name in body.input_names if name not in attempt.held]
             attempt.sample = (*given, *sizes)
-        attempt.runs += not is_wide
+        shows = attempt.shows((*given, *sizes))
+        attempt.runs += shows and not is_wide
+        attempt.is_empty |= not shows
     if not all(is_same(result, copy) for result, copy in kept):
         attempt.part, attempt.reason = math.inf, "a later call changes the results of an earlier"
 

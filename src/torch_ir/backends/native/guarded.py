@@ -24,8 +24,8 @@ from torch_ir.executor import IRExecutor
 class Guarded:
     """A delegate that runs on torch where its runtime fails, from then on.
 
-    One that could not be judged on samples is judged in its first real calls, which give torch's
-    results.
+    One that could not be judged on as many samples as there have to be is judged in its first
+    real calls, which give torch's results.
 
     Args:
         attempt: What was made of it.
@@ -44,11 +44,11 @@ class Guarded:
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
         self._torch = IRExecutor(body, {}, check_types=False)
-        self._left = 0 if attempt.runs or attempt.judge is None else SETS
+        self._left = 0 if attempt.judge is None else max(SETS - attempt.runs, 0)
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
-        if self._left or not self.is_used:
+        if (self._left and self._is_news(given)) or not self.is_used:
             return self._with_torch(given)
         try:
             return self._call(*given)
@@ -73,6 +73,10 @@ class Guarded:
         known = {**self.attempt.held, **dict(zip(self._names, tensors, strict=True))}
         return self._torch(*[known[name] for name in self.attempt.body.input_names], *numbers)
 
+    def _is_news(self, given: Sequence[Any]) -> bool:
+        """Whether no call was judged that is empty as this one is, if it is."""
+        return not self.attempt.is_empty or self.attempt.shows(given)
+
     def _with_torch(self, given: Sequence[Any]) -> Sequence[torch.Tensor]:
         results = self.on_torch(given)
         if self.is_used and self._left:
@@ -95,8 +99,11 @@ class Guarded:
             self.attempt.reason = said(judged.error)
         if self.attempt.reason:
             self._refuse(self.attempt.reason)
-        else:
+        elif self.attempt.shows(given):
             self._left -= 1
+            self.attempt.runs += 1
+        else:
+            self.attempt.is_empty = True
 
     def _refuse(self, reason: str) -> None:
         self.is_used = False

@@ -18,7 +18,7 @@ from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.native.preparation import prepared
-from torch_ir.backends.native.samples import Samples
+from torch_ir.backends.native.samples import SETS, Samples
 from torch_ir.backends.native.search import Search, Searched
 from torch_ir.backends.native.verdict import Verdict, report
 from torch_ir.backends.partition import Partitioner
@@ -48,7 +48,7 @@ def executor_of(
 
 
 UNVERIFIED = "unverified: verify=False"
-LATER = "not judged yet: its first calls give torch's results"
+LATER = "not judged enough yet: its next calls give torch's results"
 
 
 class NativeExecutor(DelegatingExecutor):
@@ -151,7 +151,7 @@ class NativeExecutor(DelegatingExecutor):
             return super()._delegate(call, payload, backend)
         body = body_of(self.ir, call)
         attempt = self._found[backend.name].attempts[body.nodes[0].name]
-        is_seen = attempt.runs > 1  # of one call alone, results may change with the next
+        is_seen = attempt.runs >= SETS  # of one call alone, results may change with the next
         return Delegate(body, backend, attempt.held, Guarded(attempt), is_pure=is_seen)
 
     def leave_to_torch(self, names: Collection[str], reason: str) -> None:
@@ -216,7 +216,7 @@ class NativeExecutor(DelegatingExecutor):
         reason = attempt.reason
         if not reason and self._options.verify is False:
             reason = UNVERIFIED
-        elif not reason and not attempt.runs:
+        elif not reason and attempt.runs < SETS:
             reason = LATER
         times = {"us": compiled.us, "other_us": compiled.other_us}
         return replace(verdict, used=compiled.is_used, part=attempt.part, reason=reason, **times)

@@ -13,9 +13,9 @@ from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.executor.listeners import Table
 from torch_ir.executor.samples import sample_tensors
-from torch_ir.infer.bindings import Symbols
+from torch_ir.infer.bindings import Bindings, Symbols
 from torch_ir.infer.hints import samplings
-from torch_ir.ir import IR
+from torch_ir.ir import IR, OpNode
 from torch_ir.torch_api import is_inexact
 
 SETS = 2
@@ -118,14 +118,40 @@ class Samples:
                 for name, (key, _) in external.items()
                 if key in state and name in self._names
             }
-            table = Table(made, None, copy=True)
+            table = _Table(made, self._ir)
             copies = [tensor.clone() for tensor in tensors]
             ran = attempt(graph.run, copies, given, table, reuse=False)
             if isinstance(ran, Raised):  # torch refuses made-up arguments as it likes
                 graph.reset()
                 continue
             is_wide = place >= len(self._calls)
-            yield Sample({**values, **table.values}, {**given, **ran[1]}, is_wide)
+            symbols = {**table.symbols, **given, **ran[1]}
+            yield Sample({**values, **table.values}, symbols, is_wide)
+
+
+class _Table(Table):
+    """Keeps values, and the symbols that nodes bind: sizes of their results, and numbers read."""
+
+    def __init__(self, names: frozenset[str], ir: IR):
+        super().__init__(names, None, copy=True)
+        self.symbols: Symbols = {}
+        bindings = Bindings(ir)
+        self._bound = {node.name: found for node in ir.nodes if (found := bindings.of(node))}
+
+    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
+        super().did_run(node, outputs)
+        made = {m.producer_output_idx: t for m, t in zip(node.outputs, outputs, strict=True)}
+        for binding in self._bound.get(node.name, ()):
+            if binding.axis is not None and binding.result in made:
+                self.symbols[binding.symbol] = made[binding.result].shape[binding.axis]
+
+    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
+        if node.op_type in _READS:
+            for binding in self._bound.get(node.name, ()):
+                self.symbols[binding.symbol] = binding.read([inputs[0].item()])
+
+
+_READS = frozenset(("aten.item.default", "aten._local_scalar_dense.default"))
 
 
 def drawn(ir: IR, count: int) -> Iterable[Call]:

@@ -1,0 +1,55 @@
+"""What runs on empty tensors, and what few samples say, proves nothing of other calls."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from torch_ir import extract_ir
+from torch_ir.backends import NativeBackend
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Large(NativeBackend):
+    """A runtime that gives one percent too much."""
+
+    name = "large"
+    version = "1"
+
+    def build(self, program, options):
+        run = program.module()
+        return lambda *given: [result * 1.01 for result in run(*given)]
+
+
+class Marked(nn.Module):
+    def forward(self, x, ids):
+        return x[ids == 87].tanh() * 2
+
+
+class Scaled(nn.Module):
+    def forward(self, x, scale):
+        return x.tanh() * scale.item()
+
+
+MASKED = (torch.tensor([0.5, 1.0, -2.0]), torch.tensor([87, 1, 87]))
+
+
+def test_a_delegate_that_was_right_about_empty_tensors_is_judged_by_the_first_others():
+    ir, (x, ids) = extract_ir(Marked(), MASKED), MASKED
+    run = torch_ir.compile(ir, {}, backend=Large())
+    (verdict,) = [verdict for verdict in run.verdicts if "tanh" in verdict.nodes]
+    assert verdict.reason == "not judged enough yet: its next calls give torch's results"
+    assert run(x, ids * 0).numel() == 0
+    for _ in range(2):
+        assert torch.equal(run(x, ids), Marked()(x, ids))
+    (verdict,) = [verdict for verdict in run.verdicts if "tanh" in verdict.nodes]
+    assert not verdict.used
+    assert verdict.reason.startswith("2 of 2 values are off by up to 0.0")
+
+
+def test_numbers_that_data_decides_are_known_of_samples():
+    given = (torch.tensor([0.5, 1.0, -2.0]), torch.tensor(3.0))
+    run = torch_ir.compile(extract_ir(Scaled(), given), {}, backend=Large())
+    assert [verdict.used for verdict in run.verdicts] == [False, False]
+    assert torch.equal(run(*given), Scaled()(*given))
