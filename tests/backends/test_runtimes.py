@@ -291,6 +291,24 @@ def test_attention_of_shared_heads_is_one_node_of_openvino():
         torch.testing.assert_close(run(*args), Shared()(*args))
 
 
+def test_numbers_that_data_decides_are_given_to_openvino():
+    pytest.importorskip("openvino", reason="openvino is not installed")
+
+    class Shifted(nn.Module):
+        def forward(self, x, shift, count):
+            y = x.tanh() * shift.item() + 1
+            return y * count.item()
+
+    given = [(torch.ones(3), torch.tensor(s), torch.tensor(n)) for s, n in SHIFTS]
+    run = torch_ir.compile(extract_ir(Shifted(), given[0]), {}, backend="openvino")
+    for arguments in given:  # the first calls are judged
+        torch.testing.assert_close(run(*arguments), Shifted()(*arguments))
+    assert [(len(verdict.nodes), verdict.used) for verdict in run.verdicts] == [(4, True)]
+
+
+SHIFTS = ((1.7, 3), (2.3, 5), (-0.4, -7), (5.6, 2**20))
+
+
 def test_a_number_beside_its_copy_does_not_kill_openvino():
     pytest.importorskip("openvino", reason="openvino is not installed")
 

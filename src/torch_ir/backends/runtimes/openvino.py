@@ -73,8 +73,22 @@ class OpenVino(NativeBackend):
                 model = self._runtime.Core().read_model(content)
             else:
                 model = self._runtime.convert_model(plain_attention(program, is_grouped=False))
+                self._type_numbers(model, program)
         compiled = self._runtime.Core().compile_model(model, "CPU", _settings(options))
         return _Request(self._runtime, compiled, room)
+
+    def _type_numbers(self, model: Any, program: ExportedProgram) -> None:
+        """Say what the parameters are that are numbers: the frontend knows of tensors alone."""
+        given = {
+            node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")
+        }
+        numbers = [p for p in model.get_parameters() if p.partial_shape.rank.is_dynamic]
+        for parameter in numbers:
+            is_whole = isinstance(given[parameter.get_friendly_name()], torch.SymInt)
+            parameter.set_element_type(getattr(self._runtime.Type, "i64" if is_whole else "f32"))
+            parameter.set_partial_shape(self._runtime.PartialShape([]))
+        if numbers:
+            model.validate_nodes_and_infer_types()
 
     def _room(self, program: ExportedProgram) -> int:
         """How far its integers may be; what grows is what is given to it in no such type."""
