@@ -19,6 +19,13 @@ VALUES_OPEN = frozenset(
 ) | {"dim_order_ops._empty_dim_order.default"}
 """Operators whose values are whatever is in memory; only type and shape are defined."""
 
+ZEROED = {
+    "aten.empty.memory_format": "aten.zeros.default",
+    "aten.empty_like.default": "aten.zeros_like.default",
+    "aten.new_empty.default": "aten.new_zeros.default",
+}
+"""Operators of the same arguments, apart from the first's memory format, that give zeros."""
+
 TIES_OPEN = frozenset(
     f"aten.{name}"
     for name in (
@@ -35,6 +42,12 @@ TIES_OPEN = frozenset(
 
 STABLE = frozenset(f"aten.{name}.stable" for name in ("argsort", "sort"))
 """Those of which the argument ``stable`` says whether it is the first of the equal elements."""
+
+STABLY = {
+    **{f"aten.{name}.default": f"aten.{name}.stable" for name in ("argsort", "sort")},
+    **{name: name for name in STABLE},
+}
+"""Those that can be told to name the first of the equal elements, by the argument ``stable``."""
 
 NEARLY_OPEN = frozenset(
     f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")

@@ -22,3 +22,12 @@ def test_exponentials_less_one_have_the_digits_of_small_numbers(name, scale):
     made = WRITTEN_APART[f"aten.{name}.default"](x, *CURVES[name])
     expected = getattr(ATEN, name).default(x, *CURVES[name])
     torch.testing.assert_close(made, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("start", [None, 0, 2, -2, 4, -9])
+@pytest.mark.parametrize("end", [None, 2, -1, 9])
+def test_a_written_slice_is_put_between_what_is_around_it(start, end):
+    x = torch.arange(12.0).view(3, 4)
+    source = torch.ones_like(x[:, slice(start, end)])
+    made = WRITTEN_APART["aten.slice_scatter.default"](x, source, 1, start, end)
+    assert torch.equal(made, ATEN.slice_scatter.default(x, source, 1, start, end))

@@ -9,9 +9,10 @@ from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, support_of
 from torch_ir.errors import PassError
-from torch_ir.ir import IR, OpNode
+from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
+from torch_ir.ops.choices import STABLY, ZEROED, leaves_ties_open
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
@@ -32,9 +33,10 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
     ir = written_out(ir)
     program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
     program = program.replace(
-        nodes=[node for node in program.nodes if not checks_recorded_type(node)]
+        nodes=[_zeroed(node) for node in program.nodes if not checks_recorded_type(node)]
     )
     for backend in backends:
+        program = program.replace(nodes=[_stable(program, n, backend) for n in program.nodes])
         kinds = {node.op_type: node for node in program.nodes}
         whole = Partitioner(backend)(program).reasons
         lacking = {
@@ -47,6 +49,35 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
     return program
+
+
+def _zeroed(node: OpNode) -> OpNode:
+    """A node with zeros where it leaves memory as it is: with that, nothing can be compared.
+
+    Not where zeros would lie in another order.
+    """
+    zeroed = ZEROED.get(node.op_type)
+    if zeroed is None:
+        return node
+    attrs = dict(node.attrs)
+    if node.op_type == "aten.empty.memory_format" and attrs.pop("memory_format", None) not in (
+        None,
+        MemoryFormat("contiguous_format"),
+    ):
+        return node
+    return node.replace(op_type=zeroed, attrs=attrs)
+
+
+def _stable(ir: IR, node: OpNode, backend: DelegateBackend) -> OpNode:
+    """A sort that keeps the order of equal elements where the backend knows how to, as torch's do.
+
+    So kernels choose nothing that the rest of the program shows.
+    """
+    stably = STABLY.get(node.op_type)
+    if stably is None or not leaves_ties_open(node.op_type, node.attrs):
+        return node
+    stable = node.replace(op_type=stably, attrs={**node.attrs, "stable": True})
+    return stable if support_of(backend, stable, ir) else node
 
 
 def _operators(ir: IR) -> set[str]:

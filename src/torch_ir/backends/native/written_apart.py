@@ -114,6 +114,23 @@ def _selu(x: Tensor) -> Tensor:
     return _elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
+def _slice_scatter(
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    size = x.shape[dim]
+    if step != 1 or type(size) is not int:
+        raise NotImplementedError("its places lie apart, or are not known")
+    first, last, _ = slice(start, end).indices(size)
+    after = x.narrow(dim, max(first, last), size - max(first, last))
+    parts = [x.narrow(dim, 0, first), source.to(x.dtype), after]
+    return torch.cat([part for part in parts if part.shape[dim]] or [x], dim)
+
+
 WRITTEN_APART = {
     "aten.expm1.default": _exp_less_one,
     "aten.special_expm1.default": _exp_less_one,
@@ -121,6 +138,7 @@ WRITTEN_APART = {
     "aten.celu.default": _celu,
     "aten.selu.default": _selu,
     "aten._native_batch_norm_legit_functional.default": _batch_norm,
+    "aten.slice_scatter.default": _slice_scatter,
     "aten.lstm_cell.default": _lstm_cell,
     "aten.gru_cell.default": _gru_cell,
     "aten.var.correction": _variance,
