@@ -11,6 +11,7 @@ from torch.export import Dim
 
 import torch_ir
 from torch_ir import extract_ir
+from torch_ir.backends.backend_registry import find_backend
 from torch_ir.errors import OptionalDependencyError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -307,6 +308,14 @@ def test_numbers_that_data_decides_are_given_to_openvino():
 
 
 SHIFTS = ((1.7, 3), (2.3, 5), (-0.4, -7), (5.6, 2**20))
+
+
+def test_xnnpack_is_not_given_the_approximation_of_gelu_that_it_ignores():
+    pytest.importorskip("executorch", reason="executorch is not installed")
+    module = nn.Sequential(nn.GELU(), nn.GELU("tanh"))
+    ir = extract_ir(module, (torch.ones(3),))
+    told = [find_backend("executorch").supports(node, ir) for node in ir.nodes]
+    assert [bool(support) for support in told] == [True, False]
 
 
 def test_a_number_beside_its_copy_does_not_kill_openvino():

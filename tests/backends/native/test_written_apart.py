@@ -31,3 +31,9 @@ def test_a_written_slice_is_put_between_what_is_around_it(start, end):
     source = torch.ones_like(x[:, slice(start, end)])
     made = WRITTEN_APART["aten.slice_scatter.default"](x, source, 1, start, end)
     assert torch.equal(made, ATEN.slice_scatter.default(x, source, 1, start, end))
+
+
+def test_gelu_is_written_as_its_approximation():
+    x = torch.linspace(-6, 6, 101)
+    made = WRITTEN_APART["aten.gelu.default"](x, approximate="tanh")
+    torch.testing.assert_close(made, ATEN.gelu.default(x, approximate="tanh"))

@@ -150,8 +150,8 @@ class Facts:
         denied: Why it is not given an operator, by overload.
         inexact: Why it is given an operator only where a tolerance is, by overload.
         dtypes: Why it is not given tensors of an element type.
-        results: Operators or overloads, what matters of element types and ranks of their results
-            and of element types of their inputs, and why it is not given them.
+        results: Operators or overloads, what matters of element types and ranks of their results,
+            of element types of their inputs and of their arguments, and why it is not given them.
     """
 
     def __init__(self, document: Mapping[str, Any]):
@@ -171,6 +171,7 @@ class Facts:
         for rule in self.results:
             known = {"dtypes": made, "inputs": taken, "ranks": ranks}
             told = all(found & {*rule[name]} for name, found in known.items() if name in rule)
+            told &= rule.get("arguments", {}).items() <= node.attrs.items()
             if told and not {packet, node.op_type}.isdisjoint(rule["operators"]):
                 return rule["reason"]
         return ""

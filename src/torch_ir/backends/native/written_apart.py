@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -114,6 +115,12 @@ def _selu(x: Tensor) -> Tensor:
     return _elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate != "tanh":
+        raise NotImplementedError("it is no approximation")
+    return x * 0.5 * (1 + torch.tanh((x + x * x * x * 0.044715) * (2 / math.pi) ** 0.5))
+
+
 def _slice_scatter(
     x: Tensor,
     source: Tensor,
@@ -138,6 +145,7 @@ WRITTEN_APART = {
     "aten.celu.default": _celu,
     "aten.selu.default": _selu,
     "aten._native_batch_norm_legit_functional.default": _batch_norm,
+    "aten.gelu.default": _gelu,
     "aten.slice_scatter.default": _slice_scatter,
     "aten.lstm_cell.default": _lstm_cell,
     "aten.gru_cell.default": _gru_cell,
