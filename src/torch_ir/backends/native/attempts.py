@@ -26,9 +26,8 @@ from torch_ir.torch_api import is_inexact
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
 
-Judge = Callable[
-    [Mapping[str, torch.Tensor], Sequence[torch.Tensor], Mapping[str, torch.Tensor], Symbols], Any
-]
+Values = Mapping[str, torch.Tensor]
+Judge = Callable[[Values, Sequence[torch.Tensor | None], Values, Symbols], Any]
 
 
 @dataclass(slots=True)
@@ -200,10 +199,7 @@ def judged_call(
     if isinstance(attempt.call, Safe):
         results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
     assert attempt.judge is not None  # noqa: S101  # nothing is called here unverified
-    judged: Sequence[torch.Tensor] = results
-    if exact_only:
-        expected = [known[name] for name in body.output_names]
-        judged = [e if is_inexact(e) else r for r, e in zip(results, expected, strict=True)]
+    judged = [None if exact_only and is_inexact(result) else result for result in results]
     error = attempt.judge(known, judged, known, symbols)
     part = error.part if not error.reason else max(error.part, math.nextafter(1, 2))
     attempt.part = part if math.isnan(attempt.part) else max(attempt.part, part)

@@ -17,7 +17,9 @@ from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.tolerance import spacing
 
 Values = Mapping[str, torch.Tensor]
-Judge = Callable[[Values, Sequence[torch.Tensor], Values, Symbols], Error]
+Results = Sequence[torch.Tensor | None]
+"""Those of a delegate; None for one that is not to be judged."""
+Judge = Callable[[Values, Results, Values, Symbols], Error]
 
 EAGER_UNITS = 64
 """Units in the last place of the largest number, for which no denotation says how far is far."""
@@ -40,9 +42,9 @@ def judge_of(body: IR) -> Judge:
         return lambda given, results, known, symbols: _by_eager(body, results, known)
     call = OpNode("delegate", CALL, body.graph_inputs, body.graph_outputs)
 
-    def judge(given: Values, results: Sequence[torch.Tensor], known: Values, symbols: Symbols):
+    def judge(given: Values, results: Results, known: Values, symbols: Symbols):
         try:
-            return _by_meaning(meaning, call, given, results, symbols)
+            return _by_meaning(meaning, call, given, results, known, symbols)
         except TorchIRError:  # the denotation refuses these inputs
             return _by_eager(body, results, known)
 
@@ -57,9 +59,11 @@ def relative_judge(body: IR, tolerance: float) -> Judge:
         tolerance: What is allowed.
     """
 
-    def judge(given: Values, results: Sequence[torch.Tensor], known: Values, symbols: Symbols):
+    def judge(given: Values, results: Results, known: Values, symbols: Symbols):
         found: list[Error] = []
         for meta, result in zip(body.graph_outputs, results, strict=True):
+            if result is None:
+                continue
             expected = as_array(known[meta.name])
             allowed = np.zeros(expected.shape)
             if result.is_floating_point() or result.is_complex():
@@ -75,21 +79,28 @@ def _by_meaning(
     meaning: Meaning,
     call: OpNode,
     given: Values,
-    results: Sequence[torch.Tensor],
+    results: Results,
+    known: Values,
     symbols: Symbols,
 ) -> Error:
     inputs = [given[meta.name] for meta in call.inputs]
+    pairs = [*zip(call.outputs, results, strict=True)]
+    judged = {meta.name for meta, result in pairs if result is not None}
+    filled = [known[meta.name] if result is None else result for meta, result in pairs]
     found = [
         a.error(with_one_unit(a.bound, a.expected))
-        for a in allowances(meaning, call, inputs, symbols, results, {})
+        for a in allowances(meaning, call, inputs, symbols, filled, {})
+        if a.value in judged
     ]
     loose = next((error.loose for error in found if error.loose), "")
     return Error(part=np.inf, reason=f"it cannot be verified: {loose}") if loose else _worst(found)
 
 
-def _by_eager(body: IR, results: Sequence[torch.Tensor], known: Values) -> Error:
+def _by_eager(body: IR, results: Results, known: Values) -> Error:
     found: list[Error] = []
     for meta, result in zip(body.graph_outputs, results, strict=True):
+        if result is None:
+            continue
         expected = as_array(known[meta.name])
         allowed = np.zeros(expected.shape)
         if known[meta.name].is_floating_point() or known[meta.name].is_complex():

@@ -1,4 +1,4 @@
-"""What runs on empty tensors, and what few samples say, proves nothing of other calls."""
+"""What samples prove of delegates, and what they do not."""
 
 import pytest
 import torch
@@ -53,3 +53,35 @@ def test_numbers_that_data_decides_are_known_of_samples():
     run = torch_ir.compile(extract_ir(Scaled(), given), {}, backend=Large())
     assert [verdict.used for verdict in run.verdicts] == [False, False]
     assert torch.equal(run(*given), Scaled()(*given))
+
+
+class First(NativeBackend):
+    """A runtime that names the first of equal elements."""
+
+    name = "first"
+    version = "1"
+
+    def build(self, program, options):
+        topk = torch.ops.aten.topk.default
+        for node in program.graph.find_nodes(op="call_function", target=topk):
+            node.target = first_of_equal
+        return program.module()
+
+
+def first_of_equal(values, k, **_):
+    made = values.sort(stable=True, descending=True)
+    return made.values[..., :k], made.indices[..., :k]
+
+
+class Routed(nn.Module):
+    def forward(self, x, marks):
+        weights, experts = (x * (marks > 0)).topk(2)
+        order = experts.view(-1).sort(stable=True).indices
+        return weights.view(-1)[order], order
+
+
+def test_numbers_of_a_sample_that_only_integers_are_judged_by_are_not_compared():
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    given = (x, torch.ones(8, 16, dtype=torch.int64))
+    run = torch_ir.compile(extract_ir(Routed(), given), {}, backend=First())
+    assert [verdict.reason for verdict in run.verdicts] == [""]
