@@ -318,6 +318,23 @@ def test_xnnpack_is_not_given_the_approximation_of_gelu_that_it_ignores():
     assert [bool(support) for support in told] == [True, False]
 
 
+def test_openvino_names_the_first_of_equal_elements():
+    pytest.importorskip("openvino", reason="openvino is not installed")
+
+    class Routed(nn.Module):
+        def forward(self, x):
+            weights, experts = x.topk(2)
+            order = experts.view(-1).sort().indices
+            return weights.view(-1)[order], order
+
+    x = torch.tensor([[1.0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]]).repeat(10, 1)
+    run = torch_ir.compile(extract_ir(Routed(), (x,)), {}, backend="openvino")
+    first = x.sort(stable=True, descending=True).indices[:, :2].reshape(-1)
+    order = first.sort(stable=True).indices
+    assert [verdict.used for verdict in run.verdicts] == [True]
+    assert torch.equal(run(x)[1], order)
+
+
 def test_a_number_beside_its_copy_does_not_kill_openvino():
     pytest.importorskip("openvino", reason="openvino is not installed")
 

@@ -43,12 +43,6 @@ TIES_OPEN = frozenset(
 STABLE = frozenset(f"aten.{name}.stable" for name in ("argsort", "sort"))
 """Those of which the argument ``stable`` says whether it is the first of the equal elements."""
 
-STABLY = {
-    **{f"aten.{name}.default": f"aten.{name}.stable" for name in ("argsort", "sort")},
-    **{name: name for name in STABLE},
-}
-"""Those that can be told to name the first of the equal elements, by the argument ``stable``."""
-
 NEARLY_OPEN = frozenset(
     f"aten.{name}" for name in ("argmax.default", "argmin.default", "max.dim", "min.dim")
 )

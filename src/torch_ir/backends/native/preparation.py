@@ -12,7 +12,7 @@ from torch_ir.errors import PassError
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
-from torch_ir.ops.choices import STABLY, ZEROED, leaves_ties_open
+from torch_ir.ops.choices import ZEROED
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
@@ -36,7 +36,6 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         nodes=[_zeroed(node) for node in program.nodes if not checks_recorded_type(node)]
     )
     for backend in backends:
-        program = program.replace(nodes=[_stable(program, n, backend) for n in program.nodes])
         kinds = {node.op_type: node for node in program.nodes}
         whole = Partitioner(backend)(program).reasons
         lacking = {
@@ -66,18 +65,6 @@ def _zeroed(node: OpNode) -> OpNode:
     ):
         return node
     return node.replace(op_type=zeroed, attrs=attrs)
-
-
-def _stable(ir: IR, node: OpNode, backend: DelegateBackend) -> OpNode:
-    """A sort that keeps the order of equal elements where the backend knows how to, as torch's do.
-
-    So kernels choose nothing that the rest of the program shows.
-    """
-    stably = STABLY.get(node.op_type)
-    if stably is None or not leaves_ties_open(node.op_type, node.attrs):
-        return node
-    stable = node.replace(op_type=stably, attrs={**node.attrs, "stable": True})
-    return stable if support_of(backend, stable, ir) else node
 
 
 def _operators(ir: IR) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
@@ -17,10 +16,9 @@ from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
-from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes
-from torch_ir.backends.runtimes.rewrites import plain_attention
+from torch_ir.backends.runtimes.onnx_model import array_of
+from torch_ir.backends.runtimes.openvino_model import openvino_model
 from torch_ir.lazy import optional_module
-from torch_ir.quiet import quietly
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
 _NEEDED = "the backend 'openvino'"
@@ -67,28 +65,9 @@ class OpenVino(NativeBackend):
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to OpenVINO's model, and compile it."""
         room = self._room(program)
-        with quietly():
-            if _is_quantized(program):  # which its own frontend takes for floats
-                content = io.BytesIO(onnx_bytes(program))
-                model = self._runtime.Core().read_model(content)
-            else:
-                model = self._runtime.convert_model(plain_attention(program, is_grouped=False))
-                self._type_numbers(model, program)
+        model = openvino_model(self._runtime, program)
         compiled = self._runtime.Core().compile_model(model, "CPU", _settings(options))
         return _Request(self._runtime, compiled, room)
-
-    def _type_numbers(self, model: Any, program: ExportedProgram) -> None:
-        """Say what the parameters are that are numbers: the frontend knows of tensors alone."""
-        given = {
-            node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")
-        }
-        numbers = [p for p in model.get_parameters() if p.partial_shape.rank.is_dynamic]
-        for parameter in numbers:
-            is_whole = isinstance(given[parameter.get_friendly_name()], torch.SymInt)
-            parameter.set_element_type(getattr(self._runtime.Type, "i64" if is_whole else "f32"))
-            parameter.set_partial_shape(self._runtime.PartialShape([]))
-        if numbers:
-            model.validate_nodes_and_infer_types()
 
     def _room(self, program: ExportedProgram) -> int:
         """How far its integers may be; what grows is what is given to it in no such type."""
@@ -120,14 +99,6 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
         "PERFORMANCE_HINT": "LATENCY",
         **options,
     }
-
-
-def _is_quantized(program: ExportedProgram) -> bool:
-    """Whether a program has quantized numbers, and can be converted by way of ONNX."""
-    if find_spec("onnx") is None or find_spec("onnxscript") is None:
-        return False
-    targets = [str(node.target) for node in program.graph.nodes]
-    return any(target.startswith("quantized_decomposed.") for target in targets)
 
 
 _WIDE = (np.dtype(np.int64), np.dtype(np.int32))
