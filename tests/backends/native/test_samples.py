@@ -85,3 +85,36 @@ def test_numbers_of_a_sample_that_only_integers_are_judged_by_are_not_compared()
     given = (x, torch.ones(8, 16, dtype=torch.int64))
     run = torch_ir.compile(extract_ir(Routed(), given), {}, backend=First())
     assert [verdict.reason for verdict in run.verdicts] == [""]
+
+
+ATEN = torch.ops.aten
+
+
+class Loose(NativeBackend):
+    """A runtime that leaves out what keeps divisors from being 0."""
+
+    name = "loose"
+    version = "1"
+
+    def build(self, program, options):
+        for node in program.graph.nodes:
+            if node.target in (ATEN.layer_norm.default, ATEN.group_norm.default):
+                node.args = (*node.args[:4], 0.0, *node.args[5:])
+        return program.module()
+
+
+@pytest.mark.parametrize(
+    ("module", "is_given"),
+    [(nn.LayerNorm(6, eps=1e-12), False), (nn.GroupNorm(2, 4, eps=1e-12), True)],
+    ids=str,
+)
+def test_norms_are_tried_with_rows_that_have_no_spread(module, is_given):
+    model = nn.Sequential(module, nn.Tanh())
+    x = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
+    verify = [(x,)] if is_given else True
+    ir = extract_ir(model, (x,))
+    run = torch_ir.compile(ir, model.state_dict(), backend=Loose(), verify=verify)
+    assert {v.nodes: v.used for v in run.verdicts}[("tanh",)]
+    assert not all(verdict.used for verdict in run.verdicts)
+    x[1] = 0
+    torch.testing.assert_close(run(x), model(x))

@@ -155,16 +155,38 @@ _READS = frozenset(("aten.item.default", "aten._local_scalar_dense.default"))
 
 
 def drawn(ir: IR, count: int) -> Iterable[Call]:
-    """Yield random arguments: at the first size and at another one where sizes vary."""
+    """Yield random arguments: at the first size and at another one where sizes vary.
+
+    The first have parts that are even, the last special numbers.
+    """
     found = samplings(ir)
     named = [size.text for size in sizes_of(ir) if size.is_symbol]
     for index in range(count if found else 0):
         symbols = found[-1 - index % len(found)] if count > 1 else found[0]
         tensors = sample_tensors(ir, symbols, index + 1, integers=True)
-        if index == 1:
+        if index == 0:
+            tensors = [_with_even(tensor) for tensor in tensors]
+        if index == count - 1:
             tensors = [_with_special(tensor, place) for place, tensor in enumerate(tensors)]
         given = {name: symbols[name] for name in named}
         yield tuple(tensors), given
+
+
+_EVEN = (0.0, 3.1)
+"""What parts of tensors are filled with, from the last on: norms divide by their spread.
+
+The second has no exact square: its mean square less the square of its mean is not 0 either.
+"""
+
+
+def _with_even(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers with the last parts along the first axis that has two filled with one each."""
+    axis = next((axis for axis, size in enumerate(tensor.shape) if size > 1), tensor.dim())
+    if tensor.is_floating_point() and axis < tensor.dim() - 1:
+        parts = range(1, min(tensor.shape[axis] - 1, len(_EVEN)) + 1)
+        for part, value in zip(parts, _EVEN, strict=False):
+            tensor.select(axis, -part).fill_(value)
+    return tensor
 
 
 _SPECIAL = (0.0, -1.0, -0.0, -8.0, 1.0, 0.1, 8.0, 104.0, -104.0, 0.5, 2.5)
