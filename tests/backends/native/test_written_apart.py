@@ -37,3 +37,13 @@ def test_gelu_is_written_as_its_approximation():
     x = torch.linspace(-6, 6, 101)
     made = WRITTEN_APART["aten.gelu.default"](x, approximate="tanh")
     torch.testing.assert_close(made, ATEN.gelu.default(x, approximate="tanh"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize(("other", "alpha"), [(1, 1), (1.5, 1), (2, 3), (-7, -2)])
+def test_what_is_taken_from_a_number_is_negated_and_added(dtype, other, alpha):
+    x = torch.tensor([-3, 0, 2, 2**20 + 1]).to(dtype)
+    made = WRITTEN_APART["aten.rsub.Scalar"](x, other, alpha)
+    expected = ATEN.rsub.Scalar(x, other, alpha)
+    assert made.dtype is expected.dtype
+    assert torch.equal(made, expected)

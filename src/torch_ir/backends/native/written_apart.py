@@ -121,6 +121,12 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return x * 0.5 * (1 + torch.tanh((x + x * x * x * 0.044715) * (2 / math.pi) ** 0.5))
 
 
+def _from_number(x: Tensor, other: float, alpha: float = 1) -> Tensor:
+    if not x.dtype.is_signed:
+        raise NotImplementedError("its numbers wrap around")
+    return (x * -alpha if alpha != 1 else -x) + other
+
+
 def _slice_scatter(
     x: Tensor,
     source: Tensor,
@@ -146,6 +152,7 @@ WRITTEN_APART = {
     "aten.selu.default": _selu,
     "aten._native_batch_norm_legit_functional.default": _batch_norm,
     "aten.gelu.default": _gelu,
+    "aten.rsub.Scalar": _from_number,
     "aten.slice_scatter.default": _slice_scatter,
     "aten.lstm_cell.default": _lstm_cell,
     "aten.gru_cell.default": _gru_cell,
