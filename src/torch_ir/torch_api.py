@@ -169,11 +169,8 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def have_equal_bytes(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two dense tensors have the same bytes in row-major order."""
-    first, second = (bytes_of(item).numpy() for item in (tensor, other))
-    whole = len(first) // 8 * 8  # by words of eight: torch.equal takes one element at a time
-    if len(first) != len(second) or bytes(first[whole:]) != bytes(second[whole:]):
-        return False
-    return bool((first[:whole].view("int64") == second[:whole].view("int64")).all())
+    first, second = (bytes_of(item).numpy() for item in (tensor, other))  # torch.equal is slow
+    return len(first) == len(second) and bool((first == second).all())
 
 
 @lru_cache(maxsize=4096)
@@ -243,9 +240,7 @@ def unbacked_key(result: int | None, axis: int | None) -> tuple[Any, ...]:
         axis: The dimension; None if the result is the number.
     """
     path: tuple[Any, ...] = () if result is None else (pytree.SequenceKey(result),)
-    if axis is None:
-        return path
-    return (*path, CallMethodKey("size"), pytree.SequenceKey(axis))
+    return path if axis is None else (*path, CallMethodKey("size"), pytree.SequenceKey(axis))
 
 
 def value_range(lower: int | None, upper: int | None) -> ValueRanges[Any]:
@@ -503,8 +498,7 @@ def global_module_hooks() -> list[dict[int, Any]]:
 
 def kernel_switches() -> tuple[object, ...]:
     """Return what torch chooses kernels by, which no program says of an operator."""
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    return *backend_flags(), torch.get_num_threads(), deterministic
+    return *backend_flags(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
 
 
 def backend_flags() -> tuple[object, ...]:

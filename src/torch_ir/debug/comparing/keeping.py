@@ -1,4 +1,4 @@
-"""What torch made of the values of a program, kept for the next comparison of it."""
+"""Values that torch made of a program, kept for the next comparison of it."""
 
 from __future__ import annotations
 
