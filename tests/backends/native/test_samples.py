@@ -75,7 +75,8 @@ def first_of_equal(values, k, **_):
 
 class Routed(nn.Module):
     def forward(self, x, marks):
-        weights, experts = (x * (marks > 0)).topk(2)
+        apart = x + torch.arange(16.0)
+        weights, experts = torch.where(marks > 2**40, 200.0, apart).topk(2)
         order = experts.view(-1).sort(stable=True).indices
         return weights.view(-1)[order], order
 
@@ -85,6 +86,19 @@ def test_numbers_of_a_sample_that_only_integers_are_judged_by_are_not_compared()
     given = (x, torch.ones(8, 16, dtype=torch.int64))
     run = torch_ir.compile(extract_ir(Routed(), given), {}, backend=First())
     assert [verdict.reason for verdict in run.verdicts] == [""]
+
+
+class Sparse(nn.Module):
+    def forward(self, x):
+        return x.relu().topk(3).indices + 1
+
+
+def test_a_node_that_chooses_others_of_equal_elements_on_torch_stays_there():
+    x = -torch.ones(4, 40)
+    run = torch_ir.compile(extract_ir(Sparse(), (x,)), {}, backend=First(), verify=[(x,)])
+    refused = {v.nodes: v.reason for v in run.verdicts if not v.used}
+    assert refused == {("topk",): "of equal elements torch chooses others than the first"}
+    assert torch.equal(run(x), Sparse()(x))
 
 
 ATEN = torch.ops.aten

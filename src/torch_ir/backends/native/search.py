@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from torch_ir.backends.delegate import function_of
 from torch_ir.backends.native.attempts import Attempt, Attempts
+from torch_ir.backends.native.choices import OTHERWISE, chosen_otherwise
 from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
@@ -41,6 +43,8 @@ class Search:
     def run(self) -> Searched:
         """Partition the program, try each subgraph, halve what fails, and partition again."""
         partition = self._partition()
+        if self._leave_choices([node for nodes in partition.subgraphs for node in nodes]):
+            partition = self._partition()
         pieces = [piece for nodes in partition.subgraphs for piece in self._pieces(nodes)]
         if self.refused and not self.attempts.is_late:
             partition = self._partition()
@@ -52,6 +56,16 @@ class Search:
         done = replace(partition, subgraphs=tuple(pieces), reasons=reasons)
         tried = {nodes[0].name: self.attempts.of(nodes) for nodes in pieces}
         return Searched(done, tried, self.refused)
+
+    def _leave_choices(self, nodes: Sequence[OpNode]) -> bool:
+        """Refuse the nodes that choose otherwise on torch; return whether there are any."""
+        tries = self.attempts
+        if tries.options.verify is False:
+            return False
+        for node in chosen_otherwise(tries.ir, nodes, tries.samples):
+            body = function_of(tries.ir, [node], node.outputs, node.name, tries.backend.name)
+            self.refused[node.name] = Attempt(body, {}, reason=OTHERWISE)
+        return bool(self.refused)
 
     def reason(self, name: str) -> str:
         """Return why a node is refused."""
