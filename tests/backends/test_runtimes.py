@@ -328,7 +328,7 @@ def test_openvino_names_the_first_of_equal_elements():
             return weights.view(-1)[order], order
 
     x = torch.tensor([[1.0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]]).repeat(10, 1)
-    run = torch_ir.compile(extract_ir(Routed(), (x,)), {}, backend="openvino")
+    run = torch_ir.compile(extract_ir(Routed(), (x,)), {}, backend="openvino", verify=False)
     first = x.sort(stable=True, descending=True).indices[:, :2].reshape(-1)
     order = first.sort(stable=True).indices
     assert [verdict.used for verdict in run.verdicts] == [True]
