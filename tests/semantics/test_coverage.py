@@ -101,7 +101,6 @@ _to_sparse.default sparse_mask.default sparse_sampled_addmm.default
     "gives a tensor of the caller another shape": """
 squeeze_.dim transpose_.default unsqueeze_.default
 """,
-    "draws random numbers into an operand": "rrelu_with_noise.default",
     "has several right answers: factors, vectors and signs are a choice of the library": """
 _linalg_eigh.default _linalg_svd.default geqrf.default linalg_eig.default
 linalg_householder_product.default linalg_ldl_factor_ex.default linalg_lstsq.default

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from semantics.compare import denoted, operator, refused
 from semantics.samples import COMPLEX, FLOATS
+from torch_ir import compare, extract_ir
 
 LIKE = torch.zeros(200, 500)
 
@@ -84,6 +86,37 @@ def test_dropout_at_its_ends() -> None:
     assert (gone.tolist(), mask.any()) == ([0, 0, 0], False)
     same, mask = denoted("aten.native_dropout.default", x, 0.5, False)
     assert (same.tolist(), mask.all()) == (x.tolist(), True)
+
+
+def test_random_slopes() -> None:
+    torch.manual_seed(0)
+    x = torch.linspace(-1, 1, 10_001)
+    x[0] = torch.nan
+    ones, name = torch.ones_like(x), "aten.rrelu_with_noise_functional.default"
+    expected, theirs = operator(name)(x, ones, 0.1, 0.4, True)
+    got, slopes = denoted(name, x, ones, 0.1, 0.4, True)
+    for made, factors in ((expected.numpy(), theirs.numpy()), (got, slopes)):
+        is_drawn = x.numpy() <= 0
+        assert (factors[~is_drawn] == 1).all()
+        np.testing.assert_array_equal(made, x.numpy() * factors)
+        assert 0.1 <= factors[is_drawn].min() < 0.101 < 0.399 < factors[is_drawn].max() <= 0.4
+        assert abs(factors[is_drawn].mean() - 0.25) < 0.01
+    for attributes in ((), (0.2, 0.6)):
+        mean, kept = denoted(name, x, 2 * ones, *attributes)
+        np.testing.assert_array_equal(kept, 2 * ones)
+        theirs = operator("aten.rrelu.default")(x, *attributes)
+        np.testing.assert_allclose(mean, theirs, rtol=2e-7)  # the slope is rounded
+        np.testing.assert_array_equal(mean, denoted("aten.rrelu.default", x, *attributes))
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training")
+def test_rrelu_is_judged_as_dropout_is() -> None:
+    x, verdicts = (torch.randn(3, 4),), list[tuple[str, ...]]()
+    for model in (nn.RReLU().eval(), nn.RReLU(), nn.Dropout()):
+        report = compare(extract_ir(model, x), {}, x)
+        verdicts.append((report.verdict, *report.not_compared.values()))
+    assert verdicts[0] == ("agree",)
+    assert verdicts[1] == verdicts[2] == ("not compared", "it draws random numbers")
 
 
 def test_what_is_refused() -> None:

@@ -126,7 +126,8 @@ _ATEN: dict[Rule, str] = {
         _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
         div.Tensor divide.Scalar divide.Tensor
         leaky_relu.default mul.Scalar mul.Tensor prelu.default
-        rad2deg.default reciprocal.default rsqrt.default sgn.default softshrink.default
+        rad2deg.default reciprocal.default rrelu.default rsqrt.default
+        rrelu_with_noise_functional.default sgn.default softshrink.default
         sqrt.default square.default true_divide.Tensor
     """,
     elementwise.quotient: """

@@ -24,6 +24,7 @@ from torch_ir.semantics.dtypes import (
     real_of,
     rounded,
 )
+from torch_ir.semantics.operators.activations import leaky_relu
 from torch_ir.semantics.pointwise import number_as, pointwise, require_type
 from torch_ir.semantics.registry import denotes
 
@@ -170,6 +171,40 @@ def native_dropout(
 def dropout(input: Array, p: float, train: bool, draws: Draws) -> Array:
     """``input · mask / (1 − p)`` in training, else the input; as :func:`native_dropout`."""
     return native_dropout(input, p, train, draws)[0]
+
+
+@denotes("aten.rrelu.default", draws=True)
+def rrelu(
+    self: Array,
+    draws: Draws,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+) -> Array:
+    """As :func:`rrelu_with_noise`, without the slopes."""
+    return rrelu_with_noise(self, np.ones_like(self), draws, lower, upper, training)[0]
+
+
+@denotes("aten.rrelu_with_noise_functional.default", draws=True)
+def rrelu_with_noise(
+    self: Array,
+    noise: Array,
+    draws: Draws,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+) -> tuple[Array, Array]:
+    """``self`` above zero, else ``slope · self``, with a slope of its own for each element.
+
+    In training it is drawn from ``lower`` to ``upper``, and returned, 1 above zero. Else it is the
+    middle of the two, and ``noise`` is returned as it was.
+    """
+    if not training:
+        return leaky_relu(self, (lower + upper) / 2), noise.copy()
+    require_type("rrelu", is_float, self)
+    drawn = lower + (upper - lower) * draws.uniform(self.shape, np.dtype("float64"))
+    slopes = rounded(np.where(self <= 0, drawn, 1.0), self.dtype)
+    return pointwise(np.multiply, self, slopes, dtype=self.dtype), slopes
 
 
 def _shape(size: Sequence[int]) -> tuple[int, ...]:
