@@ -33,6 +33,7 @@ from torch_ir.ir.diagnostics import picture_of
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
+from torch_ir.quiet import silent_log
 from torch_ir.torch_api import lacking_namespace, plain_tensors, pytree
 
 
@@ -441,9 +442,10 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
             "any code",
             remedy="If you trust the file, pass trust=True (--trust on the command line).",
         )
-    with raised_as(
+    refused = raised_as(
         lambda error: ExportError(f"{path} is not an exported program: {_first_lines(error)}")
-    ):
+    )
+    with refused, silent_log():
         return torch.export.load(path)
 
 
