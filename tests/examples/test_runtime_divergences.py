@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 FILE = Path(__file__).parents[2] / "examples/runtime_divergences.py"
 SPEC = importlib.util.spec_from_file_location("runtime_divergences", FILE)
 divergences = importlib.util.module_from_spec(SPEC)
@@ -17,6 +19,7 @@ def test_every_call_runs_and_is_told_on_the_page():
             assert f"`{call.name}" in page
 
 
+@pytest.mark.recorded
 def test_a_kernel_of_torch_takes_a_transposed_gradient_for_a_contiguous_one(capsys):
     assert divergences.main("torch") == 1
     assert "[11.0, 22.0] for [3.0, 30.0]" in capsys.readouterr().out
