@@ -150,10 +150,8 @@ def test_primitives_or_nothing():
     with pytest.raises(CompileError) as caught:
         make_traced(pool, executor="prims", strict=True)(X)
     assert re.fullmatch(r"'prims' does not take \d of \d+ nodes", caught.value.message)
-    assert caught.value.picture.split(" (at")[0] == (
-        "- %max_pool1d_max_pool2d_with_indices: aten.max_pool2d_with_indices.default: torch has "
-        "no reference for it"
-    )
+    told = r"- %max_pool1d_\w+: aten\.[\w.]+: torch has no reference for it"
+    assert re.fullmatch(told, caught.value.picture.split(" (at")[0])  # which one is torch's matter
 
 
 def test_the_denotation_takes_part():
