@@ -85,7 +85,7 @@ class Kept:
         return found
 
 
-def sizes_of(ir: IR, values: Values) -> dict[str, int]:
+def memory_of(ir: IR, values: Values) -> dict[str, int]:
     """Return how much memory the values of nodes take, by name; views take none."""
     seen = {storage_key(values[name]) for name in ir.input_names if name in values}
     found = dict[str, int]()

@@ -1,4 +1,4 @@
-"""AlignedRegions between values that a program and a lowered form of it both have."""
+"""Regions between values that a program and a lowered form of it both have, judged in turn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch_ir.debug.comparing.keeping import (
     RecordingSource,
     Room,
     is_laid_out_alike,
+    memory_of,
     new_bytes,
-    sizes_of,
 )
 from torch_ir.debug.comparing.sources import TorchSource, part_of
 from torch_ir.debug.reference.denotation import Meaning, meaning_of
@@ -59,7 +59,7 @@ class OwnValues:
     def __init__(self, state: Feed, lowered: IR, there: Mapping[str, TensorMeta]):
         self._state, self._lowered, self._there = state, lowered, there
         self.room = Room()
-        self._sizes = sizes_of(state.program, state.values)
+        self._sizes = memory_of(state.program, state.values)
         called = [tensor for call in state.kept.calls.values() for tensor in call.made.values()]
         self.room.held = sum(self._sizes.values()) + new_bytes(called, [*state.values.values()])
         self._last: dict[str, int] | None = None
