@@ -230,6 +230,18 @@ def test_what_is_not_known_ahead_stays(body):
     assert fold_constants(ir) is ir
 
 
+@pytest.mark.parametrize(("says", "goes"), [("float32", True), ("int64", False)])
+def test_a_check_of_a_known_type_goes_if_it_holds(says, goes):
+    ir = program(f"""
+  %a: f32[2, 2] = aten.full.default([2, 2], 1.5)
+  check: aten._assert_tensor_metadata.default(%a, dtype=torch.{says}, device=device("run"))
+  %b: f32[2, 2] = aten.exp.default(%a)
+  %y: f32[2, 2] = aten.mul.Tensor(%x, %b)
+  return %y""")
+    kept = ["y"] if goes else ["check", "y"]
+    assert [node.name for node in fold_constants(ir).nodes] == kept
+
+
 def test_a_value_that_does_not_lie_in_row_major_order_is_not_stored():
     ir = program("""
   %a: f32[2, 2] = aten.full.default([2, 2], 1.5)

@@ -29,7 +29,7 @@ from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.queries import kept_values
 from torch_ir.ir.values import OperatorRef, attribute_leaves, dtype_name
-from torch_ir.ops.effects import is_foldable
+from torch_ir.ops.effects import TYPE_CHECKS, is_foldable
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.torch_api import constant_tensors
@@ -101,6 +101,8 @@ def fold_constants(
             if all(known[name].is_contiguous() for name in used):
                 wanted.update({name: known[name] for name in used})
                 continue
+        if _is_checked(node, known, where):
+            continue
         kept.append(node)
         needed.update(meta.name for meta in node.inputs)
     if len(kept) == len(ir.nodes):
@@ -174,14 +176,7 @@ def _run(
     if not all(_is_as_recorded(outcome.result(meta), meta) for meta in node.outputs):
         return {}
 
-    def call() -> list[object]:
-        args, kwargs = bind(node, inputs, device=device)
-        operator: Any = resolve_operator(node.op_type)
-        require_arguments(node.op_type, args, kwargs)
-        with torch.no_grad(), device:
-            return list(flatten(operator(*args, **kwargs)))
-
-    results = attempt(call)
+    results = _called(node, inputs, device)
     if isinstance(results, Failure):  # the node stays, and raises when the program runs
         return {}
     found: dict[str, torch.Tensor] = {}
@@ -191,6 +186,31 @@ def _run(
             return {}
         found[meta.name] = value
     return found
+
+
+def _called(
+    node: OpNode, inputs: Sequence[torch.Tensor], device: torch.device
+) -> list[object] | Failure:
+    """What torch gives for a node."""
+
+    def call() -> list[object]:
+        args, kwargs = bind(node, inputs, device=device)
+        operator: Any = resolve_operator(node.op_type)
+        require_arguments(node.op_type, args, kwargs)
+        with torch.no_grad(), device:
+            return list(flatten(operator(*args, **kwargs)))
+
+    return attempt(call)
+
+
+def _is_checked(node: OpNode, known: Mapping[str, torch.Tensor], device: torch.device) -> bool:
+    """Whether a node only checks types of values that are computed ahead, and they pass."""
+    return (
+        node.op_type in TYPE_CHECKS
+        and all(meta.name in known for meta in node.inputs)
+        and all(_is_fixed(leaf) for v in node.attrs.values() for leaf in attribute_leaves(v))
+        and not isinstance(_called(node, [known[m.name] for m in node.inputs], device), Failure)
+    )
 
 
 def _is_as_recorded(made: TensorType | None, meta: TensorMeta) -> bool:
