@@ -144,6 +144,30 @@ def test_weights_stream_to_a_gpu():
     assert torch.equal(run(x), model.cuda()(x.cuda()))
 
 
+def test_shortened_products_are_judged_at_full_precision():
+    model, x = nn.Conv2d(3, 4, 3).cuda(), torch.randn(2, 3, 8, 8, device="cuda")
+    assert torch.backends.cudnn.conv.fp32_precision != "ieee"
+    report = torch_ir.validate(torch_ir.extract_ir(model, (x,)), model.state_dict(), (x,))
+    assert report.verdict == "agree"
+    assert torch.backends.cudnn.conv.fp32_precision != "ieee"
+
+
+def test_a_program_without_weights_is_judged_where_its_inputs_lie():
+    x = torch.randn(4, device="cuda")
+    ir = torch_ir.extract_ir(nn.GELU(), (x,))
+    assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"
+
+
+def test_a_tensor_that_a_model_holds_on_the_cpu_lies_where_the_program_runs():
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return x / torch.sqrt(torch.tensor(8.0).to(torch.float64))
+
+    x = torch.randn(4, device="cuda")
+    run = torch_ir.compile(torch_ir.extract_ir(Scaled(), (x,)), placement="cuda")
+    torch.testing.assert_close(run(x), Scaled()(x))
+
+
 def test_a_program_agrees_with_its_denotation_on_a_gpu(extracted):
     ir, weights, x, _ = extracted
     on_gpu = {key: value.cuda() for key, value in weights.items()}

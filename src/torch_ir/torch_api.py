@@ -41,6 +41,7 @@ from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.tensor import Constant
 from torch_ir.ir.values import dtype_name
+from torch_ir.kernel_switches import kernel_switches
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.torch_versions import warn_if_untested
 
@@ -494,24 +495,6 @@ def global_module_hooks() -> list[dict[int, Any]]:
 
     kinds = ("forward", "forward_pre", "backward", "backward_pre")
     return [getattr(module, f"_global_{kind}_hooks") for kind in kinds]
-
-
-def kernel_switches() -> tuple[object, ...]:
-    """Return what torch chooses kernels by, which no program says of an operator."""
-    return *backend_flags(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-
-
-def backend_flags() -> tuple[object, ...]:
-    """Return the switches of ``torch.backends`` by which kernels are chosen."""
-    from torch.backends import cuda, cudnn, mha, mkldnn
-
-    return (
-        mha.get_fastpath_enabled(),
-        *[f() for f in (cuda.flash_sdp_enabled, cuda.mem_efficient_sdp_enabled)],
-        *[f() for f in (cuda.math_sdp_enabled, cuda.cudnn_sdp_enabled)],
-        *[cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32],
-        *[mkldnn.enabled, cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()],
-    )
 
 
 def dict_versions(mappings: Sequence[dict[Any, Any]]) -> list[int]:

@@ -56,6 +56,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes, written_out
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.values import kind_without_values
+from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.rules import allow_operators
 from torch_ir.ops.schema import lookup
@@ -85,7 +86,7 @@ def validate(
     repro: str | PathLike[str] | None = None,
     allow: Iterable[str] = (),
 ) -> ValidationReport:
-    """Run a program and compare every node with what it means and with eager torch.
+    """Run a program (TF32 off) and compare every node with its meaning and with eager torch.
 
     The denotation (of what a node is made of, where it has none itself) must be within what
     ``torch_ir.semantics.tolerance`` allows; eager must be equal to the bit. Calls are written out.
@@ -122,13 +123,13 @@ def validate(
         'agree'
     """
     readers, ir = _known(against), with_shown_writes(ir)
-    with allow_operators(*allow):
+    with allow_operators(*allow), full_precision():
         given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
         judged = _judged(ir, weights, constants, graph, backend, given)
         _require_known(mode, judged, repro)
-        runs, judge = _prepared(ir, weights, constants, judged, mode, readers)
+        runs, judge = _prepared(ir, given[0], weights, constants, judged, mode, readers)
         watch = _watched(runs, *given, readers, {**(constants or {}), **(weights or {})}, judge)
-        return _saved(runs.ir, watch, save_inputs, repro)
+    return _saved(runs.ir, watch, save_inputs, repro)
 
 
 def _watched(
@@ -193,6 +194,7 @@ def _require_known(mode: str, judged: _Subject, repro: object) -> None:
 
 def _prepared(
     ir: IR,
+    inputs: tuple[torch.Tensor, ...],
     weights: Mapping[str, torch.Tensor] | None,
     constants: Mapping[str, torch.Tensor] | None,
     judged: _Subject,
@@ -204,12 +206,12 @@ def _prepared(
         return judged, None
     if judged is None:
         flat = ir if delegates(ir) else written_out(ir)  # torch runs a delegate whole, not by node
-        return IRExecutor(flat, weights, constants).graph, None
+        return IRExecutor(flat, weights, constants).graph_for(inputs), None
     if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
         drift = Accumulation(judged.graph.ir)
         return judged.graph, Judge(judged.delegates, readers, drift, aliases=judged.ir.aliases)
     unseen = judged.unseen if isinstance(judged, OpaqueRunner) else ""
-    graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph
+    graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph_for(inputs)
     return graph, Judge(judged.delegates, readers, unseen=unseen)
 
 

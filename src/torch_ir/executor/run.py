@@ -111,7 +111,7 @@ class IRExecutor:
             MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
         self._prepare()
-        return self._graph or self._compiled(())
+        return self._graph or self.graph_for(())
 
     @property
     def registry(self) -> TensorRegistry:
@@ -212,14 +212,14 @@ class IRExecutor:
     ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
         graph = self._graph
         if graph is None or not (self._payload or _is_on(graph.device, inputs)):
-            self._prepare()
-            graph = self._compiled(inputs)
+            graph = self.graph_for(inputs)
         outputs, symbols = graph.run(inputs, given, listener)
         self._last = inputs, tuple([t.detach() for t in outputs]) if self.grad else outputs
         return outputs, symbols
 
-    def _compiled(self, inputs: tuple[Any, ...]) -> ExecGraph:
-        """The graph for such inputs, with the state of the one before."""
+    def graph_for(self, inputs: Sequence[Any]) -> ExecGraph:
+        """Return the compiled graph of a run: where such inputs lie, if nothing says a place."""
+        self._prepare()
         device = None
         if self._options["placement"] is None:
             device = _device(self._payload, dict(zip(self.ir.input_names, inputs, strict=False)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -26,6 +26,7 @@ from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
     IR,
     Attribute,
+    Device,
     FunctionRef,
     OpNode,
     Signature,
@@ -37,7 +38,9 @@ from torch_ir.ir import (
 from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics
 from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.ops.bodies import BODY_CALLS
+from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import SYMBOLIC_TYPES, FakeTensor, HigherOrderOperator, OpOverload, pytree
 
@@ -257,7 +260,7 @@ class GraphTranslator:
             op_type=op_type,
             input_metas=call.inputs,
             output_metas=outputs,
-            attrs=call.attrs,
+            attrs=_of_any_device(call.attrs) if op_type in TYPE_CHECKS else call.attrs,
             operands=call.operands,
             location=node_location(node),
         )
@@ -364,6 +367,15 @@ def function_ir(
         ),
     )
     return body, translator.captures.own
+
+
+def _of_any_device(attrs: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """What a check of a type asks for, without a device that the run need not have.
+
+    A tensor that a model holds elsewhere is a constant, and lies where the program runs.
+    """
+    elsewhere = attrs.get("device", Device(RUN_DEVICE)) != Device(RUN_DEVICE)
+    return {key: None if key == "device" and elsewhere else attrs[key] for key in attrs}
 
 
 def _require_same_type(written: TensorMeta, results: Sequence[TensorMeta]) -> None:

@@ -16,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import TorchIRError, TraceError
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import UNKNOWN_RESULT, is_transforming, kernel_switches, pytree
+from torch_ir.kernel_switches import kernel_switches
+from torch_ir.torch_api import UNKNOWN_RESULT, is_transforming, pytree
 from torch_ir.traced.arguments import TENSORS
 from torch_ir.traced.guards.random_numbers import RandomNumbers
 from torch_ir.traced.refusals import (

@@ -16,10 +16,10 @@ from torch.nn.parameter import Buffer, Parameter
 
 from torch_ir.errors import Raised, TraceError, attempt, first_line
 from torch_ir.frontend.meta import fake_tensor_mode
+from torch_ir.kernel_switches import kernel_switches
 from torch_ir.torch_api import (
     FakeTensor,
     draws,
-    kernel_switches,
     outside_of_traces,
     pytree,
     storage_of,

@@ -40,6 +40,7 @@ from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
 from torch_ir.ir.queries import live_out, require_symbols
+from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -216,6 +217,7 @@ class Pair:
             fixed = {n: t for n, t in self.payload.items() if n not in written}
             judged.held = {**fixed, **judged.held} if judged.ready else fixed
 
+    @full_precision()
     def look(self, inputs: tuple[torch.Tensor, ...], symbols: dict[str, Any], number: int) -> None:
         """Compare on some inputs."""
         if number and GoldenSource in {type(self.judged), type(self.other)}:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.torch_api import backend_flags
+from torch_ir.kernel_switches import backend_flags
 
 Probe = Callable[[], Any]
 

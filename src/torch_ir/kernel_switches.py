@@ -1,0 +1,58 @@
+"""Read the switches by which torch chooses kernels, and set others for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.backends import cuda, cudnn, mha, mkldnn
+
+
+def kernel_switches() -> tuple[object, ...]:
+    """Return what torch chooses kernels by, which no program says of an operator."""
+    return *backend_flags(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+
+
+def backend_flags() -> tuple[object, ...]:
+    """Return the switches of ``torch.backends`` by which kernels are chosen."""
+    return (
+        mha.get_fastpath_enabled(),
+        *[f() for f in (cuda.flash_sdp_enabled, cuda.mem_efficient_sdp_enabled)],
+        *[f() for f in (cuda.math_sdp_enabled, cuda.cudnn_sdp_enabled)],
+        *[cudnn.enabled, cudnn.benchmark, cudnn.deterministic, mkldnn.enabled],
+        *[switch.fp32_precision for switch in _precisions()],
+    )
+
+
+@contextmanager
+def full_precision() -> Generator[None]:
+    """Multiply and convolve single precision in single precision inside.
+
+    torch lets a GPU round the operands of convolutions to 10 bits (TF32) unless told otherwise,
+    and a processor to 7 (bfloat16) where asked: right kernels, and no error that a meaning bounds.
+
+    Example:
+        >>> with full_precision():
+        ...     torch.backends.cudnn.conv.fp32_precision
+        'ieee'
+    """
+    switches = _precisions()
+    before = [switch.fp32_precision for switch in switches]
+    for switch in switches:
+        switch.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for switch, precision in zip(switches, before, strict=True):
+            switch.fp32_precision = precision
+
+
+def _precisions() -> list[Any]:
+    """What says how short single precision may be; ``allow_tf32`` raises where these differ."""
+    on: Any = torch.backends  # whose types lack them
+    return [
+        *[on.cuda.matmul, on.cudnn.conv, on.cudnn.rnn],
+        *[on.mkldnn.matmul, on.mkldnn.conv, on.mkldnn.rnn],
+    ]

@@ -1,0 +1,31 @@
+"""What is judged is judged at full precision, whatever torch is set to."""
+
+import pytest
+import torch
+
+import torch_ir
+
+
+@pytest.fixture(params=["mkldnn.matmul", "cudnn.conv"])
+def shortened(request):
+    """What shortens the operands of products here, or would on a GPU, set for a while."""
+    home, name = request.param.split(".")
+    switch = getattr(getattr(torch.backends, home), name)
+    before, switch.fp32_precision = switch.fp32_precision, "bf16" if home == "mkldnn" else "ieee"
+    yield switch
+    switch.fp32_precision = before
+
+
+def test_products_are_judged_at_full_precision_and_settings_stay(shortened):
+    ir = torch_ir.parse("""
+ir {
+  input %x: f32[64, 256]
+  input %w: f32[256, 32]
+  %y: f32[64, 32] = aten.mm.default(%x, %w)
+  return %y
+}""")
+    given, set_to = (torch.randn(64, 256), torch.randn(256, 32)), shortened.fp32_precision
+    assert torch_ir.validate(ir, {}, given).verdict == "agree"
+    assert torch_ir.compare(ir, {}, given, run="aten").verdict == "agree"
+    assert torch_ir.decompose(ir).check() == ()
+    assert shortened.fp32_precision == set_to
