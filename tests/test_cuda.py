@@ -108,6 +108,21 @@ def test_results_that_take_the_place_of_dead_values_keep_their_bits():
     assert torch.equal(run(x), model.cuda()(x.cuda()))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "rsub", "mul", "div", "fmod", "remainder", "floor_divide", "pow"]
+)
+def test_numbers_have_the_bits_of_eager(name, dtype):
+    class Numbers(nn.Module):
+        def forward(self, x):
+            return [getattr(torch, name)(x, number) for number in (0.1, 1 / 3, 2.302585092994046)]
+
+    x = torch.randn(999, device="cuda").to(dtype)
+    run = torch_ir.compile(torch_ir.extract_ir(Numbers(), (x,)), placement="cuda")
+    for made, expected in zip(run(x), Numbers()(x), strict=True):
+        torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_constants_are_folded_with_the_bits_of_a_gpu():
     class Table(nn.Module):
         def forward(self, x):

@@ -238,6 +238,19 @@ def test_a_number_gives_the_bits_that_eager_gives(name, dtype, number):
         assert torch.equal(got.signbit(), expected.signbit())
 
 
+@pytest.mark.parametrize(("place", "stands"), [("run", True), ("cpu", True), ("cuda:0", False)])
+def test_a_tensor_stands_for_a_number_on_the_cpu_alone(place, stands):
+    graph = compile_graph(
+        parse(f"""ir {{
+  input %x: f32[4]
+  %a: f32[4] = aten._to_copy.default(%x, device=device("{place}"))
+  %y: f32[4] = aten.div.Tensor(%a, 2.302585092994046)
+  return %y
+}}""")
+    )
+    assert ("torch.tensor(" in graph.source) is stands
+
+
 def pointwise():
     """Every unary pointwise operator that has an in-place twin."""
     for name in sorted(dir(torch.ops.aten)):

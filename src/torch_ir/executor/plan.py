@@ -111,6 +111,7 @@ def make_plan(
     functions: Mapping[str, Plan],
     *,
     reuse: bool,
+    on_cpu: bool,
 ) -> Plan:
     """Make the plan of a graph whose nodes are resolved.
 
@@ -121,6 +122,7 @@ def make_plan(
         symbols: The symbols that each binds.
         functions: The plans of its functions.
         reuse: Whether results may take the place of values that nothing else reads.
+        on_cpu: Whether all runs there; kernels of a GPU take a number in double precision.
     """
     roots, pinned = _roots(ir, calls, outcomes)
     last = _last_uses(ir, calls)
@@ -135,10 +137,9 @@ def make_plan(
     steps: list[Step] = []
     for position, (call, found, bound) in enumerate(zip(calls, outcomes, symbols, strict=True)):
         binding = None if found is None else found.binding
-        in_place = None
-        if reuse and found is not None and _may_reuse(call, found, position, roots, groups, given):
-            in_place = found.in_place
-        scalar = _scalar(found) if reuse else None
+        reused = reuse and _may_reuse(call, found, position, roots, groups, given)
+        in_place = found.in_place if reused and found is not None else None
+        scalar = _scalar(found) if reuse and on_cpu else None
         count = None if found is None or found.kind != "ok" else len(found.results)
         steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
     written = [_written(ir, call, roots) for call in calls]
@@ -303,7 +304,7 @@ def _last_use_of_storage(
 
 def _may_reuse(
     call: BoundCall,
-    found: MetaResult,
+    found: MetaResult | None,
     position: int,
     roots: Mapping[str, Roots],
     last_use_of_storage: Mapping[str, int | None],
@@ -313,7 +314,7 @@ def _may_reuse(
 
     The result itself will have it, so its own life does not count: it begins here.
     """
-    if found.in_place is None:
+    if found is None or found.in_place is None:
         return False
     first, *others = [read.name for read in call.reads]
     own = roots[first]

@@ -24,10 +24,11 @@ from torch_ir.infer.hints import samplings
 from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
-from torch_ir.ir import IR, Constant, Dim, OpNode, TensorMeta
+from torch_ir.ir import IR, Constant, Device, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
 from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
+from torch_ir.ir.values import RUN_DEVICE, attribute_leaves
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
@@ -106,7 +107,7 @@ def _compile(
     ir, run_device = where.ir, where.device
     grad = grad if isinstance(grad, Collection) else bool(grad)
     recorded = grad is not False
-    compiler = _Compiler(run_device, collect, check_types, recorded)
+    compiler = _Compiler(run_device, collect, check_types, recorded, _is_on_cpu(where))
     values = where.moved(compiler.payload(ir, tensors))
 
     def compiled() -> tuple[Plan, CompiledModule]:
@@ -125,6 +126,19 @@ def _compile(
         wanted = _leaves(ir, values) if grad is True else grad
         require_gradients(plan, values, wanted, collect=collect)
     return ExecGraph(CompiledProgram(plan, module, values, run_device, grad=recorded))
+
+
+def _is_on_cpu(where: PlacedProgram) -> bool:
+    """Whether every value of a program lies on the CPU."""
+    asked = {
+        leaf.name
+        for _, _, node in where.ir.walk()
+        for value in node.attrs.values()
+        for leaf in attribute_leaves(value)
+        if isinstance(leaf, Device)
+    }
+    places = {where.device, *where.external.values(), *where.inputs.values()}
+    return asked <= {RUN_DEVICE, "cpu"} and all(place.type == "cpu" for place in places)
 
 
 def _key(finding: Diagnostic) -> tuple[str, str]:
@@ -188,6 +202,7 @@ class _Compiler:
     collect: bool
     derives: bool
     grad: bool
+    on_cpu: bool = False
     findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
     first: OpNode | None = None
     _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -265,12 +280,18 @@ class _Compiler:
         functions = self._function_plans(ir, calls, path)
         if self.findings:  # nothing will run it
             return make_plan(
-                ir.replace(nodes=(), graph_outputs=(), mutations=()), [], [], [], {}, reuse=False
+                ir.replace(nodes=(), graph_outputs=(), mutations=()),
+                [],
+                [],
+                [],
+                {},
+                reuse=False,
+                on_cpu=False,
             )
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
         reuse = not (self.grad or path) and self.device.type != "meta"
-        return make_plan(ir, calls, outcomes, symbols, functions, reuse=reuse)
+        return make_plan(ir, calls, outcomes, symbols, functions, reuse=reuse, on_cpu=self.on_cpu)
 
     def _function_plans(self, ir: IR, calls: list[BoundCall], path: str) -> dict[str, Plan]:
         """The plans of the functions that nodes refer to."""
