@@ -302,6 +302,8 @@ def gelu(call: BoundedCall) -> Errors:
     torch's vectorized erf is ``1 - p(t) e^(-x²)`` of Abramowitz and Stegun (7.1.26), whatever x is
     off by 1.5e-7 (2.5 units), half of that times x here, and by the roundings of what is taken
     from 1, which fades with erfc: half of it times x is the smaller of ``|y|`` and ``|x| - |y|``.
+    On processors with AVX-512 it calls oneDNN, whose polynomials are good to 5.7 units of x
+    between 2 and 5, and better elsewhere (measured at 14 million numbers).
     """
     (result,) = call.results
     sizes, made = call.size("self"), moduli(result)
@@ -309,7 +311,8 @@ def gelu(call: BoundedCall) -> Errors:
         return [call.opened(call.unit * (4 * made + 1.5 * sizes), sizes**3)]
     with np.errstate(invalid="ignore"):
         taken = np.minimum(made, np.abs(sizes - made))
-    return [call.opened(call.unit * (2 * made + 1.55 * sizes + 8 * taken), sizes)]
+        erf = np.where((sizes >= 2) & (sizes <= 5), 6, 1.55)
+    return [call.opened(call.unit * (2 * made + erf * sizes + 8 * taken), 2 * sizes)]
 
 
 def round_decimals(call: BoundedCall) -> Errors:
