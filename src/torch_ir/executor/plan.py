@@ -133,7 +133,6 @@ def make_plan(
     groups = {**_last_use_of_storage(roots, last), **dict.fromkeys(pinned)}
     external = ir.external_values()
     given = {meta.name for meta in ir.graph_inputs} | external.keys()
-    foreign = given | {UNKNOWN}
     steps: list[Step] = []
     for position, (call, found, bound) in enumerate(zip(calls, outcomes, symbols, strict=True)):
         binding = None if found is None else found.binding
@@ -156,7 +155,7 @@ def make_plan(
         tuple([name for name in external if name in used]),
         writes,
         functions,
-        is_private=not (writes or any(names and names & foreign for names in written))
+        is_private=not (writes or any(names & (given | {UNKNOWN}) for names in written))
         and _outputs_are_apart(ir, roots),
         copied_outputs=frozenset(
             [m.name for m in ir.graph_outputs if roots[m.name] & kept.keys()]
