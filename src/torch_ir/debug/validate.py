@@ -206,12 +206,12 @@ def _prepared(
         return judged, None
     if judged is None:
         flat = ir if delegates(ir) else written_out(ir)  # torch runs a delegate whole, not by node
-        return IRExecutor(flat, weights, constants).graph_for(inputs), None
+        return IRExecutor(flat, weights, constants).graph_for(*inputs), None
     if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
         drift = Accumulation(judged.graph.ir)
         return judged.graph, Judge(judged.delegates, readers, drift, aliases=judged.ir.aliases)
     unseen = judged.unseen if isinstance(judged, OpaqueRunner) else ""
-    graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph_for(inputs)
+    graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph_for(*inputs)
     return graph, Judge(judged.delegates, readers, unseen=unseen)
 
 

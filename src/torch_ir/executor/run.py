@@ -111,7 +111,7 @@ class IRExecutor:
             MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
         self._prepare()
-        return self._graph or self.graph_for(())
+        return self._graph or self.graph_for()
 
     @property
     def registry(self) -> TensorRegistry:
@@ -212,12 +212,12 @@ class IRExecutor:
     ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
         graph = self._graph
         if graph is None or not (self._payload or _is_on(graph.device, inputs)):
-            graph = self.graph_for(inputs)
+            graph = self.graph_for(*inputs)
         outputs, symbols = graph.run(inputs, given, listener)
         self._last = inputs, tuple([t.detach() for t in outputs]) if self.grad else outputs
         return outputs, symbols
 
-    def graph_for(self, inputs: Sequence[Any]) -> ExecGraph:
+    def graph_for(self, *inputs: Any) -> ExecGraph:
         """Return the compiled graph of a run: where such inputs lie, if nothing says a place."""
         self._prepare()
         device = None
