@@ -63,6 +63,54 @@ def test_a_pair_with_a_coarse_scale_is_the_worst(worst):
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["node"] == names[worst]
 
 
+class Steps(nn.Module):
+    """Layers before a sign, of which derivatives tell nothing, and layers behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(12)])
+
+    def forward(self, x):
+        for number, layer in enumerate(self.layers):
+            x = torch.sign(layer(x)) if number < 6 else torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("worst", range(0, 12, 2))
+def test_a_coarse_pair_before_a_step_is_the_worst(worst):
+    torch.manual_seed(0)
+    model, x = Steps().eval(), torch.randn(8, 16)
+    ir = extract_ir(model, (x,))
+    names = [node.name for node in ir.nodes if node.op_type == "aten.linear.default"]
+    scales = {name: 2.0 if i == worst else 0.004 for i, name in enumerate(names)}
+    found = attribute(quantized(ir, names, scales), model.state_dict(), (x,))
+    assert found.rows[0].node == names[worst]
+    assert found.runs <= 10
+    unknown = [row for row in found.rows if row.output_sqnr is None]
+    assert {row.is_measured for row in unknown} <= {False}
+    assert {row.node for row in unknown} <= set(names[:6])
+    assert found.table().count("?") == len(unknown) > 0
+
+
+def test_a_pair_that_leaves_no_number_is_the_worst_and_infinities_that_stay_are_no_noise():
+    ir = parse("""ir {
+      input %x: f32[4]
+      input %mask: f32[4]
+      %a: f32[4] = aten.mul.Tensor(%x, 2.0)
+      %b: f32[4] = aten.exp.default(%a)
+      %c: f32[4] = aten.log.default(%b)
+      %d: f32[4] = aten.add.Tensor(%c, %mask)
+      return %d
+    }""")
+    ir = quantized(ir, ["a", "b"], {"a": 0.01, "b": 10.0})
+    x = torch.tensor([0.103, 0.222, 0.311, 0.402])
+    given = x, torch.tensor([0.0, 0.0, 0.0, -torch.inf])
+    found = attribute(ir, {}, given)
+    assert [row.node for row in found.rows] == ["b", "a"]
+    assert found.output_sqnr == found.rows[0].output_sqnr == -math.inf
+    assert 20 < found.rows[1].output_sqnr < 60
+
+
 def test_estimates_rank_pairs_as_single_runs_do():
     ir, weights, x = layers(count=20)
     names = [node.name for node in ir.nodes if node.op_type == "aten.linear.default"][:20]

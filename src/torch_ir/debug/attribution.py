@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from typing import Any, cast
 
 import torch
@@ -39,7 +40,8 @@ class PairNoise:
         node: Name of the node, weight or input whose value it takes.
         location: The user's source line of that.
         sqnr: Signal to noise at the pair, in decibels.
-        output_sqnr: That of the outputs where only this pair quantizes.
+        output_sqnr: That of the outputs where only this pair quantizes; None where derivatives
+            tell nothing and it was not measured.
         is_measured: Whether that was measured, not estimated by derivatives.
     """
 
@@ -47,7 +49,7 @@ class PairNoise:
     node: str
     location: str
     sqnr: float
-    output_sqnr: float
+    output_sqnr: float | None
     is_measured: bool
 
 
@@ -75,12 +77,16 @@ class Attribution(Shown):
         rows = [("quantize", "of", "SQNR", "outputs' SQNR", "location")]
         for row in self.rows[:top]:
             mark = "" if row.is_measured else "~"
-            told = f"{row.sqnr:.1f} dB", f"{mark}{row.output_sqnr:.1f} dB"
-            rows.append((row.quantize, row.node, *told, row.location.partition(" in ")[0]))
+            cost = "?" if row.output_sqnr is None else f"{mark}{row.output_sqnr:.1f} dB"
+            place = row.location.partition(" in ")[0]
+            rows.append((row.quantize, row.node, f"{row.sqnr:.1f} dB", cost, place))
         return rows
 
     def table(self, top: int | None = None) -> str:
-        """Format the pairs as a table, the worst first; ``~`` marks what is estimated."""
+        """Format the pairs as a table, the worst first.
+
+        ``~`` marks what is estimated, ``?`` what is not known.
+        """
         return table(self._cells(top))
 
     def __str__(self) -> str:
@@ -95,7 +101,8 @@ class Attribution(Shown):
     def _picture(self) -> str:
         from torch_ir.viz.plots import plot
 
-        return plot(self).svg if any(math.isfinite(row.output_sqnr) for row in self.rows) else ""
+        told = [row.output_sqnr for row in self.rows if row.output_sqnr is not None]
+        return plot(self).svg if any(map(math.isfinite, told)) else ""
 
     def _grid(self) -> Rows:
         return self._cells(50)
@@ -126,7 +133,8 @@ def attribute(
     A pair is a quantize whose codes a dequantize takes. The float program is the same without its
     pairs. What each pair alone does to the outputs is estimated from one run by derivatives:
     rounding errors of elements are taken to be independent, and those of the worst pairs are then
-    measured, each by a run; at most 10 runs for each sample.
+    measured, each by a run; at most 10 runs for each sample. Pairs of which derivatives tell
+    nothing, such as those before a sign, take every third of these runs, the noisiest first.
 
     Args:
         ir: A quantized program.
@@ -151,8 +159,7 @@ def attribute(
         >>> [(row.quantize, row.node, round(row.sqnr, 1)) for row in found.rows], found.runs
         ([('q', 'x', 33.7)], 2)
     """
-    ir = written_out(ir)
-    program = ir if is_functional(ir) else without_writes(ir)
+    program = _functional(ir)
     pairs = _pairs(program)
     if not pairs:
         raise InvalidIRError("no node dequantizes what a node of the program quantizes")
@@ -161,7 +168,7 @@ def attribute(
     signal = sum(run.signal for run in runs)
     whole = sum(run.noise(pairs) for run in runs)
     noise = {name: sum(run.estimates[name] for run in runs) for name in pairs}
-    worst = sorted(pairs, key=lambda name: -noise[name])[: RUNS - 3]
+    worst = _to_measure(noise, runs)
     is_single = len(pairs) == 1
     measured = {n: whole if is_single else sum(r.noise({n}) for r in runs) for n in worst}
     noise |= measured
@@ -170,15 +177,29 @@ def attribute(
         keep = _kept(noise, signal, whole, budget)
         kept = _decibels(signal, sum(run.noise(pairs.keys() - set(keep)) for run in runs))
     rows = [_row(program, pairs[n], n, runs, noise[n], n in measured) for n in pairs]
-    rows.sort(key=lambda row: row.output_sqnr)
-    sqnr, count = _decibels(signal, whole), max(run.count for run in runs)
-    return Attribution(ir.model_name, tuple(rows), sqnr, keep, kept, count)
+    rows.sort(key=lambda row: (row.output_sqnr is None, row.output_sqnr or 0.0))
+    made = tuple(rows), _decibels(signal, whole), keep, kept
+    return Attribution(ir.model_name, *made, max(run.count for run in runs))
+
+
+def _functional(ir: IR) -> IR:
+    ir = written_out(ir)
+    return ir if is_functional(ir) else without_writes(ir)
+
+
+def _to_measure(noise: Mapping[str, float], runs: Sequence[_Sample]) -> list[str]:
+    """Choose the pairs to measure: two with the greatest estimates for each without one."""
+    told = sorted([n for n in noise if not math.isnan(noise[n])], key=lambda n: -noise[n])
+    untold = sorted([n for n in noise if math.isnan(noise[n])], key=lambda n: _own(n, runs))
+    turns = zip_longest(told[::2], told[1::2], untold)
+    return [name for turn in turns for name in turn if name is not None][: RUNS - 3]
 
 
 def _kept(
     noise: Mapping[str, float], signal: float, whole: float, budget: float
 ) -> tuple[str, ...]:
     """The fewest pairs without which the noise is as small as the budget asks."""
+    noise = {name: power for name, power in noise.items() if not math.isnan(power)}
     total = sum(noise.values())
     left, keep = total, list[str]()
     for name in sorted(noise, key=lambda n: -noise[n]):
@@ -206,21 +227,35 @@ def _row(
 ) -> PairNoise:
     source = pair.inputs[0]
     maker = program.producers.get(source.name)
-    signal = sum(run.signals[name] for run in runs)
-    own = _decibels(signal, sum(run.errors[name] for run in runs))
     place = str((maker or pair).location or "")
     of = source.name if maker is None else maker.name
-    return PairNoise(name, of, place, own, _decibels(sum(r.signal for r in runs), noise), measured)
+    cost = None if math.isnan(noise) else _decibels(sum(run.signal for run in runs), noise)
+    return PairNoise(name, of, place, _own(name, runs), cost, measured)
+
+
+def _own(name: str, runs: Sequence[_Sample]) -> float:
+    signal = sum(run.signals[name] for run in runs)
+    return _decibels(signal, sum(run.errors[name] for run in runs))
 
 
 def _decibels(signal: float, noise: float) -> float:
     if noise <= 0:
         return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+    is_told = signal > 0 and math.isfinite(noise)
+    return 10 * math.log10(signal / noise) if is_told else -math.inf
 
 
 def _power(values: Iterable[torch.Tensor]) -> float:
-    return sum(float(v.detach().double().square().sum()) for v in values)
+    """Return the sum of the squares of all finite elements."""
+    doubles = [v.detach().double() for v in values]
+    return sum(float(v[v.isfinite()].square().sum()) for v in doubles)
+
+
+def _distance(made: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the sum of the squares of all errors; infinity where one element alone is finite."""
+    differ = (made != wanted) & ~(made.isnan() & wanted.isnan())
+    square = float((made[differ].double() - wanted[differ].double()).square().sum())
+    return math.inf if math.isnan(square) else square
 
 
 class _Sample:
@@ -243,18 +278,20 @@ class _Sample:
         self.outputs = [out.detach() for out in outputs]
         self.signal = _power(self.outputs)
         self.signals = {n: _power([t]) for n, t in self.taken.items()}
-        self.errors = {n: _power([t]) for n, t in self.moved.items()}
+        self.errors = {n: _distance(t, torch.zeros_like(t)) for n, t in self.moved.items()}
         self.estimates: dict[str, float] = {}
         for name in pairs:
             squares = [float((g * self.moved[name]).square().sum()) for g in probed[name]]
-            self.estimates[name] = sum(squares) / max(len(squares), 1)
+            told = sum(squares) / max(len(squares), 1)
+            # of a step, such as a sign, the derivative is zero wherever there is one
+            is_told = math.isfinite(told) and (told > 0 or not self.errors[name])
+            self.estimates[name] = told if is_told else math.nan
 
     def noise(self, active: Collection[str]) -> float:
         """Return the noise of the outputs where only some pairs quantize."""
         with torch.no_grad():
             made = self._run(active)
-        pairs = zip(made, self.outputs, strict=True)
-        return _power(a.double() - b.double() for a, b in pairs)
+        return sum(map(_distance, made, self.outputs))
 
     def _gradients(self, outputs: Sequence[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
         """Derivatives of the outputs, weighed by random signs, by what each pair takes."""
