@@ -8,7 +8,7 @@ greatest in what picks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,7 @@ def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """Return how far results move where arguments, each by itself, are off by ``errors``."""
     rule = RULES.get(call.op_type)
     if rule in _LINEAR:
-        moved = _summed(call, [_weighed(call, name, error) for name, error in errors.items()])
+        moved = _summed(call, (_weighed(call, name, error) for name, error in errors.items()))
         return _infinite_kept(call, errors, moved)
     if rule in (rows.softmax, rows.log_softmax):
         return [_through_softmax(call, errors["self"], relative=rule is rows.softmax)]
@@ -177,7 +177,7 @@ def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
         return _tried(call, errors)
     if call.op_type in _REINTERPRETED:
         return [_of_bits(call, errors["self"])]
-    return _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
+    return _summed(call, (_shifted(call, {name: error}) for name, error in errors.items()))
 
 
 _REINTERPRETED = frozenset({"aten.view.dtype", "aten.view_copy.dtype"})
@@ -191,11 +191,12 @@ def _of_bits(call: BoundedCall, error: Array) -> Array:
     return np.where(read.reshape(result.shape), np.inf, 0.0)
 
 
-def _summed(call: BoundedCall, parts: Sequence[Sequence[Array]]) -> list[Array]:
-    return [
-        np.sum(column, axis=0).reshape(result.shape)
-        for column, result in zip(zip(*parts, strict=True), call.results, strict=True)
-    ]
+def _summed(call: BoundedCall, parts: Iterable[Sequence[Array]]) -> list[Array]:
+    """Return the sums over operands; of them, one after another, few are there at a time."""
+    whole: Sequence[Array] = []
+    for part in parts:
+        whole = [a + b for a, b in zip(whole, part, strict=True)] if whole else part
+    return [np.reshape(a, result.shape) for a, result in zip(whole, call.results, strict=True)]
 
 
 def _infinite_kept(
@@ -205,7 +206,7 @@ def _infinite_kept(
     lost = [~np.isfinite(r) & np.isinf(e) for r, e in zip(call.results, moved, strict=True)]
     if not any(places.any() for places in lost):
         return moved
-    ends = _summed(call, [_shifted(call, {name: error}) for name, error in errors.items()])
+    ends = _summed(call, (_shifted(call, {name: error}) for name, error in errors.items()))
     return [np.where(*both) for both in zip(lost, ends, moved, strict=True)]
 
 
@@ -259,20 +260,21 @@ def _through_softmax(call: BoundedCall, error: Array, *, relative: bool) -> Arra
 def _shifted(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
     """How far results move where the arguments move to either end of their range."""
     if RULES.get(call.op_type) is elementwise.codes:  # of float32 alone
-        middle, ends = list(call.results), [_codes(call, errors, sign) for sign in (-1, 1)]
+        middle, ends = list(call.results), (_codes(call, errors, sign) for sign in (-1, 1))
     else:
         signs = ends_of(call[name] for name in errors)
-        moved = [{n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in signs]
+        moved = ({n: moved_by(call[n], e, sign) for n, e in errors.items()} for sign in signs)
         if _narrows(call, errors):  # both ends are rounded, as the kernel's number is
             function = denotation(call.op_type).function
             middle = list(call.results)
-            ends = [flat(function(**{**call.arguments, **arguments})) for arguments in moved]
+            ends = (flat(function(**{**call.arguments, **arguments})) for arguments in moved)
         else:
-            middle, ends = call.meant(), [_meant(call, arguments) for arguments in moved]
-    return [
-        np.max([apart(end, here) for end in column], axis=0)
-        for *column, here in zip(*ends, middle, strict=True)
-    ]
+            middle, ends = call.meant(), (_meant(call, arguments) for arguments in moved)
+    farthest: list[Array] = []
+    for end in ends:
+        off = [apart(there, here) for there, here in zip(end, middle, strict=True)]
+        farthest = list(map(np.maximum, farthest, off)) if farthest else off
+    return farthest
 
 
 def _narrows(call: BoundedCall, errors: Mapping[str, Any]) -> bool:

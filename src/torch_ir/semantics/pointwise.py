@@ -63,7 +63,9 @@ def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, 
     half = is_float(dtype) and dtype.itemsize == 2
     number = not isinstance(operand, np.ndarray)
     finest = DEFAULT_FLOAT if half and is_light and (among_heavy or number) else dtype
-    return rounded(operand, finest).astype(working(dtype))
+    is_there = isinstance(operand, np.ndarray) and operand.dtype == finest
+    taken = operand if is_there else rounded(operand, finest)
+    return np.asarray(taken).astype(working(dtype), copy=False)
 
 
 def floating(*operands: Operand) -> np.dtype[Any]:

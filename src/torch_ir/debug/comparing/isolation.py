@@ -27,7 +27,7 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import live_out
 from torch_ir.ops.choices import VALUES_OPEN
 
-MAX_BYTES = 128 << 20
+MAX_BYTES = 64 << 20
 """A subgraph whose values are larger together is judged in pieces: bounds take memory."""
 MAX_PAIRS = 100
 """In a subgraph of so many nodes at most, neighbors are tried together as well."""

@@ -18,6 +18,8 @@ from torch_ir.semantics.operators.matmul import behind_groups
 from torch_ir.semantics.operators.sorting import in_order
 from torch_ir.semantics.tolerance import overflow_edge, spacing
 
+AT_ONCE = 2**18
+"""Elements that are measured together: measures take some ten times their memory."""
 READING_MEMORY = frozenset(
     f"aten.{name}.default"
     for name in (
@@ -129,19 +131,40 @@ def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True
         return Error(part=np.inf, reason=f"it is {told}, and means {wanted}")
     if not is_inexact(meaning.dtype):
         return _exactly(meaning, got, allowed)
+    bounds = np.broadcast_to(allowed, meaning.shape)
+    flat = [np.reshape(array, -1) for array in (meaning, got, bounds)]
+    measured = [
+        _measured(*[array[start : start + AT_ONCE] for array in flat], subtracts=subtracts)
+        for start in range(0, meaning.size, AT_ONCE)
+    ]
+    parts = [part for part in measured if part is not None]
+    if not parts:
+        return Error()
+    ulp, off, relative, worst, _, size = map(float, np.max(parts, axis=0))
+    wrong = sum(int(part[-2]) for part in parts)
+    return Error(ulp, off, relative, worst, _too_much(worst, wrong, size, meaning.size))
+
+
+def _measured(
+    meaning: Array, got: Array, bound: Array, *, subtracts: bool
+) -> tuple[float, ...] | None:
+    """Measure some elements: the worst ulp, difference, relative one and part of the bound.
+
+    Then how many are off by more than the bound, and by how much; None where all are equal.
+    """
     with np.errstate(invalid="ignore"):
         other = ~((meaning == got) | ((meaning != meaning) & (got != got)))
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     units = spacing(meaning[other])
     first, second = meaning[other].astype(wide), got[other].astype(wide)
-    bound = np.broadcast_to(allowed, meaning.shape)[other]
+    bound = bound[other]
     open_ones = np.zeros(first.shape, bool)
     if subtracts:
         open_ones |= np.isinf(first) & np.isnan(second) & (bound > 0)
     if is_complex(meaning.dtype):
         open_ones |= ~np.isfinite(first) & ~np.isfinite(second) & (bound > 0)
     if open_ones.all():
-        return Error()
+        return None
     first, second, bound, units = (part[~open_ones] for part in (first, second, bound, units))
     with np.errstate(all="ignore"):
         off = np.abs(first - second)
@@ -155,20 +178,15 @@ def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True
         parts = np.where(bound == np.inf, 0, parts)  # open: something overflows on the way
         relative = np.where(size > 0, off / size, np.inf)
         ulp = off / units
-    return Error(
-        float(ulp.max()),
-        float(off.max()),
-        float(np.nan_to_num(relative, nan=np.inf, posinf=0).max()),
-        float(parts.max()),
-        _too_much(parts, off, meaning.size),
-    )
+    relative = np.nan_to_num(relative, nan=np.inf, posinf=0)
+    beyond = off[parts > 1]
+    worst = [float(measure.max()) for measure in (ulp, off, relative, parts)]
+    return (*worst, float(beyond.size), float(beyond.max(initial=0.0)))
 
 
-def _too_much(parts: Array, off: Array, count: int) -> str:
-    wrong = int((parts > 1).sum())
+def _too_much(worst: float, wrong: int, size: float, count: int) -> str:
     if not wrong:
         return ""
-    worst, size = float(parts.max()), float(off[parts > 1].max())
     if not np.isfinite(size):
         return f"{wrong} of {count} values differ: NaN or infinity is where the other has none"
     how = f"which is {worst:.3g} times what is allowed" if np.isfinite(worst) else "and must not"

@@ -119,8 +119,8 @@ class BoundedCall:
 
     def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:
         """Compute the results, or another operator's, in float64 for arguments partly replaced."""
-        arguments = {name: widened(value) for name, value in self.arguments.items()}
-        arguments |= changed
+        kept = {n: widened(value) for n, value in self.arguments.items() if n not in changed}
+        arguments = {**kept, **changed}
         dtype = arguments.get("dtype")
         if isinstance(dtype, np.dtype) and is_inexact(dtype):
             arguments["dtype"] = np.dtype("complex128" if is_complex(dtype) else "float64")

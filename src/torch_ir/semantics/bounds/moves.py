@@ -53,10 +53,13 @@ def apart(first: Array, second: Array) -> Array:
     """Return |first - second|; infinite where only one of them is a number."""
     if first.shape != second.shape:
         return np.full(second.shape, np.inf)
-    one, other = (a if is_complex(a.dtype) else a.astype("float64") for a in (first, second))
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    off = np.abs(one - other)
-    return np.where(same, 0, np.where(np.isnan(off), np.inf, off))
+    one, other = (
+        a if is_complex(a.dtype) else a.astype("float64", copy=False) for a in (first, second)
+    )
+    off = np.asarray(np.abs(one - other))
+    np.copyto(off, np.inf, where=np.isnan(off))
+    np.copyto(off, 0, where=(one == other) | (np.isnan(one) & np.isnan(other)))
+    return off
 
 
 def meant_at(
