@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from torch import nn
 
 import torch_ir
 from backends.graphs import WEIGHTS, Interpreter, Named, chain, programs
@@ -11,7 +12,7 @@ from torch_ir import IR, IRExecutor, check_types, extract_ir, functionalize, par
 from torch_ir.backends import Partitioner, register_backend, to_backend, unregister_backend
 from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.errors import ExecutionError, MissingWeightsError
+from torch_ir.errors import BackendError, ExecutionError, MissingWeightsError
 from torch_ir.ir import Location
 from torch_ir.weights.tensor_registry import registered_kernel
 from whole_way import same
@@ -259,3 +260,26 @@ class TestRunning:
             "the program has 2 weights and none were given\n"
             "Give weights, such as model.state_dict()."
         )
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_what_a_delegate_raises_names_it_whether_torch_records_gradients_or_not(records):
+    class Fails(Interpreter):
+        name = "fails"
+
+        def compile(self, ir, payload):
+            def call(*tensors):
+                raise RuntimeError("no power")
+
+            return call
+
+    model, x = nn.Linear(3, 2).eval(), torch.ones(1, 3)
+    run = torch_ir.compile(
+        extract_ir(model, (x,)), model.state_dict(), backend=Fails("aten.linear.default")
+    )
+    told = "the backend 'fails' fails to run 'fails_0', a delegate of linear: RuntimeError: no"
+    with torch.set_grad_enabled(records):
+        for _ in range(2):  # the second call takes the shorter way
+            with pytest.raises(BackendError, match=told):
+                run(x)
+        assert torch.is_grad_enabled() is records

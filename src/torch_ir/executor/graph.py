@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tange
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.executor.program import CompiledProgram
+from torch_ir.executor.program import CompiledProgram, Plainly
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
@@ -23,9 +23,6 @@ from torch_ir.tables import Shown
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
 """The tensors that a run returns, and the symbols from which its other results are computed."""
-
-Plainly: TypeAlias = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...] | None]
-"""Runs a graph on tensors of the recorded types; gives None where there is more to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class ExecGraph(Shown):
         self.device, self.grad = program.device, program.grad
         self._program, self._module = program, program.module
         self._differentiator = Differentiator(program.plan, program.payload, self.device)
-        self.plainly: Plainly | None = program.plainly if program.is_plain else None
+        self.plainly: Plainly | None = program.plainly()
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
     def __repr__(self) -> str:

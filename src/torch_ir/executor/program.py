@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.amp import is_autocast_available
@@ -34,6 +34,10 @@ from torch_ir.weights.tensor_registry import DirectKernel
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
 
 
+Plainly: TypeAlias = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...] | None]
+"""Runs a graph on tensors of the recorded types; gives None where there is more to do."""
+
+
 class CompiledProgram:
     """Generated code, bound to the tensors that it runs with.
 
@@ -51,7 +55,6 @@ class CompiledProgram:
         module: Its code, bound to the payload.
         device: Where it runs.
         grad: Whether a run records gradients.
-        is_plain: Whether :meth:`plainly` may call it.
     """
 
     def __init__(
@@ -76,28 +79,20 @@ class CompiledProgram:
         self._below = _level(plan, self.payload)
         self._observed: dict[bool, Compiled] = {}
         has_symbols = self.module.symbols or self.module.returned_symbols
-        self.is_plain = not (has_symbols or grad or self._turn)
+        self._is_plain = not (has_symbols or grad or self._turn)
 
     @public
-    def plainly(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
-        """Call a program of static sizes, without state, with tensors of the recorded types.
+    def plainly(self) -> Plainly | None:
+        """Return what calls a program of static sizes, without state; None for other programs.
 
-        A program that is one delegate takes microseconds, of which each step here is a part.
-
-        Returns:
-            Its outputs; None if something else has to be seen to, which :meth:`execute` does.
-
-        Raises:
-            ExecutionError: A kernel fails.
+        It takes tensors of the recorded types, and gives None where :meth:`execute` has more to
+        see to. A program that is one delegate takes microseconds: each step here is a part.
         """
-        module = self.module
-        try:
-            fits = module.accepts(*inputs)
-        except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes
-            return None
-        if fits is None or is_any_autocast_enabled():
-            return None
-        return self._call(module.run, inputs, module)
+        return (
+            _plain_calls(self, self._call, self._explained, self._below)
+            if self._is_plain
+            else None
+        )
 
     def execute(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
@@ -234,6 +229,32 @@ class CompiledProgram:
         if not nodes or (isinstance(error, TorchIRError) and error.node):
             return error
         return _at_node(nodes[-1], error)
+
+
+def _plain_calls(
+    program: CompiledProgram,
+    call: Callable[..., tuple[Any, ...]],
+    explained: Callable[[Exception, Compiled], Exception],
+    below: Callable[[], Any] | None,
+) -> Plainly:
+    module, accepts, run = program.module, program.module.accepts, program.module.run
+    is_grad_enabled = torch.is_grad_enabled
+
+    def plainly(inputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
+        try:
+            fits = accepts(*inputs)
+        except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes
+            return None
+        if fits is None or is_any_autocast_enabled():
+            return None
+        if below is not None or is_grad_enabled():
+            return call(run, inputs, module)
+        try:
+            return run(*inputs)
+        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+            raise explained(error, module) from _cause(error)
+
+    return plainly
 
 
 @contextmanager

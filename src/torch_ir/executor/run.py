@@ -11,7 +11,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
-from torch_ir.executor.graph import ExecGraph, Plainly
+from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     flatten_arguments,
@@ -21,6 +21,7 @@ from torch_ir.executor.inputs import (
 )
 from torch_ir.executor.listeners import Listener
 from torch_ir.executor.placement import Placement, device_of_weights
+from torch_ir.executor.program import Plainly
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allowances

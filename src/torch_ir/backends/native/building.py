@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +57,20 @@ def built(
     return safe(made)
 
 
+_TENSOR = torch.Tensor
+
+
+def bound_call(compiled: Delegated) -> Delegated:
+    """Return what to call for a delegate; to call an object costs more than its bound method.
+
+    Example:
+        >>> bound_call(len)
+        <built-in function len>
+    """
+    call: Any = type(compiled).__call__
+    return MethodType(call, compiled) if isinstance(call, FunctionType) else compiled
+
+
 class DeclinedError(BackendError):
     """A delegate leaves one call to torch, and takes others."""
 
@@ -69,14 +84,14 @@ class Safe:
     """
 
     def __init__(self, call: Delegated, is_thread_safe: bool):
-        self._call = call
+        self._call = bound_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
         self.shared: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
         for item in given:
-            if not isinstance(item, torch.Tensor) or not item.is_contiguous():
+            if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(
                     [t.contiguous() if isinstance(t, torch.Tensor) else t for t in given]
                 )

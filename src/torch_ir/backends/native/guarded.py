@@ -15,7 +15,7 @@ from torch_ir.backends.native.attempts import (
     said,
     shared_places,
 )
-from torch_ir.backends.native.building import DeclinedError
+from torch_ir.backends.native.building import DeclinedError, bound_call
 from torch_ir.backends.native.samples import SETS
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
@@ -40,7 +40,7 @@ class Guarded:
         self.attempt = attempt
         self.is_used = True
         self.us = self.other_us = math.nan
-        self._call = attempt.call
+        self._call = bound_call(attempt.call)
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
         self._torch = IRExecutor(body, {}, check_types=False)

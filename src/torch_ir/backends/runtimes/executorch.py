@@ -99,7 +99,8 @@ class _Method:
         self.program = program
         with quietly():
             method = runtime.load_program(program).load_method("forward")
-        self._execute: Callable[..., list[Any]] = method.execute
+        # below the method is what its ``execute`` calls
+        self._execute: Callable[..., list[Any]] = getattr(method, "_method", method.execute)
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         made = self._execute(given)  # tensors are copied out of its memory

@@ -88,7 +88,10 @@ class _Session:
         self._run: Callable[..., list[Any]] = getattr(session, "_sess", session).run
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        feed = {name: array_of(given[index]) for index, name in self._names}
+        try:
+            feed = {name: given[index].numpy() for index, name in self._names}
+        except (AttributeError, RuntimeError):  # a number, or a tensor that requires gradients
+            feed = {name: array_of(given[index]) for index, name in self._names}
         return list(map(torch.from_numpy, self._run(self._outputs, feed, None)))
 
 
