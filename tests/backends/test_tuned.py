@@ -1,6 +1,7 @@
 """Other kernels of torch's own: right, verified, and left out where they do not gain."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -87,3 +88,15 @@ def test_what_has_no_other_kernel_is_refused_at_once():
         "aten.matmul.default": "torch has one kernel for it",
         "aten.sin.default": "torch has one kernel for it",
     }
+
+
+@pytest.mark.parametrize("name", ["residual", "three axes"])
+def test_it_takes_what_it_can_where_warnings_are_errors(name, monkeypatch):
+    monkeypatch.setattr(tuned, "GAIN", math.inf)
+    make, shape = MODELS[name]
+    model, x = make().eval(), torch.randn(shape)
+    ir = extract_ir(model, (x,))
+    with warnings.catch_warnings(action="error"):
+        run = torch_ir.compile(ir, model.state_dict(), backend="tuned")
+    assert run.delegates
+    assert not [verdict.reason for verdict in run.verdicts if not verdict.used]

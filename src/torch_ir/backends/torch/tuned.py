@@ -90,7 +90,7 @@ def _linear(module: GraphModule, node: Node, name: str) -> None:
     given = _arguments(node)
     rows = math.prod(given["input"].meta["val"].shape[:-1])
     weight = torch.ops.mkldnn._reorder_linear_weight(_value(module, given["weight"]), rows)
-    setattr(module, name, weight)
+    module.register_buffer(name, weight, persistent=False)
     with module.graph.inserting_before(node):
         packed = module.graph.get_attr(name)
         args = (given["input"], packed, given["bias"], "none", [], "")
@@ -121,8 +121,9 @@ def _convolution(module: GraphModule, node: Node, name: str) -> None:
     place = [_pair(given[key]) for key in ("padding", "stride", "dilation")]
     size = list(given["input"].meta["val"].shape)
     options = (*place, given["groups"])
-    setattr(module, name, torch.ops.mkldnn._reorder_convolution_weight(weight, *options, size))
-    setattr(module, f"{name}_bias", bias)
+    weight = torch.ops.mkldnn._reorder_convolution_weight(weight, *options, size)
+    module.register_buffer(name, weight, persistent=False)
+    module.register_buffer(f"{name}_bias", bias, persistent=False)
     graph: Any = module.graph
     channels_last = {"memory_format": torch.channels_last}
     with graph.inserting_before(last):
