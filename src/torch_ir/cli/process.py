@@ -79,11 +79,23 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
+def _leave_memory() -> None:
+    """Leave memory to the system, which frees it at once; Python does object by object.
+
+    Not where triton is loaded (by builds of torch for GPUs): its bindings, made with nanobind,
+    print a page about what is left.
+    """
+    if "triton" in sys.modules:
+        gc.unfreeze()
+    else:
+        gc.freeze()
+
+
 def run() -> None:
     """Run ``torch-ir``."""
     _open_standard_streams()
     sys.meta_path.insert(0, TorchFinder())
-    atexit.register(gc.freeze)  # the system frees memory at once, Python object by object
+    atexit.register(_leave_memory)
     if os.name == "posix":
         read, write = os.pipe()
         os.set_blocking(write, False)
