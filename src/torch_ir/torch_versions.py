@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-TORCH_VERSIONS = ("2.13", "2.14", "2.15")
+TORCH_VERSIONS = ("2.13", "2.14")
 """The minor versions of torch on which the whole test suite passes."""
 
 RECORDED = "2.13"
