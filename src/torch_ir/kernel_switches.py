@@ -38,15 +38,32 @@ def full_precision() -> Generator[None]:
         ...     torch.backends.cudnn.conv.fp32_precision
         'ieee'
     """
-    switches = _precisions()
+    switches, older = _precisions(), _older_switches()
     before = [switch.fp32_precision for switch in switches]
+    if older is not None:  # torch.export asks these, which raise where they say something else
+        _set_older_switches(False, "highest")
     for switch in switches:
         switch.fp32_precision = "ieee"
     try:
         yield
     finally:
+        if older is not None:
+            _set_older_switches(*older)
         for switch, precision in zip(switches, before, strict=True):
             switch.fp32_precision = precision
+
+
+def _older_switches() -> tuple[bool, str] | None:
+    """TF32 in cuDNN and the precision of products, unless the new names were used alone."""
+    try:
+        return cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _set_older_switches(allow_tf32: bool, products: str) -> None:
+    cudnn.allow_tf32 = allow_tf32
+    torch.set_float32_matmul_precision(products)
 
 
 def _precisions() -> list[Any]:

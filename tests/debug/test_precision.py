@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torch_ir
+from torch_ir.kernel_switches import backend_flags, full_precision
 
 
 @pytest.fixture(params=["mkldnn.matmul", "cudnn.conv"])
@@ -29,3 +30,19 @@ ir {
     assert torch_ir.compare(ir, {}, given, run="aten").verdict == "agree"
     assert torch_ir.decompose(ir).check() == ()
     assert shortened.fp32_precision == set_to
+
+
+@pytest.mark.parametrize("products", ["highest", "high"])
+def test_models_are_exported_at_full_precision(products):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(products)
+    told = backend_flags()
+    try:
+        with full_precision():
+            assert torch_ir.extract_ir(torch.nn.GELU(), (torch.ones(2),)).nodes
+            assert not torch.backends.cudnn.allow_tf32
+        assert torch.backends.cudnn.allow_tf32
+        assert torch.get_float32_matmul_precision() == products
+        assert backend_flags() == told
+    finally:
+        torch.set_float32_matmul_precision(before)
