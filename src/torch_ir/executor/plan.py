@@ -111,7 +111,7 @@ def make_plan(
     functions: Mapping[str, Plan],
     *,
     reuse: bool,
-    on_cpu: bool,
+    on_cpu: bool = False,
 ) -> Plan:
     """Make the plan of a graph whose nodes are resolved.
 

@@ -107,11 +107,12 @@ def _compile(
     ir, run_device = where.ir, where.device
     grad = grad if isinstance(grad, Collection) else bool(grad)
     recorded = grad is not False
-    compiler = _Compiler(run_device, collect, check_types, recorded, _is_on_cpu(where))
+    compiler = _Compiler(run_device, collect, check_types, recorded)
     values = where.moved(compiler.payload(ir, tensors))
 
     def compiled() -> tuple[Plan, CompiledModule]:
         compiler.structure(ir)
+        compiler.on_cpu = _is_on_cpu(where)
         plan = replace(compiler.plan(ir, values), input_devices=where.inputs)
         compiler.raise_findings()
         return plan, compile_source(write_source(plan, run_device), ir.model_name)
@@ -280,13 +281,7 @@ class _Compiler:
         functions = self._function_plans(ir, calls, path)
         if self.findings:  # nothing will run it
             return make_plan(
-                ir.replace(nodes=(), graph_outputs=(), mutations=()),
-                [],
-                [],
-                [],
-                {},
-                reuse=False,
-                on_cpu=False,
+                ir.replace(nodes=(), graph_outputs=(), mutations=()), [], [], [], {}, reuse=False
             )
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
