@@ -62,7 +62,7 @@ def _older_switches() -> tuple[bool, str] | None:
 
 
 def _set_older_switches(allow_tf32: bool, products: str) -> None:
-    cudnn.allow_tf32 = allow_tf32
+    torch._C._set_cudnn_allow_tf32(allow_tf32)  # pyright: ignore[reportPrivateUsage]  # the attribute may be locked: ``disable_global_flags``
     torch.set_float32_matmul_precision(products)
 
 

@@ -46,3 +46,10 @@ def test_models_are_exported_at_full_precision(products):
         assert backend_flags() == told
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_flags_of_cudnn_that_are_locked_are_no_error(monkeypatch):
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", False)
+    x = torch.ones(2)
+    ir = torch_ir.extract_ir(torch.nn.GELU(), (x,))
+    assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"
