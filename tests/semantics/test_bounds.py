@@ -82,6 +82,10 @@ CALLS: dict[str, Any] = {
         *(r(1, 16, 12, 12), r(16, 16, 3, 3), r(16)),
         *([1, 1], [1, 1], [1, 1], False, [0, 0], 1),
     ),
+    "aten.upsample_linear1d.default": lambda r: (r(4, 8, 64), [150], False),
+    "aten.upsample_bilinear2d.default": lambda r: (r(1, 4, 64, 48), [112, 30], False),
+    "aten.upsample_trilinear3d.default": lambda r: (r(1, 4, 12, 9, 16), [20, 9, 31], True),
+    "aten.upsample_bicubic2d.default": lambda r: (r(1, 4, 64, 48), [112, 30], False),
 }
 
 

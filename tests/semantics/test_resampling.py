@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from semantics.compare import check, refused
-from semantics.test_tolerance import HALF, parts_of
+from semantics.test_tolerance import HALF, bounds_of, parts_of
 from torch_ir.semantics.operators.separable import BACKWARD
 from torch_ir.semantics.tolerance import bound
 
@@ -185,6 +188,43 @@ def test_what_torch_refuses() -> None:
 def test_half_weights_are_1_less_the_other_as_rounded(dtype, name, shape, size):
     values = torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
     assert 0.2 < parts_of(f"aten.upsample_{name}.vec", values, size, True, None) <= 1
+
+
+_RANKS = {"linear1d": 1, "bilinear2d": 2, "bicubic2d": 2, "trilinear3d": 3}
+_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+@st.composite
+def resamplings(draw: st.DrawFn) -> tuple[Any, ...]:
+    """An overload and its operands: any rank, type, memory format, sizes or factors."""
+    name = draw(st.sampled_from([*_RANKS]))
+    rank = _RANKS[name]
+    sizes = draw(st.lists(st.integers(1, (500, 60, 12)[rank - 1]), min_size=rank, max_size=rank))
+    dtype = draw(st.sampled_from([*HALF, torch.float32, torch.float64]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    values = torch.randn(1, 3, *sizes, generator=generator) * 10 ** draw(st.floats(-3, 3))
+    values = (values + draw(st.sampled_from([0, 100]))).to(dtype)
+    if draw(st.booleans()) and rank > 1:
+        values = values.contiguous(memory_format=_LAST[rank])
+    factors = [draw(st.floats(max(0.4, 1.01 / size), 2.5)) for size in sizes]
+    goal = [int(size * factor) for size, factor in zip(sizes, factors, strict=True)]
+    by_factors = draw(st.booleans())
+    size, scale = (None, factors) if by_factors else (goal, None)
+    return f"aten.upsample_{name}.vec", values, size, draw(st.booleans()), scale
+
+
+@settings(max_examples=150, deadline=None)
+@given(resamplings())
+def test_torchs_interpolation_is_within_its_bound(call: tuple[Any, ...]) -> None:
+    assert parts_of(*call) <= 1
+
+
+def test_torch_counts_elements_of_double_precision_in_single_precision() -> None:
+    ramp = torch.arange(3000, dtype=torch.float64)[None, None]
+    call = "aten.upsample_linear1d.vec", ramp, None, False, [1.4779651487630214]
+    (meant,), (made,), _ = bounds_of(*call)
+    assert np.abs(meant - made).max() > 1e-5  # at position 1689.99994 the element 1690
+    assert parts_of(*call) <= 1
 
 
 def test_points_that_torch_takes_from_behind_a_plane_are_open():

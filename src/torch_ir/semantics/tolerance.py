@@ -306,5 +306,6 @@ def _whole(call: BoundedCall, error: Any, result: Array) -> Array:
         real_of(result.dtype) == np.float64
     ):  # in which the meaning is computed, and rounds as often
         error = 2 * error
-    whole = error + rounding(result, narrow=call.rounds_to(result.dtype))
+    narrow = call.rounds_to(result.dtype)
+    whole = error + rounding(result, narrow=narrow, error=error)
     return np.asarray(np.broadcast_to(whole, result.shape), "float64")

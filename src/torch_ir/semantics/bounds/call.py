@@ -256,23 +256,32 @@ def spacing(values: Array) -> Array:
     Of what is less than twice the least normal number (of float32, for narrower types), all of
     that: vector kernels may make it 0.
     """
-    info: Any = ml_dtypes.finfo(real_of(values.dtype))
-    normal = least_normal(accumulated_in(values.dtype))
-    sizes = moduli(values)
+    return _units(moduli(values), values.dtype)
+
+
+def _units(sizes: Array, dtype: np.dtype[Any]) -> Array:
+    info: Any = ml_dtypes.finfo(real_of(dtype))
+    normal = least_normal(accumulated_in(dtype))
     _, exponents = np.frexp(np.where(np.isfinite(sizes), sizes, 0))
     least = float(info.smallest_subnormal)
     units = np.maximum(np.ldexp(1.0, exponents - 1 - info.nmant), least)
     return np.where(sizes < 2 * normal, max(2 * normal, least), units)
 
 
-def rounding(values: Array, *, narrow: bool) -> Array:
+def rounding(values: Array, *, narrow: bool, error: Any = 0.0) -> Array:
     """Return what rounding adds: half a unit in the last place for the meaning's.
 
     A kernel that rounds to a narrower type than it computes in may come to lie on the other side
-    of a tie: one unit. Below the least normal numbers all of these.
+    of a tie: half a unit more, of what it computed, which its error may bring beyond a power of
+    2. Below the least normal numbers all of these.
+
+    Args:
+        values: What the meaning gives.
+        narrow: Whether the kernel rounds to the type of values from a wider one.
+        error: How far what it rounds may be from the meaning.
     """
     units = spacing(values)
     if narrow:
-        return units
+        return (units + _units(moduli(values) + error, values.dtype)) / 2
     normal = least_normal(accumulated_in(values.dtype))
     return np.where(units > 2 * normal, units / 2, units)

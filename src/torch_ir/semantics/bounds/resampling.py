@@ -6,6 +6,9 @@ of an element, which moves a value by that part of the difference to its neighbo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from math import sqrt
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
 from torch_ir.semantics.dtypes import Array, is_inexact, rounded
 from torch_ir.semantics.operators.gradients import point_taps, sampled_gradients
+from torch_ir.semantics.operators.resampling import Weighting, cubic_kernel
 from torch_ir.semantics.operators.separable import matrices, through
 
 VALUES, POSITIONS = 4, 3
@@ -23,9 +27,6 @@ FEW = 2
 ROUNDED, CUBIC_ROUNDED = 2.2, 0.8
 """Roundings to a narrow type on each of two axes; on three, as many as of values. The terms of
 cubic weights are taken at the greatest of their neighbors, of which they are a part."""
-KEPT, ROWS_ROUNDED = 1.75, 0.25
-"""Weights in float32 may round to the other neighbor, and both axes' weights are off at once; what
-rows add up to may be rounded to the type before it is weighted."""
 CUBIC_REACH = 2
 """Cubic weights add up to less than 1.4 in modulus on an axis, and are steeper by as much."""
 REACH = 2
@@ -43,55 +44,107 @@ OUTSIDE = 8
 """In narrow types, and mirrored ones in all, such positions are open this far outside of a plane,
 which reaches from -1 to 1."""
 
-_LINEAR = {
-    "aten.upsample_bicubic2d.default": "aten.upsample_bilinear2d.default",
-    "aten.upsample_bicubic2d.vec": "aten.upsample_bilinear2d.vec",
-}
-"""What has the same positions, and weights that are not negative."""
-
 
 def interpolated(call: BoundedCall) -> Errors:
-    """Bound linear and cubic resampling of the last axes; of bytes, nothing."""
+    """Bound linear and cubic resampling of the last axes; of bytes, nothing.
+
+    Of narrow types a kernel keeps weights in float32 or in the type, and may round to it what the
+    rows of cubic ones add up to. By how much each of these moves a result is known.
+    """
     (result,) = call.results
     if not is_inexact(result.dtype):
         return [_misread(call)]
-    name = "self" if "self" in call.arguments else "input"
-    values = call.wide(name)
-    linear = _LINEAR.get(call.op_type, call.op_type)
-    is_cubic = linear != call.op_type
+    given = call.wide("self" if "self" in call.arguments else "input")
+    values = np.where(np.isfinite(given), given, 0)  # what is not makes a bound infinite
     weights = matrices(call.op_type, call.arguments)
-    terms = through(np.abs(values), [np.abs(matrix) for matrix in weights], back=False)
-    moved: Any = 0.0
-    turned: Any = 0.0
-    for place in range(2, values.ndim):
-        count, size = result.shape[place], values.shape[place]
-        shape = [1] * values.ndim
-        shape[place] = count
-        positions = np.minimum(np.arange(count) * (size / max(count, 1)) + 2, size)
-        steps = _around(_steps(values, place), is_cubic)
-        (near,) = call.meant(linear, **{name: steps})
-        moved = moved + (positions + 1).reshape(shape) * near
-        turned = turned + _last_weights(weights[place - 2]).reshape(shape) * near
-    if not is_cubic:
-        # of narrow types the first of two weights is rounded, and both are off by the second
-        error = _off(call, terms, moved, values.ndim - 2, is_cubic, rounded=1)
-        return [error + call.result_unit * turned if call.is_narrow else error]
-    error = call.unit * (VALUES * 2 * terms + POSITIONS * CUBIC_REACH * moved)
-    off = matrices(call.op_type, call.arguments, cubic=_cubic_off)
-    for place in range(len(weights)):
-        parts = [off[i] if i == place else np.abs(m) for i, m in enumerate(weights)]
-        error = error + call.unit * through(np.abs(values), parts, back=False)
+    terms = through(np.abs(given), [np.abs(matrix) for matrix in weights], back=False)
+    is_cubic = "cubic" in call.op_type
+    error = call.unit * VALUES * len(weights) * (CUBIC_REACH if is_cubic else 1) * terms
+    error = error + _by_positions(call, values, weights, None)
+    error = error + _by_no_weight(given, weights, back=False, reach=1)
+    if is_cubic:
+        off = matrices(call.op_type, call.arguments, Weighting(cubic=_cubic_off))
+        error = error + call.unit * _by_each(np.abs(values), weights, off)
     if call.is_narrow:
-        error = error + _kept(np.abs(values), weights, result.dtype)
-        error = error + call.result_unit * ROWS_ROUNDED * terms
-    return [call.opened(error, _on_the_way(np.abs(values), weights, back=False))]
+        error = error + _by_keeping(call, values, weights)
+    way = _on_the_way(np.abs(given), weights, back=False) if is_cubic else terms
+    return [call.opened(error, way)]
 
 
-def _last_weights(matrix: Array) -> Array:
-    """The second of two weights: by what it is rounded the first, 1 less that, is off too."""
-    last = len(matrix) - 1 - np.argmax(matrix[::-1] != 0, axis=0)
-    found = np.take_along_axis(matrix, last[None], axis=0)[0]
-    return np.where(np.sum(matrix != 0, axis=0) > 1, found, 0)
+def _moves(call: BoundedCall) -> list[Callable[[Array], Array]]:
+    """What kernels may take for positions: less or more, and the element next above in float32.
+
+    They count elements by ``floorf``, even of positions in float64.
+    """
+    off = POSITIONS * call.unit
+    moves = [partial(_moved_by, by * off) for by in (-1, 1)]
+    return [*moves, _counted_in_float32] if call.dtype == np.float64 else moves
+
+
+def _moved_by(part: float, positions: Array) -> Array:
+    return positions + part * (np.abs(positions) + 1)
+
+
+def _counted_in_float32(positions: Array) -> Array:
+    return np.maximum(positions, np.floor(positions.astype("float32")))
+
+
+def _by_positions(
+    call: BoundedCall, values: Array, weights: list[Array], kept_in: np.dtype[Any] | None
+) -> Any:
+    """What it moves a result at most that positions are off on each axis, one way or the other."""
+    exact, total = through(values, weights, back=False), 0.0
+    ways = [
+        matrices(call.op_type, call.arguments, Weighting(kept_in, move)) for move in _moves(call)
+    ]
+    for place in range(len(weights)):
+        moved = [[*weights[:place], way[place], *weights[place + 1 :]] for way in ways]
+        found = [np.abs(through(values, parts, back=False) - exact) for parts in moved]
+        total = total + np.maximum.reduce(found)
+    return total
+
+
+def _by_keeping(call: BoundedCall, values: Array, weights: list[Array]) -> Any:
+    """What it moves a result at most that weights are kept in its type, or that rows are."""
+    dtype = call.results[0].dtype
+    exact = through(values, weights, back=False)
+    kept = matrices(call.op_type, call.arguments, Weighting(dtype))
+    moved = np.abs(through(values, kept, back=False) - exact)
+    if "cubic" not in call.op_type:
+        return moved + _by_positions(call, values, kept, dtype)
+    # each of four weights may round to its neighbor, whether or not the others do
+    ways = [
+        matrices(call.op_type, call.arguments, Weighting(dtype, move, partial(_cubic_by, units)))
+        for move, units in product(_moves(call), (-call.unit, call.unit))
+    ]
+    turned = [
+        np.maximum.reduce([np.abs(way - axis) for way in others])
+        for axis, *others in zip(kept, *ways, strict=True)
+    ]
+    moved = moved + _by_each(np.abs(values), weights, turned)
+    return np.maximum(moved, _by_rows(call, values, weights))
+
+
+def _by_rows(call: BoundedCall, values: Array, weights: list[Array]) -> Any:
+    """What it moves a result at most that its rows, of weights in float32, are rounded first."""
+    alone = np.eye(values.shape[2])
+    rows = through(values, [alone, weights[1]], back=False)
+    off = call.unit * VALUES * through(np.abs(values), [alone, np.abs(weights[1])], back=False)
+    low, kept, high = (
+        rounded(rows + by * off, call.results[0].dtype).astype("float64") for by in (-1, 0, 1)
+    )
+    over = [weights[0], np.eye(rows.shape[3])]
+    moved = np.abs(through(kept - rows, over, back=False))
+    return moved + through(high - low, [np.abs(matrix) for matrix in over], back=False)
+
+
+def _by_each(sizes: Array, weights: list[Array], off: list[Array]) -> Any:
+    """What it moves a result at most that weights are off by so much, on one axis at a time."""
+    total: Any = 0.0
+    for place, matrix in enumerate(off):
+        moduli = [np.abs(weight) for weight in weights]
+        total = total + through(sizes, [*moduli[:place], matrix, *moduli[place + 1 :]], back=False)
+    return total
 
 
 def _cubic_off(far: Array) -> Array:
@@ -100,6 +153,11 @@ def _cubic_off(far: Array) -> Array:
     The greatest of 2.5 million positions in float32: ½ + 2.4 x up to 1, 7 to 20 up to 2.
     """
     return np.where(far == 2, 0, np.where(far <= 1, 0.5 + 2.5 * far, 13 * far - 6))
+
+
+def _cubic_by(units: float, far: Array) -> Array:
+    """A cubic weight that is off by so many units one way."""
+    return cubic_kernel(far) + units * _cubic_off(far)
 
 
 def _misread(call: BoundedCall) -> float:
@@ -111,16 +169,6 @@ def _misread(call: BoundedCall) -> float:
     values: Array = call.arguments.get("self", call["input"])
     is_lost = result.shape[1] > 4 and result.shape[-1] == 1 != values.shape[-1]
     return np.inf if is_lost else 0.0
-
-
-def _kept(sizes: Array, weights: list[Array], dtype: np.dtype[Any]) -> Array:
-    """What it moves a result that weights are kept in a narrow type, and float32 added up."""
-    total: Any = 0.0
-    for place, matrix in enumerate(weights):
-        lost = np.abs(rounded(matrix, dtype).astype("float64") - matrix)
-        parts = [lost if i == place else np.abs(m) for i, m in enumerate(weights)]
-        total = total + KEPT * through(sizes, parts, back=False)
-    return total
 
 
 def separable(call: BoundedCall) -> Errors:
@@ -167,12 +215,12 @@ def _on_the_way(sizes: Array, weights: list[Array], *, back: bool) -> Array:
     return np.maximum.reduce([through(sizes, ways, back=back) for ways in parts])
 
 
-def _by_no_weight(sizes: Array, weights: list[Array], *, back: bool) -> Any:
+def _by_no_weight(sizes: Array, weights: list[Array], *, back: bool, reach: int = REACH) -> Any:
     """Infinite where kernels may multiply what is not finite by a weight of 0, beside others."""
     lost = ~np.isfinite(sizes)
     if not lost.any():
         return 0.0
-    reached = [_widened_by(matrix != 0, REACH) for matrix in weights]
+    reached = [_widened_by(matrix != 0, reach) for matrix in weights]
     return np.where(through(lost.astype("float64"), reached, back=back) > 0, np.inf, 0.0)
 
 
@@ -305,7 +353,6 @@ def _off(
     moved: Array,
     rank: int,
     is_cubic: bool,
-    rounded: float | None = None,
 ) -> Array:
     """Weights may be kept in the result's type; positions are off by roundings of float32.
 
@@ -316,7 +363,6 @@ def _off(
     error = call.unit * VALUES * rank * reach * terms
     if call.is_narrow:
         count = VALUES if rank > 2 else CUBIC_ROUNDED if is_cubic else ROUNDED
-        count = count if rounded is None else rounded
         error = error + call.result_unit * count * rank * reach * terms
     own = call.result_unit if is_cubic else call.unit
     error = error + own * POSITIONS * reach * moved

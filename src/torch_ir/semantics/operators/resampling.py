@@ -11,6 +11,8 @@ Source: torch.nn.Upsample; torch.nn.functional.interpolate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -93,12 +95,9 @@ def axis_weights(
     count: int,
     factor: float | None,
     align: bool,
-    cubic: Callable[[Array], Array] | None = None,
+    how: Weighting | None = None,
 ) -> Array:
-    """Return the weights [elements, places] of one axis, for the operator of that base name.
-
-    ``cubic`` is what to take in place of :func:`cubic_kernel`.
-    """
+    """Return the weights [elements, places] of one axis, for the operator of that base name."""
     weights = np.zeros((size, count))
     if "nearest" in base:
         exact = "exact" in base
@@ -106,7 +105,7 @@ def axis_weights(
         chosen = _elements(size, count, factor, exact=exact, plane=plane)
         parts = [(chosen, np.ones(count))]
     else:
-        parts = _taps("cubic" in base, size, count, factor, align, cubic)
+        parts = _taps("cubic" in base, size, count, factor, align, how or Weighting())
     for places, part in parts:
         np.add.at(weights, (places, np.arange(count)), part)
     return weights
@@ -205,26 +204,24 @@ def _taps(
     count: int,
     factor: float | None,
     align: bool,
-    cubic: Callable[[Array], Array] | None = None,
+    how: Weighting,
 ) -> Taps:
-    if is_cubic:
-        return _cubic_taps(size, _positions(size, count, factor, align), cubic or cubic_kernel)
-    if size == count:
-        factor = None  # the elements themselves, whatever the factor
-    return _linear_taps(size, _positions(size, count, factor, align))
+    stays = size == count and not is_cubic  # the elements themselves, whatever the factor
+    positions = how.moved(_positions(size, count, None if stays else factor, align))
+    return _cubic_taps(size, positions, how) if is_cubic else _linear_taps(size, positions, how)
 
 
-def _linear_taps(size: int, positions: Array) -> Taps:
+def _linear_taps(size: int, positions: Array, how: Weighting) -> Taps:
     positions = np.maximum(positions, 0)
     low = np.minimum(np.floor(positions).astype("int64"), size - 1)
-    weight = np.minimum(positions - low, 1)
-    return [(low, 1 - weight), (np.minimum(low + 1, size - 1), weight)]
+    weight = how.kept(np.minimum(positions - low, 1))
+    return [(low, how.kept(1 - weight)), (np.minimum(low + 1, size - 1), weight)]
 
 
-def _cubic_taps(size: int, positions: Array, kernel: Callable[[Array], Array]) -> Taps:
+def _cubic_taps(size: int, positions: Array, how: Weighting) -> Taps:
     first = np.floor(positions).astype("int64")
     places = [(first + step, np.abs(positions - first - step)) for step in (-1, 0, 1, 2)]
-    return [(np.clip(place, 0, size - 1), kernel(far)) for place, far in places]
+    return [(np.clip(place, 0, size - 1), how.kept(how.cubic(far))) for place, far in places]
 
 
 def cubic_kernel(far: Array, a: float = CUBIC) -> Array:
@@ -235,6 +232,26 @@ def cubic_kernel(far: Array, a: float = CUBIC) -> Array:
     near = ((a + 2) * far - (a + 3)) * far * far + 1
     beyond = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
     return np.where(far <= 1, near, beyond)
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How a kernel computes the weights of linear and cubic interpolation: by itself, exactly.
+
+    Attributes:
+        kept_in: The type to which each weight is rounded, and 1 less the second of two; None for
+            none.
+        moved: Gives the positions that are taken for these.
+        cubic: What takes the place of :func:`cubic_kernel`.
+    """
+
+    kept_in: np.dtype[Any] | None = None
+    moved: Callable[[Array], Array] = np.positive
+    cubic: Callable[[Array], Array] = cubic_kernel
+
+    def kept(self, weights: Array) -> Array:
+        """Return weights as they are kept, in float64."""
+        return weights if self.kept_in is None else widened(rounded(weights, self.kept_in))
 
 
 def cubic_slope(far: Array) -> Array:
@@ -262,7 +279,7 @@ def _interpolated(
     for axis, sizes in enumerate(axes, 2):
         shape = [1] * values.ndim
         shape[axis] = sizes[1]
-        parts = _taps(is_cubic, *sizes, align_corners)
+        parts = _taps(is_cubic, *sizes, align_corners, Weighting())
         total = sum(
             (total.take(places, axis) * weights.reshape(shape) for places, weights in parts),
             start=np.zeros((), total.dtype),

@@ -9,7 +9,7 @@ so that they add up to 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
 from torch_ir.semantics.operators.resampling import (
+    Weighting,
     axis_weights,
     cubic_kernel,
     each_or_none,
@@ -35,14 +36,14 @@ def _is_antialiased(op_type: str) -> bool:
 
 
 def matrices(
-    op_type: str, arguments: Mapping[str, Any], cubic: Callable[[Array], Array] | None = None
+    op_type: str, arguments: Mapping[str, Any], how: Weighting | None = None
 ) -> list[Array]:
     """Return the weights [elements, places] on each resampled axis, in float64.
 
     Args:
         op_type: The operator.
         arguments: Its arguments by name.
-        cubic: What to take in place of the kernel of cubic interpolation.
+        how: How weights of linear and cubic interpolation are computed; exactly by itself.
     """
     base = op_type.split(".")[1]
     rank = next(rank for name, rank in _RANKS.items() if name in base)
@@ -61,7 +62,7 @@ def matrices(
     elif base == "upsample_bicubic2d_backward" and all(stays):  # its kernel copies
         factors = [None] * rank
     align = bool(arguments.get("align_corners", False))
-    weights = _antialiased if "_aa" in base else partial(axis_weights, cubic=cubic)
+    weights = _antialiased if "_aa" in base else partial(axis_weights, how=how)
     return [
         weights(base, size, count, factor, align)
         for size, count, factor in zip(sizes, goal, factors, strict=True)
