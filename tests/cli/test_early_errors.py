@@ -99,6 +99,33 @@ def test_what_can_be_known_without_torch_is_found_before_it_is_imported(folder, 
     assert done.stderr.count("\n") <= 4
 
 
+WEIGHTS = (
+    *("run", "run --reference", "run --backend aten", "validate", "profile", "bench", "compare"),
+    *("opt --validate each", "bisect -p cse", "cut --outputs y --record values.safetensors"),
+    "shard --ranks 2 --split w=row --validate",
+)
+
+
+@pytest.mark.parametrize("line", WEIGHTS)
+def test_missing_weights_are_told_before_torch_is_imported(folder, line):
+    lines = (
+        "ir {",
+        "  input %x: f32[2]",
+        "  weight @w: f32[2] as %w",
+        "  %y: f32[2] = aten.add.Tensor(%x, %w)",
+        "  return %y",
+        "}",
+    )
+    (folder / "m.ir").write_text("\n".join(lines) + "\n")
+    name, *rest = line.split()
+    done = call(folder, name, "m.ir", *rest, "--random", code=WITHOUT_TORCH)
+    assert done.stderr == (
+        "error: the program has 1 weight and none were given\n"
+        "Give --weights PATH, or --random-weights for a quick try.\n"
+    )
+    assert done.returncode == 1
+
+
 def test_a_dialect_that_nearly_exists_is_named(folder):
     done = call(folder, "lower", "m.ir", "--to", "core")
     assert done.returncode == 2

@@ -32,7 +32,7 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
-from torch_ir.weights.check import require_weights
+from torch_ir.weights.presence import require_weights
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, unregister_executor
 
 _NUMBERS = count()

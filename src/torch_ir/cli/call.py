@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -12,13 +11,16 @@ import click
 from torch_ir.cli.files import STDIO, has_weights, read_ir
 from torch_ir.cli.memory import require_memory
 from torch_ir.cli.options import BACKEND, INPUT, SEED, allow_option, require_torch
-from torch_ir.errors import ExecutionError, MissingWeightsError
+from torch_ir.errors import ExecutionError
+from torch_ir.weights.presence import require_weights
 
 if TYPE_CHECKING:
     import torch
 
     from torch_ir.executor import IRExecutor
     from torch_ir.ir import IR
+
+WEIGHTS_REMEDY = "Give --weights PATH, or --random-weights for a quick try."
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -124,8 +126,9 @@ class Invocation:
         """
         call = cls(**options)
         call.check_usage()
+        ir = call.read(file)
         require_torch()
-        return call, call.read(file)
+        return call, ir
 
     def check_usage(self) -> None:
         """Refuse options that exclude each other, and files that are not there.
@@ -156,6 +159,7 @@ class Invocation:
 
         Raises:
             UsageError: It takes inputs, and nothing says which.
+            MissingWeightsError: It has weights, and nothing says which.
             TooLittleMemoryError: It needs more memory than is free.
             SerializationError: It cannot be read.
             ParseError: It is text that is no IR text.
@@ -164,6 +168,8 @@ class Invocation:
         if ir.graph_inputs and not self.inputs and not self.random:
             names = ", ".join(str(meta) for meta in ir.graph_inputs)
             raise click.UsageError(f"give --inputs or --random; the inputs are {names}")
+        given = self.random_weights or self.constants or self.weights_of(file)
+        require_weights(ir, given or None, WEIGHTS_REMEDY)
         if not self.force:
             require_memory(ir, dict(self.symbols), weights=self.random_weights, inputs=self.random)
         return ir
@@ -228,14 +234,3 @@ class Invocation:
         if self.random_weights:
             return random_weights(ir, self.seed)
         return None if path is None else load_weights(path, trust=self.trust)
-
-
-@contextmanager
-def weights_wanted() -> Generator[None]:
-    """Say on the command line's terms that weights are missing."""
-    try:
-        yield
-    except MissingWeightsError as error:
-        raise MissingWeightsError(
-            error.message, remedy="Give --weights PATH, or --random-weights for a quick try."
-        ) from None

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from torch_ir.cli.call import WEIGHTS_REMEDY
 from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.memory import TooLittleMemoryError, read_npz
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
-from torch_ir.errors import InputError, MissingWeightsError, SerializationError, raised_as
+from torch_ir.errors import InputError, SerializationError, raised_as
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote
@@ -20,6 +21,7 @@ from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, is_complex, is_float, numpy_dtype, rounded
 from torch_ir.serde import read_archive_weights
 from torch_ir.serde.tensors import read_tensor_file, tensor_file
+from torch_ir.weights.presence import require_weights
 
 
 def read_arrays(path: str) -> dict[str, Array]:
@@ -90,12 +92,8 @@ def run_reference(
         payload = {meta.name: random_weight(meta, seed) for meta in ir.weights}
     elif weights:
         payload = read_arrays(weights)
-    elif ir.weights and not constants:
-        raise MissingWeightsError(
-            "the program has weights and none were given",
-            remedy="Give --weights PATH, or --random-weights for a quick try.",
-        )
     else:
+        require_weights(ir, constants, WEIGHTS_REMEDY)
         payload = {}
     if constants:
         payload |= read_arrays(constants)

@@ -28,7 +28,7 @@ from torch_ir.ops.rules import allowances
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
-from torch_ir.weights.check import require_weights
+from torch_ir.weights.presence import require_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
 
 _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import MissingWeightsError, WeightLoadError, counted, did_you_mean
+from torch_ir.errors import WeightLoadError, did_you_mean
 from torch_ir.ir.graph import IR
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.values import dtype_name
@@ -25,24 +25,6 @@ KINDS = (
     "not a tensor",
     "tied but different",
 )
-
-
-def require_weights(ir: IR, weights: object, remedy: str = "") -> None:
-    """Refuse to go on without weights.
-
-    Args:
-        ir: The program.
-        weights: What was given; None for nothing.
-        remedy: How they are given, if not as a state dict.
-
-    Raises:
-        MissingWeightsError: The program has weights and none were given.
-    """
-    if ir.weights and weights is None:
-        raise MissingWeightsError(
-            f"the program has {counted(len(ir.weights), 'weight')} and none were given",
-            remedy=remedy or "Give weights, such as model.state_dict().",
-        )
 
 
 @public

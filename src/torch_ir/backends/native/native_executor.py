@@ -25,7 +25,7 @@ from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.ir import IR, OpNode
 from torch_ir.weights import check_weights
-from torch_ir.weights.check import require_weights
+from torch_ir.weights.presence import require_weights
 
 
 def executor_of(

@@ -41,7 +41,7 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
 from torch_ir.weights import check_weights
-from torch_ir.weights.check import require_weights
+from torch_ir.weights.presence import require_weights
 
 
 @public

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.progress import progress
 
 
@@ -38,7 +38,7 @@ def command(
     from torch_ir.debug import attribute
 
     weights, more = call.weight_tensors(ir, file), call.samples(ir, samples)
-    with weights_wanted(), progress("running"):
+    with progress("running"):
         found = attribute(ir, weights, call.tensors(ir), samples=more, budget=budget)
     head = str(found).partition("\n")[0]
     console.show(found, as_json, lambda: f"{head}\n{found.table(top)}" if top else str(found))

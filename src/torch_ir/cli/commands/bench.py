@@ -41,8 +41,8 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
     call = Invocation(**options)
     call.check_usage()
     call.refuse_constants("--backends")
-    require_torch()
     ir = call.read(file)
+    require_torch()
     if ir.signature is not None:  # the classes of its containers may be registered nowhere here
         ir = ir.replace(signature=ir.signature.flat())
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import PASSES, READER
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
@@ -37,7 +37,7 @@ def command(file: str, passes: str, against: str, as_json: bool, **options: Any)
 
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     steps = steps_of(passes)
-    with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
+    with progress(f"comparing {len(ir.nodes)} nodes"):
         found = bisect(ir, steps, executor.weights, inputs, against=against)
     console.show(found, as_json)
     if found.index is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import FOLDER, READER, finish
 from torch_ir.cli.progress import progress
 
@@ -86,7 +86,7 @@ def command(
     from torch_ir.debug import compare
 
     executor = call.executor(ir, file)
-    with weights_wanted(), progress(f"comparing {len(ir.nodes)} nodes"):
+    with progress(f"comparing {len(ir.nodes)} nodes"):
         report = compare(
             ir,
             executor.weights,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import format_of, read_ir, write_ir
 from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
@@ -90,9 +90,9 @@ def command(
     kind = format_of(output, None, "text")
     call = Invocation(**options)
     call.check_usage()
+    ir = call.read(file) if record else read_ir(file)
     if record:
         require_torch()
-    ir = call.read(file) if record else read_ir(file)
     wanted = nodes_around(ir, nodes, around) if around else nodes
     part = cut(ir, inputs=cut_off, outputs=outputs, nodes=wanted or None)
     if record:
@@ -122,6 +122,6 @@ def _record(call: Invocation, ir: IR, part: IR, file: str, path: str) -> None:
     ir = ir if all(name in ir.value_names for name in part.input_names) else written_out(ir)
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     made = [name for name in part.input_names if name in ir.producers]
-    with weights_wanted(), progress("recording"):
+    with progress("recording"):
         found = capture(executor.graph, inputs, made or ["*"])
     write_tensors({name: found.values[name] for name in part.input_names}, path)

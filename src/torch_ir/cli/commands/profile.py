@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of, weights_wanted
+from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of
 from torch_ir.cli.files import write
 from torch_ir.cli.options import OUTPUT
 from torch_ir.cli.progress import progress
@@ -63,7 +63,7 @@ def command(
     from torch_ir.debug import profile
 
     inputs = call.tensors(ir)
-    with weights_wanted(), progress("measuring"):
+    with progress("measuring"):
         if backend is None:
             graph = call.executor(ir, file).graph
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import FOLDER, READER
 from torch_ir.cli.progress import progress
 
@@ -89,7 +89,7 @@ def command(
         oracle = _tested(test or "", match, timeout)
         script = SCRIPT.format(command=test)
     executor, inputs = call.executor(ir, file), call.tensors(ir)
-    with weights_wanted(), progress(f"reducing {len(ir.nodes)} nodes"):
+    with progress(f"reducing {len(ir.nodes)} nodes"):
         found = reduce(ir, executor.weights, inputs, oracle, seconds=seconds, shapes=not no_shapes)
     from dataclasses import replace
 

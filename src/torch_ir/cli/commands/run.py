@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of, weights_wanted
+from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of
 from torch_ir.cli.options import OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.cli.values import names_of_outputs, summary_table
@@ -68,9 +68,9 @@ def command(
     _check_usage(call, output, capture, patterns, reference)
     if backend and (reference or capture):
         raise click.UsageError("--backend excludes --reference and --capture")
+    ir = call.read(file)
     if not reference:
         require_torch()
-    ir = call.read(file)
     if reference:
         facts = _run_reference(ir, call, file, output)
     else:
@@ -128,7 +128,7 @@ def _run_compiled(
     from torch_ir.ir.functions import written_out
 
     inputs = call.tensors(ir)
-    with weights_wanted(), progress("running"):
+    with progress("running"):
         if backend is not None:
             graph = graph_of(call.runner(ir, file, backend), backend)
             results = graph.run(list(inputs), dict(call.symbols))[0]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import read_ir, read_report, write_ir
 from torch_ir.cli.options import FOLDER, INPUT, finish, require_torch
 from torch_ir.cli.progress import progress
@@ -80,8 +80,8 @@ def command(
     if not (output or validate):
         raise click.UsageError("give -o, --validate or both")
     call.refuse_constants("--ranks")
-    require_torch()
     ir = call.read(file) if validate else read_ir(file)
+    require_torch()
     from torch_ir.passes.sharding import shard
 
     programs = shard(ir, given, ranks=ranks, group=group)
@@ -90,7 +90,7 @@ def command(
         from torch_ir.debug.ranks import validate_ranks
 
         weights = call.weight_tensors(ir, file)
-        with weights_wanted(), progress("comparing"):
+        with progress("comparing"):
             report = validate_ranks(ir, programs, weights or {}, call.tensors(ir), seed=call.seed)
     if output:
         _write(call, file, programs, Path(output), write_weights=write_weights)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.call import Invocation, call_options, weights_wanted
+from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import BACKEND, FOLDER, finish
 from torch_ir.cli.progress import progress
 from torch_ir.errors import InvalidIRError, did_you_mean
@@ -99,7 +99,7 @@ def command(
 
     inputs = call.tensors(ir)
     executor = call.executor(ir, file)
-    with weights_wanted(), progress("comparing"):
+    with progress("comparing"):
         report = validate(
             ir,
             executor.weights,
