@@ -7,7 +7,8 @@ import ctypes
 import math
 import mmap
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -134,11 +135,45 @@ class WrongCalls:
 def _one_fault_each(right: list[Arguments]) -> Iterator[Callable[[], Arguments]]:
     """Every right call as it is, and with each fault of a kind in each argument."""
     rng = random.Random(0)
-    for call in right:
+    for call in _lively(right):
         yield lambda call=call: call
         for name, value in call.items():
             for fault in _faults(rng, value):
                 yield lambda call=call, name=name, fault=fault: {**call, name: fault()}
+        tensors = [name for name, value in call.items() if isinstance(value, torch.Tensor)]
+        for pair in combinations(tensors, 2):
+            for size in (1, 3):
+                yield lambda call=call, pair=pair, size=size: _with_axis(call, pair, size)
+                yield lambda call=call, pair=pair, size=size: _both_resized(call, pair, size)
+
+
+def _lively(right: list[Arguments]) -> Iterator[Arguments]:
+    """The calls, and again with 2 for numbers of 0, of which a kernel may have nothing to do."""
+    yield from right
+    for call in right:
+        zeros = [n for n, value in call.items() if isinstance(value, float) and not value]
+        if zeros:
+            yield {**call, **dict.fromkeys(zeros, 2.0)}
+
+
+def _with_axis(call: Arguments, names: Sequence[str], size: int) -> Arguments:
+    """Two tensors with one axis more in front: rules may ask only whether these are alike."""
+    return {**call, **{n: call[n].expand(size, *call[n].shape).contiguous() for n in names}}
+
+
+def _both_resized(call: Arguments, names: Sequence[str], factor: int) -> Arguments:
+    """Two tensors whose first size in common is 1, or three times as large, in both."""
+    common = next((size for size in call[names[0]].shape if size in call[names[1]].shape), None)
+    if common is None:
+        return call
+    made = dict(call)
+    for name in names:
+        axis = [*call[name].shape].index(common)
+        first = call[name].narrow(axis, 0, min(common, 1))
+        longer = torch.cat([call[name]] * factor, axis)
+        if longer.nbytes < LARGEST:
+            made[name] = first.contiguous() if factor == 1 else longer
+    return made
 
 
 def _faults(rng: random.Random, value: Any) -> Iterator[Callable[[], Any]]:

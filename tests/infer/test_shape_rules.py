@@ -43,7 +43,17 @@ WRITTEN = {
     "tril": {"self": ROWS},
     "triu": {"self": ROWS},
 }
+DISTANCES = {"grad": torch.ones(1, 3, 2), "x1": torch.ones(3, 4), "x2": torch.zeros(1, 2, 4)}
+DISTANCES |= {"p": 2.0, "cdist": torch.full((1, 3, 2), 2.0)}
 CALLS = {
+    "aten._cdist_backward.default": (
+        DISTANCES,
+        [
+            {**DISTANCES, "x1": torch.ones(5, 3, 4)},  # more batches than the gradient has
+            {**DISTANCES, "x1": torch.ones(5, 3, 4), "cdist": torch.ones(5, 3, 2)},
+            {**DISTANCES, "grad": torch.ones(3, 2), "cdist": torch.ones(3, 2)},
+        ],
+    ),
     **{
         f"aten.{name}.out": (
             {**call, "out": torch.empty(2, 3)},

@@ -332,9 +332,17 @@ def distances(call: Arguments) -> Faults:
             if len(value.shape) < 2:
                 yield f"{name} is {[*value.shape]}, and has to have 2 dimensions at least"
         yield from unlike("x2", right, [*right.shape[:-1], left.shape[-1]])
-        shape = [*call["cdist"].shape[:-2], left.shape[-2], right.shape[-2]]
+        batch = _broadcast(left.shape[:-2], right.shape[:-2])
+        shape = [*batch, left.shape[-2], right.shape[-2]]
         yield from unlike("cdist", call["cdist"], shape)
     yield from unlike("grad", call["grad"], shape)
+
+
+def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """The shape that two broadcast to; of sizes that do not fit, which torch refuses, the first."""
+    rank = max(len(first), len(second))
+    ones = [[*[1] * (rank - len(shape)), *shape] for shape in (first, second)]
+    return [other if size == 1 else size for size, other in zip(*ones, strict=True)]
 
 
 def pivots(call: Arguments) -> Faults:
