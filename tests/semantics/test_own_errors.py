@@ -107,6 +107,27 @@ def test_what_was_out_of_its_bound_is_not(op_type: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize(
+    ("op_type", "dtype", "operands"),
+    [
+        ("aten.grid_sampler_2d_backward.default", "int64", "as drawn"),
+        ("aten.grid_sampler_2d_backward.default", "complex64", "as drawn"),
+        ("aten.grid_sampler_3d_backward.default", "float32", "mostly equal"),
+        ("aten.grid_sampler_3d_backward.default", "bfloat16", "mostly equal"),
+        ("aten.histc.default", "float16", "large"),
+        ("aten.histc.default", "bfloat16", "large"),
+        ("aten.index_reduce.default", "complex64", "as drawn"),
+        ("aten.polygamma.default", "float16", "far from zero"),
+    ],
+)
+def test_rare_types_and_operands_are_within_their_bounds(
+    op_type: str, dtype: str, operands: str
+) -> None:
+    count, found = of_operator(op_type, dtypes=[dtype], seeds=range(8), operands=[operands])
+    assert count
+    assert found == []
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_bounds_of_what_kernels_round_on_the_way_are_met_near_them(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)

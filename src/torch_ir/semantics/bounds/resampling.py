@@ -238,6 +238,8 @@ def sampled_backward(call: BoundedCall) -> Errors:
     ones are polynomials in the narrow type, whose terms cancel; their neighbors are counted in
     that type too. Where it has no eighths of elements, reflected ones, all is open.
     """
+    if not call["grad_output"].size:
+        return [None] * len(call.results)
     names = ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
     taps = point_taps(*(call[name] for name in names))
     gradient, values = call.size("grad_output"), call.size("input")
@@ -264,7 +266,12 @@ def sampled_backward(call: BoundedCall) -> Errors:
     moved = sampled_gradients(gradient, values, worse)
     count = sampled_gradients(np.ones_like(gradient), values, hits)[0]
     added = values.shape[1] * len(taps[0]) ** rank
-    depths = (FEW + np.sqrt(count), FEW + sqrt(added * rank))  # a product of rank + 1 each
+    of_each = range(1, gradient.ndim)
+    shares = [np.max(call.repeats(name, of_each), initial=0) for name in ("grad_output", "input")]
+    depths = (  # of products of rank + 1 factors each
+        FEW + np.sqrt(count) + shares[0] * count,
+        FEW + sqrt(added * rank) + min(shares) * added,
+    )
     scales = (1.0, np.maximum(np.array(sizes[::-1]) / 2, 1))  # of products to a grid's units
     kept_in = call.results[0].dtype
     found = [

@@ -204,6 +204,8 @@ def zetas(call: BoundedCall) -> Errors:
         return [np.where(is_pole, np.inf, call.unit * (8 * sizes + 4 * steep) + rest)]
     steps = 8 + math.lgamma(call["n"] + 1)  # n! as an exponential
     error = call.unit * steps * (sizes + terms * factorial) + lost * factorial
+    if call.is_narrow:  # the sum is rounded to the type, and then n! times as large
+        error = error + factorial * call.stepped(1, sizes / factorial)
     is_open = (result == 0) & np.isinf(x)
     return [np.where(is_open, np.inf, call.opened(error, factorial))]
 

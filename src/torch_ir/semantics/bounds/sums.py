@@ -415,16 +415,20 @@ def bags(call: BoundedCall) -> Errors:
 def histogram(call: BoundedCall) -> Errors:
     """Bound counts by the elements that roundings may put into one bin or another.
 
-    ``(x - min) · bins / (max - min)`` has three, in the type itself; where counts by ones reach
-    what that holds no integer above, all is open.
+    ``(x - min) · bins / (max - min)`` has three, in the type itself; where the product overflows
+    in it, the bin is open. Where counts by ones reach what that holds no integer above, or the
+    range has no width in it, all is.
     """
     (result,), bins = call.results, call.arguments.get("bins", 100)
     ends = [call.arguments.get(name, 0) for name in ("min", "max")]
     low, high = histogram_range(call["self"], *ends)
+    if low == high:
+        return [np.inf]
     values = call.wide("self").reshape(-1)
-    places = (values - low) * bins / (high - low)
-    places = places[(values >= low) & (values <= high)]
+    values = values[(values >= low) & (values <= high)]
+    places = (values - low) / (high - low) * bins
     off = 4 * call.result_unit * (np.abs(places) + 1)
+    off = call.opened(off, (values - low) * bins, result.dtype)
     first, last = (
         np.clip(np.floor(end), 0, bins - 1).astype("int64") for end in (places - off, places + off)
     )

@@ -221,6 +221,8 @@ def grid_sampler_backward(
     point moved outside of the planes, or at it, the gradient is 0; so is a point's that takes the
     nearest element, whatever that is.
     """
+    if not grad_output.size:  # of any type
+        return np.zeros_like(input) if output_mask[0] else None, np.zeros_like(grid)
     taps = point_taps(input, grid, interpolation_mode, padding_mode, align_corners)
     kind = working(input.dtype)
     planes, points = sampled_gradients(grad_output.astype(kind), input.astype(kind), taps)

@@ -129,6 +129,8 @@ def reduced_into(
     if reduce not in joins:
         raise InvalidIRError(f"the reduction is one of {', '.join(joins)}, not {reduce}")
     join, neutral = joins[reduce]
+    if not places.size:
+        return self.copy()
     if (neutral is None and is_complex(self.dtype)) or (reduce == "mean" and is_bool(self.dtype)):
         raise InvalidIRError(f"{self.dtype} has no {reduce}")
     wide = self.reshape(-1).astype(working(self.dtype))

@@ -370,7 +370,8 @@ def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array
     """How many elements lie in each of equally wide bins from min to max, which the last includes.
 
     What is outside, or NaN, is not counted. Where min is max, from the least element to the
-    greatest; where these are equal too, 1 to either side. Shape [bins]; the operand's type.
+    greatest; where these are equal too, 1 to either side. Where that is the same in the operand's
+    type, all are in the middle bin. Shape [bins]; the operand's type.
 
     Raises:
         InvalidIRError: There is no bin, the range is not finite or not in order, or the operand
@@ -381,7 +382,8 @@ def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array
         raise InvalidIRError(f"{self.dtype} is not counted in {bins} bins from {low} to {high}")
     values = widened(self).reshape(-1)
     values = values[(values >= low) & (values <= high)]
-    places = np.minimum(((values - low) * bins / (high - low)).astype("int64"), bins - 1)
+    parts = (values - low) / (high - low) if low < high else np.full(values.shape, 0.5)
+    places = np.minimum((parts * bins).astype("int64"), bins - 1)
     return rounded(np.bincount(places, minlength=bins).astype("float64"), self.dtype)
 
 
@@ -390,4 +392,7 @@ def histogram_range(values: Array, least: float, most: float) -> tuple[float, fl
     low, high = (float(rounded(np.asarray(float(v)), values.dtype)) for v in (least, most))
     if low == high and values.size:
         low, high = float(values.min()), float(values.max())
-    return (low - 1, high + 1) if low == high else (low, high)
+    if low < high:
+        return low, high
+    low, high = (float(rounded(np.asarray(end), values.dtype)) for end in (low - 1, high + 1))
+    return low, high
