@@ -339,7 +339,7 @@ def distances(call: Arguments) -> Faults:
 
 
 def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """The shape that two broadcast to; of sizes that do not fit, which torch refuses, the first."""
+    """The shape that two broadcast to; of sizes that do not fit, which torch refuses, one."""
     rank = max(len(first), len(second))
     ones = [[*[1] * (rank - len(shape)), *shape] for shape in (first, second)]
     return [other if size == 1 else size for size, other in zip(*ones, strict=True)]
