@@ -143,6 +143,18 @@ class TestMeaning:
         found = denote_ranks(torch_ir.functionalize(ir), [{}, {}], given, groups={"tp": [[0, 1]]})
         assert [result[0].tolist() for result in found] == [[11, 22], [11, 22]]
 
+    def test_tensors_of_a_list_are_waited_for_at_once(self):
+        ir = parse("""ir {
+          input %x: f32[2]
+          %a: f32[2] = _c10d_functional.broadcast.default(input=%x, src=1, group_name="tp")
+          %b: f32[2] = _c10d_functional.broadcast.default(input=%x, src=0, group_name="tp")
+          %y: f32[2], %z: f32[2] = w: _c10d_functional.wait_tensors.default(tensors=[%a, %b])
+          return %y, %z
+        }""")
+        given = [[rows(1, 20)], [rows(10, 2)]]
+        found = denote_ranks(ir, [{}, {}], given, groups={"tp": [[0, 1]]})
+        assert [[r.tolist() for r in of_rank] for of_rank in found] == [[[10, 2], [1, 20]]] * 2
+
     def test_uneven_rows_to_all(self):
         ir = [
             parse(
@@ -197,6 +209,7 @@ def test_two_processes_have_the_bits_of_eager_and_mean_what_is_denoted():
         process.start()
     for process in processes:
         process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
     found = {rank: (same, got) for rank, same, got in [queue.get(), queue.get()]}
     given = [of_rank(rank) for rank in range(2)]
     meant = denote_ranks(

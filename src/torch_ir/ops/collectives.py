@@ -19,6 +19,7 @@ _SIGNATURES = (
     "reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, "
     "str group_name) -> Tensor[]",
     "wait_tensor(Tensor tensor) -> Tensor",
+    "wait_tensors(Tensor[] tensors) -> Tensor[]",  # from torch 2.15 on, after those of lists
 )
 _AUTOGRAD = ("all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor")
 

@@ -266,6 +266,10 @@ def _wait(tensor: Array) -> Array:
     return tensor
 
 
+def _wait_all(tensors: Sequence[Array]) -> list[Array]:
+    return list(tensors)
+
+
 MEANINGS: Mapping[str, Callable[..., Any]] = {
     "all_gather_into_tensor": _all_gather,
     "all_gather_into_tensor_coalesced": _each(_all_gather),
@@ -276,5 +280,6 @@ MEANINGS: Mapping[str, Callable[..., Any]] = {
     "reduce_scatter_tensor": _reduce_scatter,
     "reduce_scatter_tensor_coalesced": _each(_reduce_scatter),
     "wait_tensor": _wait,
+    "wait_tensors": _wait_all,
 }
 """What each collective means on the rank that is evaluated, by its name."""
