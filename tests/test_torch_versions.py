@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_ir
-from torch_ir.torch_versions import warn_if_untested
+from torch_ir.torch_versions import clamp_cuts_bounds, warn_if_untested
 
 
 def test_the_version_that_runs_here_is_a_tested_one():
@@ -37,3 +37,8 @@ def test_the_command_says_the_version_of_torch_without_importing_it():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("torch-ir 0.1.0 (torch 2.")
+
+
+def test_what_versions_do_otherwise_is_what_the_installed_one_does():
+    bounded = torch.tensor([1, 255], dtype=torch.uint8).clamp(min=-1)
+    assert bounded.tolist() == ([1, 255] if clamp_cuts_bounds() else [255, 255])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
+from importlib import metadata
 
 TORCH_VERSIONS = ("2.13", "2.14")
 """The minor versions of torch on which the whole test suite passes."""
@@ -38,3 +40,32 @@ def minor_version(version: str) -> str:
         '2.13'
     """
     return ".".join(version.split(".")[:2])
+
+
+@cache
+def torch_is(minor: str) -> bool:
+    """Return whether the installed torch is of a minor version, or a newer one.
+
+    Without torch it is that of the generated tables. torch itself is not imported.
+
+    Example:
+        >>> torch_is("2.13"), torch_is("99.0")
+        (True, False)
+    """
+    try:
+        installed = minor_version(metadata.version("torch"))
+    except metadata.PackageNotFoundError:
+        installed = RECORDED
+    return _numbers(installed) >= _numbers(minor)
+
+
+def _numbers(minor: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in minor.split("."))
+
+
+def clamp_cuts_bounds() -> bool:
+    """Return whether bounds that an integer type does not hold bound nothing, as since 2.15.
+
+    Before, torch refuses them, and an unsigned integer is bounded by a negative number wrapped.
+    """
+    return torch_is("2.15")

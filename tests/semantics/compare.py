@@ -105,6 +105,19 @@ def _text(value: Any) -> str:
     return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else repr(value)
 
 
+def agree(op_type: str, *args: Any, **kwargs: Any) -> None:
+    """Assert that torch and the denotation refuse the arguments both, or give the same.
+
+    For what versions of torch do not do alike.
+    """
+    try:
+        operator(op_type)(*_cloned(args), **_cloned(kwargs))
+    except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
+        refused(op_type, *args, **kwargs)
+    else:
+        check(op_type, *args, **kwargs)
+
+
 def refused(op_type: str, *args: Any, **kwargs: Any) -> str:
     """Assert that torch and the denotation both refuse the arguments; the latter's message."""
     with pytest.raises((RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)):

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from semantics.compare import check, denoted, is_held, refused
+from semantics.compare import agree, check, denoted, is_held, refused
 from semantics.samples import ALL, COMPLEX, FLOATS, INTEGERS, REAL, ordinary, special
 from torch_ir.errors import InvalidIRError
 
@@ -168,9 +168,32 @@ def test_clamp(dtype: torch.dtype, bounds: tuple[float | None, float | None]) ->
     check("aten.clamp.Tensor", special(dtype)[:, None], *tensors)
 
 
+BEYOND = [
+    *[(None, 300), (300, None), (-300, None), (None, -300), (-1, None), (-1, 1), (None, -1)],
+    *[(-300, 300), (300, -300), (2, 300), (300, 2), (-(2**40), 2**40), (2**40, None)],
+    *[(True, 300), (-(2**62), 2**62), (None, 2**64 - 1), (2**63, None)],
+]
+
+
+@pytest.mark.parametrize("bounds", BEYOND, ids=str)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_bounds_that_a_type_does_not_hold(
+    dtype: torch.dtype, bounds: tuple[int | None, int | None]
+) -> None:
+    values, (low, high) = special(dtype), bounds
+    agree("aten.clamp.default", values, *bounds)
+    if low is not None:
+        agree("aten.clamp_min.default", values, low)
+    if high is not None:
+        agree("aten.clamp_max.default", values, high)
+    if low is not None and high is not None:
+        agree("aten.hardtanh.default", values, low, high)
+        agree("aten.hardtanh.default", values, float(low) - 0.5, float(high) + 0.5)
+
+
 def test_what_is_not_clamped() -> None:
     assert refused("aten.clamp.default", torch.ones(1)) == "clamp needs min or max"
-    message = refused("aten.clamp.default", torch.tensor([1], dtype=torch.uint8), None, 300)
+    message = refused("aten.clamp.default", torch.tensor([1], dtype=torch.uint8), 300)
     assert message == "uint8 does not hold the number 300"
     message = refused("aten.clamp.default", torch.tensor([1j]), 1)
     assert message == "clamp does not exist on complex64"

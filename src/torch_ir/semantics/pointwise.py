@@ -23,6 +23,7 @@ from torch_ir.semantics.dtypes import (
     rounded,
     working,
 )
+from torch_ir.torch_versions import clamp_cuts_bounds
 
 ElementFunction: TypeAlias = (
     Callable[[Array], Any]
@@ -112,6 +113,34 @@ def number_as(number: complex, dtype: np.dtype[Any]) -> Array:
     if is_integer(dtype):
         number = int(number.real)
     return rounded(np.asarray(number), dtype)
+
+
+def bound_as(number: complex, dtype: np.dtype[Any], side: np.ufunc) -> Array:
+    """Convert the bound of a clamp to a tensor of a type, without dimensions.
+
+    Where torch cuts bounds, a lower one below all integers of the type is the least of them, and
+    an upper one above them the greatest; no other wraps.
+
+    Args:
+        number: The bound.
+        dtype: The type of what is bounded.
+        side: ``np.maximum`` for a lower bound, ``np.minimum`` for an upper one.
+
+    Raises:
+        InvalidIRError: The type cannot hold it.
+
+    Example:
+        >>> bound_as(7, np.dtype("int8"), np.minimum)
+        array(7, dtype=int8)
+    """
+    is_whole = isinstance(number, int) or abs(number.real) < 2**63  # a fraction passes as int64
+    if not (is_integer(dtype) and is_whole and clamp_cuts_bounds()):
+        return number_as(number, dtype)
+    info, bound = np.iinfo(dtype), int(number.real)
+    bound = max(bound, info.min) if side is np.maximum else min(bound, info.max)
+    if not info.min <= bound <= info.max:
+        raise InvalidIRError(f"{dtype} does not hold the number {number}")
+    return number_as(bound, dtype)
 
 
 def require_type(name: str, accepted: Callable[[np.dtype[Any]], bool], *tensors: Operand) -> None:

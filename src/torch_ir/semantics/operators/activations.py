@@ -17,8 +17,15 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_float, is_inexact
-from torch_ir.semantics.pointwise import is_real_number, number_as, pointwise, require_type
+from torch_ir.semantics.pointwise import (
+    bound_as,
+    is_real_number,
+    number_as,
+    pointwise,
+    require_type,
+)
 from torch_ir.semantics.registry import denotes
+from torch_ir.torch_versions import clamp_cuts_bounds
 
 
 def _activation(name: str, function: Callable[[Array], Any], values: Array) -> Array:
@@ -41,11 +48,15 @@ def relu6(self: Array) -> Array:
 
 @denotes("aten.hardtanh.default")
 def hardtanh(self: Array, min_val: complex = -1, max_val: complex = 1) -> Array:
-    """``min(max(self, min_val), max_val)``. Of integers too, but not unsigned below zero."""
+    """``min(max(self, min_val), max_val)``. Of integers too.
+
+    Before torch 2.15 not of unsigned integers below zero; since then bounds are those of clamp.
+    """
     require_type("hardtanh", is_real_number, self)
-    if self.dtype.kind == "u" and min_val.real < 0:
+    if self.dtype.kind == "u" and min_val.real < 0 and not clamp_cuts_bounds():
         raise InvalidIRError("hardtanh does not bound unsigned integers below zero")
-    low, high = number_as(min_val, self.dtype), number_as(max_val, self.dtype)
+    low = bound_as(min_val, self.dtype, np.maximum)
+    high = bound_as(max_val, self.dtype, np.minimum)
     return pointwise(
         lambda x, a, b: np.minimum(np.maximum(x, a), b), self, low, high, dtype=self.dtype
     )

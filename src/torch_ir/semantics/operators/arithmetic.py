@@ -29,6 +29,7 @@ from torch_ir.semantics.dtypes import (
 )
 from torch_ir.semantics.operators.complex_numbers import complex_log_sum
 from torch_ir.semantics.pointwise import (
+    bound_as,
     floating,
     is_number,
     is_real,
@@ -298,7 +299,8 @@ def clamp(self: Array, min: Operand | None = None, max: Operand | None = None) -
     """``minimum(maximum(self, min), max)``: where ``min > max`` it is ``max``.
 
     NaN in any of the three gives NaN. A bound that is None does not bound; one must be given. The
-    result's type is the common one. It does not exist on complex numbers.
+    result's type is the common one. It does not exist on complex numbers. From torch 2.15 on, a
+    number as ``min`` may be below what an integer type holds, and one as ``max`` above.
     """
     bounds = [bound for bound in (min, max) if bound is not None]
     if not bounds:
@@ -308,14 +310,14 @@ def clamp(self: Array, min: Operand | None = None, max: Operand | None = None) -
         raise InvalidIRError(f"clamp does not exist on {dtype}")
     result: Operand = self
     if min is not None:
-        result = pointwise(np.maximum, result, _bound(min, dtype), dtype=dtype)
+        result = pointwise(np.maximum, result, _bound(min, dtype, np.maximum), dtype=dtype)
     if max is not None:
-        result = pointwise(np.minimum, result, _bound(max, dtype), dtype=dtype)
+        result = pointwise(np.minimum, result, _bound(max, dtype, np.minimum), dtype=dtype)
     return np.asarray(result)
 
 
-def _bound(bound: Operand, dtype: np.dtype[Any]) -> Array:
-    return bound if isinstance(bound, np.ndarray) else number_as(bound, dtype)
+def _bound(bound: Operand, dtype: np.dtype[Any], side: np.ufunc) -> Array:
+    return bound if isinstance(bound, np.ndarray) else bound_as(bound, dtype, side)
 
 
 @denotes("aten.clamp_min.default", "aten.clamp_min.Tensor")
