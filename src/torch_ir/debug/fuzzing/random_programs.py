@@ -406,7 +406,8 @@ def _is_real(dtype: str) -> bool:
 
 def _is_tame(tensor: torch.Tensor) -> bool:
     """Whether a difference from these numbers means something."""
-    if DTYPES[name_of(tensor.dtype)].numpy is None:  # as complex32
+    info = DTYPES.get(name_of(tensor.dtype))
+    if info is None or info.numpy is None:  # as bcomplex32, which no program holds, and complex32
         return False
     if not tensor.numel() or tensor.dtype is torch.bool:
         return not tensor.is_neg()  # of booleans, which torch then does not materialize
