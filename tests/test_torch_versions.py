@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import torch_ir
-from torch_ir.torch_versions import clamp_cuts_bounds, warn_if_untested
+from torch_ir.ops.clamps import clamp_cuts_bounds
+from torch_ir.torch_versions import warn_if_untested
 
 
 def test_the_version_that_runs_here_is_a_tested_one():

@@ -61,11 +61,3 @@ def torch_is(minor: str) -> bool:
 
 def _numbers(minor: str) -> tuple[int, ...]:
     return tuple(int(number) for number in minor.split("."))
-
-
-def clamp_cuts_bounds() -> bool:
-    """Return whether bounds that an integer type does not hold bound nothing, as since 2.15.
-
-    Before, torch refuses them, and an unsigned integer is bounded by a negative number wrapped.
-    """
-    return torch_is("2.15")

@@ -94,6 +94,27 @@ def test_every_number_becomes_a_tensor_that_gives_the_same_bits(dtype):
     assert_strict(FUNCTIONS, drawn(dtype))
 
 
+def takes(function, x):
+    try:
+        function(x)
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_bounds_that_the_type_does_not_hold_bound_as_torch_has_it(dtype):
+    far = 2**40
+    pairs = [(-1, None), (-1, 1), (None, 300), (-300, 300), (-far, far), (2, far), (-far, 7)]
+    bounded = [
+        *(lambda x, low=low, high=high: x.clamp(low, high) for low, high in pairs),
+        *(lambda x, low=low: torch.clamp_min(x, low) for low, _ in pairs if low is not None),
+        lambda x: nn.functional.hardtanh(x, -300, 300),
+    ]
+    x = torch.arange(256).to(dtype)
+    assert_strict([lambda x: x + 1, *(f for f in bounded if takes(f, x))], x)
+
+
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_floating_point])
 def test_powers_and_activations_round_as_their_kernels_do(dtype):
     more = {torch.float16: (-0.5, 2.5, -3, 4), torch.bfloat16: (2.5, -3, 4)}

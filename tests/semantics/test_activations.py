@@ -12,7 +12,7 @@ import torch_ir
 from semantics.compare import check, denoted, refused
 from semantics.samples import FLOATS, SHAPES, ordinary, special
 from torch_ir import parse, validate
-from torch_ir.torch_versions import clamp_cuts_bounds
+from torch_ir.ops.clamps import clamp_cuts_bounds
 
 PLAIN = ("relu", "relu6", "silu", "hardsigmoid", "hardswish", "selu", "celu", "elu", "mish")
 OTHERS = ("hardtanh", "leaky_relu", "softplus", "log_sigmoid", "hardshrink", "softshrink")

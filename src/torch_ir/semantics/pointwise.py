@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ops.clamps import clamp_cuts_bounds, cut_bound
 from torch_ir.semantics.broadcast import broadcast_all
 from torch_ir.semantics.dtypes import (
     DEFAULT_FLOAT,
@@ -23,7 +24,6 @@ from torch_ir.semantics.dtypes import (
     rounded,
     working,
 )
-from torch_ir.torch_versions import clamp_cuts_bounds
 
 ElementFunction: TypeAlias = (
     Callable[[Array], Any]
@@ -133,12 +133,11 @@ def bound_as(number: complex, dtype: np.dtype[Any], side: np.ufunc) -> Array:
         >>> bound_as(7, np.dtype("int8"), np.minimum)
         array(7, dtype=int8)
     """
-    is_whole = isinstance(number, int) or abs(number.real) < 2**63  # a fraction passes as int64
-    if not (is_integer(dtype) and is_whole and clamp_cuts_bounds()):
+    if not is_integer(dtype) or isinstance(number, complex):
         return number_as(number, dtype)
-    info, bound = np.iinfo(dtype), int(number.real)
-    bound = max(bound, info.min) if side is np.maximum else min(bound, info.max)
-    if not info.min <= bound <= info.max:
+    info = np.iinfo(dtype)
+    bound = cut_bound(number, info.min, info.max, lower=side is np.maximum)
+    if clamp_cuts_bounds() and not info.min <= bound <= info.max:
         raise InvalidIRError(f"{dtype} does not hold the number {number}")
     return number_as(bound, dtype)
 

@@ -16,6 +16,7 @@ import torch  # this module is imported where programs are lowered, and only the
 from torch_ir.ir import IR, Constant, OpNode, Signature, TensorLeaf, TensorMeta, Tree
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.tree import ValueLeaf, map_leaves
+from torch_ir.ops.clamps import cut_bound
 from torch_ir.passes.edge.promotion import cast_number
 
 MAX_FOLDED = 1 << 16
@@ -29,7 +30,6 @@ _PAIRS = (
 _WITH_TENSORS: Mapping[str, str] = {
     **{f"aten.{name}.Scalar": f"aten.{name}.Tensor" for name in _PAIRS},
     "aten.div.Scalar_mode": "aten.div.Tensor_mode",
-    "aten.clamp.default": "aten.clamp.Tensor",
     "aten.pow.Scalar": "aten.pow.Tensor_Tensor",
 }
 """Overloads that take numbers, to those that take tensors in their place, by the same names."""
@@ -215,12 +215,28 @@ class _Numbers:
             return [first, _call(node, "aten.mul.Tensor", (square, base), result)]
         return [first, _call(node, "aten.reciprocal.default", (square,), result)]
 
+    def clamped(self, node: OpNode) -> list[OpNode] | None:
+        """``clamp`` with bounds that the type of its operand holds."""
+        return self._clamp(node, node.attrs)
+
     def bounded(self, node: OpNode) -> list[OpNode] | None:
         """``hardtanh``, which is ``clamp`` with defaults."""
         bounds = {
             "min": node.attrs.get("min_val", -1),
             "max": node.attrs.get("max_val", 1),
         }
+        return self._clamp(node, bounds)
+
+    def _clamp(self, node: OpNode, bounds: Mapping[str, Any]) -> list[OpNode]:
+        dtype = getattr(torch, node.outputs[0].dtype)
+        if not (dtype is torch.bool or dtype.is_floating_point or dtype.is_complex):
+            info = torch.iinfo(dtype)
+            bounds = {
+                name: cut_bound(value, info.min, info.max, lower=name == "min")
+                if isinstance(value, int | float)
+                else value
+                for name, value in bounds.items()
+            }
         return [node.replace(op_type="aten.clamp.Tensor", attrs=bounds)]
 
     def leaky(self, node: OpNode) -> list[OpNode] | None:
@@ -249,6 +265,7 @@ _REWRITES: Mapping[str, Callable[[_Numbers, OpNode], list[OpNode] | None]] = {
     "aten.fill.Scalar": _Numbers.filled,
     "aten.scatter.value": _Numbers.scattered,
     "aten.pow.Tensor_Scalar": _Numbers.power,
+    "aten.clamp.default": _Numbers.clamped,
     "aten.hardtanh.default": _Numbers.bounded,
     "aten.leaky_relu.default": _Numbers.leaky,
 }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ops.clamps import clamp_cuts_bounds
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_float, is_inexact
 from torch_ir.semantics.pointwise import (
@@ -25,7 +26,6 @@ from torch_ir.semantics.pointwise import (
     require_type,
 )
 from torch_ir.semantics.registry import denotes
-from torch_ir.torch_versions import clamp_cuts_bounds
 
 
 def _activation(name: str, function: Callable[[Array], Any], values: Array) -> Array:
