@@ -11,6 +11,7 @@ import torch
 import torch_ir
 from semantics.compare import check, denoted, refused
 from semantics.samples import ALL, COMPLEX, FLOATS, INTEGERS, REAL, SHAPES, ordinary, special
+from torch_ir import parse, validate
 
 EXACT = ("neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "reciprocal")
 """Correctly rounded by the kernels too, but that the root may be one unit off."""
@@ -74,6 +75,21 @@ def test_other_functions_of_floating_point_numbers(dtype: torch.dtype) -> None:
     check("aten.sinc.default", torch.tensor([0, 0.25, -0.75, 1.5], dtype=dtype), ulp=2)
     check("aten.round.decimals", ordinary(dtype, 20), decimals=1, ulp=2)
     check("aten.round.decimals", ordinary(dtype, 20) * 30, decimals=-1, ulp=2)
+
+
+@pytest.mark.parametrize("eps", [-0.1, 0.0, 1e-9, 1e-6, 0.1, 0.3, 0.5, 0.6, 0.99, 1.0, 1.5])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "i64"])
+def test_bounds_of_logit_are_numbers_of_its_type_and_may_cross(dtype: str, eps: float) -> None:
+    values = torch.randn(64, generator=torch.Generator().manual_seed(0)) * 2
+    given = torch.cat([values, values.abs() % 1, torch.tensor([0, 1, eps, 1 - eps, 0.5])])
+    ir = parse(f"""ir {{
+      input %x: {dtype}[133]
+      %y: {"f32" if dtype == "i64" else dtype}[133] = aten.logit.default(%x, eps={eps})
+      return %y
+    }}""")
+    (meta,) = ir.graph_inputs
+    report = validate(ir, {}, (given.to(getattr(torch, meta.dtype)),))
+    assert report.verdict == "agree", str(report)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

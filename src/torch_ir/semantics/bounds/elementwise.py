@@ -10,6 +10,7 @@ import numpy as np
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli, widened
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.dtypes import rounded as rounded_to
+from torch_ir.semantics.operators.elementwise import between
 
 ONE_ROUNDING, FUNCTION = 1, 7
 COMPLEX_PRODUCT, COMPLEX_FUNCTION = 5, 16
@@ -356,7 +357,7 @@ def logit(call: BoundedCall) -> Errors:
     """
     (result,) = call.results
     x, eps = call.wide("self"), call["eps"]
-    inside = np.clip(x, eps, 1 - eps) if eps else x
+    inside = between(x, eps, result.dtype)
     error = call.unit * (4 * moduli(result) + np.where(inside >= 0.5, 2, 3))
     if call.is_narrow:
         rest = rounded_to(1 - inside, result.dtype).astype("float64")
@@ -364,8 +365,8 @@ def logit(call: BoundedCall) -> Errors:
         stepped = np.log(quotient.astype("float64"))
         off = np.abs(stepped - call.meant()[0])
         error = error + np.where(np.isfinite(off), off, call.result_unit * 3)
-    if eps:  # 1 - eps is rounded
-        error = error + call.unit / eps * (call.wide("self") > 1 - 2 * eps)
+    if eps and 0 < eps < 1:  # 1 - eps is rounded
+        error = error + call.unit / min(eps, 1 - eps) * (x > 1 - 2 * eps)
     return [error]
 
 

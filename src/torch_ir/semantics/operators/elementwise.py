@@ -284,13 +284,22 @@ for _names, _row in _REAL.items():
 
 @denotes("aten.logit.default", "aten.special_logit.default")
 def logit(self: Array, eps: float | None = None) -> Array:
-    """``ln(x / (1 − x))`` of x clamped to ``[eps, 1 − eps]``, if given; NaN outside [0, 1]."""
+    """``ln(x / (1 − x))``, of what :func:`between` gives for ``eps``; NaN outside [0, 1]."""
     require_type("logit", is_real, self)
+    dtype = floating(self)
+    return _floating(lambda x: np.log((y := between(x, eps, dtype)) / (1 - y)), self)
+
+
+def between(x: Array, eps: float | None, dtype: np.dtype[Any]) -> Array:
+    """``eps`` where x is below it, else ``1 − eps`` where x is above that, else x.
+
+    Both bounds are numbers of the type, to which ``1 − eps`` may round as 1. None bounds nothing.
+    """
     if eps is None:
-        return _floating(lambda x: np.log(x / (1 - x)), self)
-    return _floating(
-        lambda x: np.log((y := np.minimum(np.maximum(x, eps), 1 - eps)) / (1 - y)), self
-    )
+        return x
+    low = float(rounded(np.asarray(eps), dtype))
+    high = float(rounded(np.asarray(1 - low), dtype))
+    return np.where(x < low, low, np.where(x > high, high, x))
 
 
 @denotes("aten.lgamma.default", "aten.special_gammaln.default")
