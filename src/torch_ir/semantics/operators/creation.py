@@ -18,6 +18,7 @@ from torch_ir.semantics.broadcast import broadcast_to
 from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_integer, result_dtype, rounded
 from torch_ir.semantics.pointwise import is_real_number, number_as
 from torch_ir.semantics.registry import declare, denotes
+from torch_ir.torch_versions import torch_is
 
 DType = np.dtype[Any]
 
@@ -131,26 +132,23 @@ def new_empty_strided(
 def arange(end: float, start: float = 0, step: float = 1, dtype: DType | None = None) -> Array:
     """``start + i · step`` for ``i = 0 … ⌈(end − start) / step⌉ − 1``; ``end`` is not reached.
 
-    int64 if all three are integers and no type is given. For a type of integers the three are cut
-    off towards zero first. A step of 0, one that leads away from ``end`` and an infinite range are
-    refused.
+    int64 if all three are integers and no type is given. For a type of integers start and step are
+    cut off towards zero, after they are counted; before torch 2.14, all three of int64 before. A
+    step of 0, one that leads away from ``end`` and an infinite range are refused.
     """
     given = (start, end, step)
+    integers = all(isinstance(number, int) for number in given)
     if dtype is None:
-        whole = all(isinstance(number, int) for number in given)
-        dtype = np.dtype("int64") if whole else DEFAULT_FLOAT
+        dtype = np.dtype("int64") if integers else DEFAULT_FLOAT
     if not is_real_number(dtype):
         raise InvalidIRError(f"arange does not exist on {dtype}")
     if not all(map(math.isfinite, given)):
         raise InvalidIRError(f"arange does not count from {start} to {end} by {step}")
-    exact = given if dtype != np.int64 else (int(start), int(end), int(step))
-    first, last, by = exact
+    whole = dtype == np.int64 and (integers or not torch_is("2.14"))
+    first, last, by = (int(start), int(end), int(step)) if whole else (start, end, step)
     if by == 0 or (last - first) * by < 0:
         raise InvalidIRError(f"a step of {by} does not lead from {first} to {last}")
-    if dtype == np.int64:
-        count = -((int(first) - int(last)) // int(by))
-    else:
-        count = math.ceil((last - first) / by)
+    count = -((int(first) - int(last)) // int(by)) if whole else math.ceil((last - first) / by)
     if is_integer(dtype):
         first, by = int(first), int(by)
     places = np.arange(count, dtype=np.int64 if is_integer(dtype) else np.float64)
