@@ -262,7 +262,10 @@ def layer_norm_backward(call: BoundedCall) -> Errors:
     values, gradient = call.wide("input"), call.size("grad_out")
     # torch adds up the gradients of parameters in their own type, a row at a time
     own = call.result_unit if call.is_narrow else call.unit
-    return _gradients(call, values, gradient, weight, mean, rstd, axes, others, own)
+    errors = _gradients(call, values, gradient, weight, mean, rstd, axes, others, own)
+    present = [call[name] is not None for name in ("input", "weight", "bias")]
+    kept = zip(errors, call["output_mask"], present, strict=True)
+    return [error for error, asked, given in kept if asked and given]
 
 
 def group_norm_backward(call: BoundedCall) -> Errors:
@@ -273,7 +276,8 @@ def group_norm_backward(call: BoundedCall) -> Errors:
     weight = _parameter(call, "weight", [1, groups, channels // groups, 1])
     values, gradient = call.wide("input").reshape(shape), call.size("grad_out").reshape(shape)
     errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3), call.unit)
-    return [np.reshape(e, r.shape) for e, r in zip(errors, call.results, strict=True)]
+    kept = [error for error, asked in zip(errors, call["output_mask"], strict=True) if asked]
+    return [np.reshape(e, r.shape) for e, r in zip(kept, call.results, strict=True)]
 
 
 def _gradients(
@@ -304,14 +308,7 @@ def _gradients(
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
     kept_in = call.results[0].dtype if adds_in > call.unit else None
     added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]
-    wanted = [d * np.abs(rstd) * terms, *added]
-    present = [True, call["weight"] is not None, _has_bias(call)]
-    kept = zip(wanted, call["output_mask"], present, strict=True)
-    return [error for error, asked, given in kept if asked and given]
-
-
-def _has_bias(call: BoundedCall) -> bool:
-    return call["weight" if "bias" not in call.arguments else "bias"] is not None
+    return [d * np.abs(rstd) * terms, *added]
 
 
 def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:

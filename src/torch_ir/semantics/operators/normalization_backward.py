@@ -5,8 +5,8 @@ With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight 
 * of x: ``rstd · (gγ − Σ gγ / n − x̂ · Σ gγx̂ / n)``, the sums over the n elements that share a mean;
 * of the weight: ``Σ g · x̂``, of the bias: ``Σ g``, over all elements that share a weight.
 
-mean and rstd are taken as given. A result that ``output_mask`` does not ask for is None, and so is
-the gradient of a weight that is absent.
+mean and rstd are taken as given. A result that ``output_mask`` does not ask for is None, and so
+are the gradients of parameters that a layer norm lacks.
 
 Source: the derivative of the normalizations' definition.
 """
@@ -78,7 +78,8 @@ def native_group_norm_backward(
 ) -> Gradients:
     """The gradients of operand, weight and bias of ``native_group_norm``.
 
-    Shapes: the operand's, [C], [C]. Dtypes: the operand's, and the weight's for both parameters.
+    Shapes: the operand's, [C], [C]. Dtypes: the operand's, and the weight's for both parameters;
+    those of a weight of ones where it is absent, which torch before 2.14 refuses.
     """
     require_groups(input, N, C, HxW, group)
     shape = (N, group, C // group, HxW)
@@ -89,11 +90,10 @@ def native_group_norm_backward(
         if weight is not None:
             scaled = gradient * widened(weight).reshape(group, C // group, 1)
         of_weight = np.sum(gradient * normal, axis=(0, 3)).reshape(C)
-    of_input = _through(scaled, normal, spread, (2, 3)).reshape(input.shape)
-    results: Gradients = (rounded(of_input, input.dtype), None, None)
-    if weight is not None:
         of_bias = np.sum(gradient, axis=(0, 3)).reshape(C)
-        results = (results[0], rounded(of_weight, weight.dtype), rounded(of_bias, weight.dtype))
+    of_input = _through(scaled, normal, spread, (2, 3)).reshape(input.shape)
+    dtype = input.dtype if weight is None else weight.dtype
+    results = (rounded(of_input, input.dtype), rounded(of_weight, dtype), rounded(of_bias, dtype))
     return _masked(results, output_mask)
 
 
