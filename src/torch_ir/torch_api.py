@@ -16,8 +16,10 @@ from typing import Any
 import torch
 import torch._higher_order_ops as _registers_control_flow  # pyright: ignore[reportUnusedImport]  # cond, while_loop, scan  # noqa: F401
 import torch.utils._pytree as pytree
+import torch.utils.checkpoint
 from torch._C import DispatchKey
 from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+from torch._functorch import predispatch
 from torch._library import custom_ops
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
@@ -43,6 +45,7 @@ from torch_ir.ir.tensor import Constant
 from torch_ir.ir.values import dtype_name
 from torch_ir.kernel_switches import kernel_switches
 from torch_ir.ops.schema import Schema, lookup, parse_schema
+from torch_ir.torch_mends import mend_torch
 from torch_ir.torch_versions import warn_if_untested
 
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
@@ -52,6 +55,7 @@ NO_FAKE_RESULT = (*UNKNOWN_RESULT, NotImplementedError)
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
 
 warn_if_untested(torch.__version__)
+mend_torch(torch.__version__)
 
 fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 """Where torch writes what a fake tensor refuses, besides raising it."""
@@ -65,6 +69,12 @@ SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction  # pyrig
 
 APPLIED_IN_C = not isinstance(vars(torch.autograd.Function)["apply"], classmethod)
 """Whether ``Function.apply`` itself is C++, as since torch 2.14."""
+
+KEEPS_ARGUMENTS: Any = getattr(torch.utils.checkpoint, "_NoopSaveInputs", None)
+"""By what checkpoints of torch 2.11 keep arguments: no gradient passes through it."""
+
+LEAVE_VMAP: Any = predispatch._vmap_decrement_nesting  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+"""What ends a level of ``torch.vmap``: while torch 2.11 traces, it asks modes for that too."""
 
 BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """As :data:`BelowAutograd`, and views do not know what they are views of, which costs less."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from weakref import WeakValueDictionary
 
 import torch
@@ -9,7 +10,10 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, did_you_mean
 
-_GENERATORS: WeakValueDictionary[str, torch.Generator] = WeakValueDictionary()
+_GENERATORS: MutableMapping[str, torch.Generator] = (
+    WeakValueDictionary() if torch.Generator.__weakrefoffset__ else {}
+)
+"""Those that somebody holds; torch 2.11 cannot tell, and they are held here."""
 
 
 @public

@@ -20,7 +20,7 @@ from torch_ir.frontend.gradients.hooks import RecordedHook, record_hook
 from torch_ir.frontend.gradients.recording import Recording, applying, observed, observer
 from torch_ir.ir import IR
 from torch_ir.ir.queries import CUSTOM_GRADIENTS
-from torch_ir.torch_api import APPLIED_IN_C, SingleLevelFunction
+from torch_ir.torch_api import APPLIED_IN_C, KEEPS_ARGUMENTS, SingleLevelFunction
 
 _found: ContextVar[_Found | None] = ContextVar("_found", default=None)
 _lock = threading.Lock()
@@ -243,7 +243,7 @@ def _apply(cls: Any, *args: Any) -> Any:
 
 def _applied(cls: Any, *args: Any) -> Any:
     found = _watched() if observer.get() is None else _found.get()
-    if found is None:
+    if found is None or cls is KEEPS_ARGUMENTS:
         return super(SingleLevelFunction, cls).apply(*args)
     with observed(False):
         if has_torch_function(args):  # a mode puts traced tensors for others
