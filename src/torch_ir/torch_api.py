@@ -55,7 +55,7 @@ NO_FAKE_RESULT = (*UNKNOWN_RESULT, NotImplementedError)
 """Errors by which a fake tensor says that it cannot know a result, not that the call is wrong."""
 
 warn_if_untested(torch.__version__)
-mend_torch(torch.__version__)
+mend_torch()
 
 fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 """Where torch writes what a fake tensor refuses, besides raising it."""

@@ -1,4 +1,4 @@
-"""Faults of older versions of torch that would give programs wrong types: mended where they are.
+"""Ask what an older torch does otherwise, and mend what would give programs wrong types.
 
 A trace takes torch's word for the types of results, and goes on with them. So nothing behind it
 could mend a program, and a fault is mended for whatever runs in the process.
@@ -10,23 +10,29 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import torch
 import torch._decomp.decompositions
+from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
+
+from torch_ir.torch_versions import WAYS
+
+IS_BEFORE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+"""Whether kernels have the faults that torch 2.13 has no more."""
 
 State = tuple[torch.Tensor, torch.Tensor]
 
 
-def mend_torch(version: str) -> None:
-    """Mend what is wrong in a version of torch.
-
-    Args:
-        version: What torch says of itself, such as ``"2.11.0+cpu"``.
-
-    Example:
-        >>> mend_torch("2.13.0+cpu")
-    """
-    if tuple(map(int, version.split(".")[:2])) < (2, 13):
-        found: Any = torch._decomp.decompositions
-        found.one_layer_lstm = _with_states_of_two_dimensions(found.one_layer_lstm)
+def mend_torch() -> None:
+    """Mend what is wrong in a version before 2.13, and ask how its kernels compute."""
+    if not IS_BEFORE_2_13:
+        return
+    found: Any = torch._decomp.decompositions
+    found.one_layer_lstm = _with_states_of_two_dimensions(found.one_layer_lstm)
+    with _disable_current_modes():
+        bounded = torch.zeros(1, device="cpu").clamp(min=torch.nan)
+        large = torch.full((1,), 1e9, device="cpu").to(torch.float8_e4m3fn)
+        WAYS.nan_bounds = bool(bounded.isnan())
+        WAYS.float8_saturates = not large.float().isnan()
 
 
 def _with_states_of_two_dimensions(

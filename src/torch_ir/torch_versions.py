@@ -1,8 +1,9 @@
-"""The versions of torch that torch-ir is tested with."""
+"""The versions of torch that torch-ir is tested with, and what kernels of theirs differ in."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
@@ -11,6 +12,24 @@ TORCH_VERSIONS = ("2.13", "2.14", "2.15")
 
 RECORDED = "2.13"
 """The minor version whose operators the generated tables describe."""
+
+
+@dataclass
+class KernelWays:
+    """What kernels of several versions give other numbers for; by itself, what 2.13 gives.
+
+    Attributes:
+        nan_bounds: A number NaN that ``clamp`` has as its only bound makes the results NaN, as it
+            does beside another bound and in a tensor. Otherwise it does not bound.
+        float8_saturates: Values too large for float8_e4m3fn become its largest, and not NaN.
+    """
+
+    nan_bounds: bool = True
+    float8_saturates: bool = True
+
+
+WAYS = KernelWays()
+"""The ways of the torch that is loaded, which ``torch_mends.py`` asks it for."""
 
 
 def warn_if_untested(version: str) -> None:

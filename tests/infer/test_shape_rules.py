@@ -130,6 +130,16 @@ def test_what_fits_runs_and_what_does_not_is_refused(op_type):
         assert end.startswith("refused: ")
 
 
+def test_no_range_ends_the_process():
+    for step in (0.5, 1e-19):
+        call = {"start": 0, "end": 5, "step": step, "dtype": torch.int64}
+        end = in_child(lambda: refusals("aten.arange.start_step", call)[1])  # noqa: B023
+        assert end.startswith("refused: ") or end == "ran"  # torch 2.14 repeats the start
+    call = {"start": 0, "end": 2, "step": 0.5, "dtype": torch.int32}
+    expected = [torch.tensor([0, 0, 0, 0], dtype=torch.int32)]
+    assert refusals("aten.arange.start_step", call, expected)[1] == "ran"
+
+
 def test_matrices_to_be_packed_have_elements():
     for op_type, name in (
         ("aten._saturate_weight_to_fp16.default", "weight"),

@@ -160,6 +160,13 @@ def stepped(call: Arguments) -> Faults:
         yield f"step is {call['step']}, which is 0 as an integer"
 
 
+def counted(call: Arguments) -> Faults:
+    """Yield a step of ``arange`` that is 0 as an integer: torch 2.11 divides by it."""
+    made = call.get("dtype") if "out" not in call else call["out"].dtype
+    if made == torch.int64 and not abs(call.get("step", 1)) >= 1:
+        yield f"step is {call['step']}, which is 0 as an integer"
+
+
 def alike(*names: str) -> Callable[[Arguments], Faults]:
     """Return the rule that tensors have the shape of the first."""
 

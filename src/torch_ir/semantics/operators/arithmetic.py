@@ -8,6 +8,7 @@ IEEE 754 for NaN, infinities and signed zeros.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ from torch_ir.semantics.pointwise import (
     whole,
 )
 from torch_ir.semantics.registry import declare, denotes
+from torch_ir.torch_versions import WAYS
 
 
 @denotes("aten.add.Tensor", "aten.add.Scalar")
@@ -298,10 +300,20 @@ for _row in (
 def clamp(self: Array, min: Operand | None = None, max: Operand | None = None) -> Array:
     """``minimum(maximum(self, min), max)``: where ``min > max`` it is ``max``.
 
-    NaN in any of the three gives NaN. A bound that is None does not bound; one must be given. The
-    result's type is the common one. It does not exist on complex numbers. From torch 2.15 on, a
-    number as ``min`` may be below what an integer type holds, and one as ``max`` above.
+    NaN in any of the three gives NaN; before torch 2.13, a number NaN as the only bound does not
+    bound. A bound that is None does not; one must be given. The result's type is the common one.
+    It does not exist on complex numbers. From torch 2.15 on, a number as ``min`` may be below what
+    an integer type holds, and one as ``max`` above.
     """
+    if not WAYS.nan_bounds and (min is None) != (max is None):
+        min, max = (
+            -math.inf if isinstance(min, float) and math.isnan(min) else min,
+            math.inf if isinstance(max, float) and math.isnan(max) else max,
+        )
+    return _clamped(self, min, max)
+
+
+def _clamped(self: Array, min: Operand | None, max: Operand | None) -> Array:
     bounds = [bound for bound in (min, max) if bound is not None]
     if not bounds:
         raise InvalidIRError("clamp needs min or max")
@@ -322,14 +334,14 @@ def _bound(bound: Operand, dtype: np.dtype[Any], side: np.ufunc) -> Array:
 
 @denotes("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(self: Array, min: Operand) -> Array:
-    """``maximum(self, min)``, as :func:`clamp`."""
-    return clamp(self, min=min)
+    """``maximum(self, min)``, as :func:`clamp`, with NaN for NaN."""
+    return _clamped(self, min, None)
 
 
 @denotes("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(self: Array, max: Operand) -> Array:
-    """``minimum(self, max)``, as :func:`clamp`."""
-    return clamp(self, max=max)
+    """``minimum(self, max)``, as :func:`clamp`, with NaN for NaN."""
+    return _clamped(self, None, max)
 
 
 # -- of floating-point numbers --------------------------------------------------------------------
