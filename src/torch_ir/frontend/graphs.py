@@ -147,7 +147,8 @@ class GraphTranslator:
         if node.target is operator.getitem:
             source = self.values[cast(FxNode, node.args[0])]
             return None if source is None else source[node.args[1]]
-        if isinstance(value, SYMBOLIC_TYPES) and not isinstance(node.target, OpOverload):
+        is_operator = isinstance(node.target, OpOverload | HigherOrderOperator)
+        if isinstance(value, (*SYMBOLIC_TYPES, int, float)) and not is_operator:
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):

@@ -134,6 +134,7 @@ class Differentiator:
         self, run: Run, inputs: Sequence[torch.Tensor], weights: Iterable[str]
     ) -> tuple[Tensors, Pullback]:
         """Run the graph as :meth:`torch_ir.executor.graph.ExecGraph.vjp` does."""
+        require_values(self._ir, inputs)
         names = self._names_of([weights] if isinstance(weights, str) else weights)
         wanted = frozenset(name for group in names.values() for name in group)
         self._prove(wanted, forward=False)
