@@ -17,6 +17,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 import torch_ir
+from older_torch import since_2_13
 from torch_ir import IRExecutor
 from torch_ir.errors import ConversionError
 from whole_way import Lambda, kept, runs_as_eager, same
@@ -298,6 +299,7 @@ class Gradient(nn.Module):
         return torch.func.grad(lambda t: (t * self.weight).pow(3).sum())(x)
 
 
+@since_2_13("does not export them, and says so")
 @pytest.mark.filterwarnings("ignore:A model attribute")
 def test_levels_of_functorch_that_torch_cannot_write_out_are_refused():
     with pytest.raises(ConversionError) as caught:

@@ -6,6 +6,7 @@ from torch import nn
 from torch.export import Dim
 from torch.utils._pytree import tree_leaves
 
+from older_torch import since_2_13
 from passes.equal import assert_same, operators
 from small_models import CASES
 from torch_ir import (
@@ -270,6 +271,7 @@ def test_prims_that_a_decomposition_or_a_program_calls_are_calls_of_aten(functio
     torch.testing.assert_close(IRExecutor(ir, {})(x), function(x))
 
 
+@since_2_13("has no linear_cross_entropy")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("chunk", [1, 4, 9])
 def test_what_torch_writes_in_python_is_taken_apart_as_its_kernel_computes(reduction, chunk):

@@ -35,6 +35,7 @@ def test_every_view_copy_has_a_denotation():
         if base.endswith("_copy") and overload != "out" and not overload.endswith("_out")
         if hasattr(ATEN, base) and hasattr(ATEN, base.removesuffix("_copy"))
         if not any(word in base for word in OF_OTHER_LAYOUTS)
+        if "dimname" not in overload  # of named tensors, until torch 2.12
     ]
     assert len(copies) > 25
     assert [name for name in copies if not has_denotation(name)] == []

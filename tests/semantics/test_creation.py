@@ -92,6 +92,8 @@ def test_ranges(span: tuple[float, float, float], dtype: torch.dtype | None) -> 
     eps = 4 * torch.finfo(dtype or torch.float32).eps if dtype in (None, *FLOATS) else 0
     whole = dtype in REAL and dtype not in FLOATS
     if dtype == torch.int64 and int(step) == 0 and not torch_is("2.14"):
+        if not torch_is("2.13"):
+            return  # it ends the process
         message = refused("aten.arange.start_step", *span, dtype=dtype)
         assert message == f"a step of 0 does not lead from {int(start)} to {int(end)}"
     elif not (whole and (int(step) == 0 or start < 0 or step < 0) and dtype == torch.uint8):

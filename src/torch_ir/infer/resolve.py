@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -169,7 +170,8 @@ def _registered(op_type: str) -> Operator | None:
     namespace, _, rest = op_type.partition(".")
     packet, _, name = rest.partition(".")
     if namespace in _REGISTERED_BY:
-        importlib.import_module(_REGISTERED_BY[namespace])
+        with suppress(ModuleNotFoundError):  # torch 2.11 has no operators of torch_nn
+            importlib.import_module(_REGISTERED_BY[namespace])
     elif namespace != "aten":
         import_for(OPERATORS, namespace)
     if namespace == "higher_order":

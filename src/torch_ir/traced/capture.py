@@ -39,7 +39,7 @@ from torch_ir.traced.arguments import Flat
 from torch_ir.traced.closure_lifting import BelowAutogradNeeded, ClosureLifter, without_saving
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.guard import ClosureGuard
-from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same, recorded_generators
+from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
 from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line
 
 _TURN = threading.RLock()
@@ -153,8 +153,8 @@ class _Attempt:
 
         with self.random, self._closures_kept(), ExitStack() as stack:
             lost = stack.enter_context(recorded_functions(everywhere=False))
-            for context in (quiet(), recorded_generators(), mode):
-                stack.enter_context(context)
+            stack.enter_context(quiet())
+            stack.enter_context(mode)
             stack.enter_context(fx_traceback.preserve_node_meta())
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
             module = self._made(traced, fakes, others)

@@ -7,8 +7,7 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -117,28 +116,6 @@ class _Default:
                 )
             self.is_set |= name == "set_state"
         return getattr(self._true, name)
-
-
-@contextmanager
-def recorded_generators() -> Generator[None]:
-    """Let torch's tracer hold the generators of operators, as torch 2.13 does by itself."""
-    ways: dict[type, Any] = torch.fx.proxy._create_arg_bypass  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]  # torch has no public name
-    before = ways.get(torch.Generator)
-    ways[torch.Generator] = _held
-    try:
-        yield
-    finally:
-        del ways[torch.Generator]
-        if before is not None:
-            ways[torch.Generator] = before
-
-
-def _held(tracer: Any, generator: torch.Generator) -> torch.fx.Node:
-    name = tracer.tensor_attrs.get(generator)
-    if name is None:
-        name = tracer.tensor_attrs[generator] = tracer.get_fresh_qualname("_generator")
-        setattr(tracer.root, name, generator)
-    return tracer.create_node("get_attr", name, (), {})
 
 
 def is_same(held: torch.Generator, known: torch.Generator) -> bool:
