@@ -1,11 +1,11 @@
 # Each target makes the .venv that it needs; nothing but Python >= 3.11 has to be there.
 #   PYTHON=/path/to/python   the interpreter to make .venv with
 #   WORKERS=4                processes of the test run
-#   TORCH="2.13 newest"      versions for torch-versions
+#   TORCH="2.11 2.13 newest"      versions for torch-versions
 #   PYTHON_CUDA=…/bin/python what runs test-cuda, where .venv has a torch for the CPU alone
 
 WORKERS ?= 2
-TORCH   ?= 2.13 newest
+TORCH   ?= 2.11 2.13 newest
 VENV    := .venv
 BIN     := $(VENV)/bin
 PINS    := pyproject.toml constraints.txt

@@ -24,7 +24,7 @@ def test_another_version_is_told_once_with_a_remedy():
         warn_if_untested("2.99.1+cu140")
     (warning,) = caught
     assert str(warning.message) == (
-        "torch-ir is tested with torch 2.13, 2.14, 2.15, and this is torch 2.99.1+cu140: "
+        "torch-ir is tested with torch 2.11, 2.13, 2.14, 2.15, and this is torch 2.99.1+cu140: "
         "operators may have other schemas. Install torch 2.15, or look at results with "
         "torch_ir.verify and torch_ir.validate."
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
-TORCH_VERSIONS = ("2.13", "2.14", "2.15")
+TORCH_VERSIONS = ("2.11", "2.13", "2.14", "2.15")
 """The minor versions of torch on which the whole test suite passes."""
 
 RECORDED = "2.13"

@@ -53,6 +53,10 @@ SUPPORTED_HIGHER_ORDER = frozenset(
     }
 )
 
+NUMBERS = (*SYMBOLIC_TYPES, int, float)
+"""What Python arithmetic in a trace gives: torch 2.11 writes a known number as it is."""
+_OPERATORS = (OpOverload, HigherOrderOperator)
+
 
 @dataclass(slots=True)
 class Context:
@@ -147,8 +151,7 @@ class GraphTranslator:
         if node.target is operator.getitem:
             source = self.values[cast(FxNode, node.args[0])]
             return None if source is None else source[node.args[1]]
-        is_operator = isinstance(node.target, OpOverload | HigherOrderOperator)
-        if isinstance(value, (*SYMBOLIC_TYPES, int, float)) and not is_operator:
+        if isinstance(value, NUMBERS) and not isinstance(node.target, _OPERATORS):
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):
