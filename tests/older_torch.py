@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from torch_ir.torch_mends import IS_BEFORE_2_13
+from torch_ir.torch_versions import torch_is
 
 
 def since_2_13(what: str) -> pytest.MarkDecorator:
     """Skip a test before torch 2.13, and say what that torch does."""
-    return pytest.mark.skipif(IS_BEFORE_2_13, reason=f"torch before 2.13 {what}")
+    return pytest.mark.skipif(not torch_is("2.13"), reason=f"torch before 2.13 {what}")

@@ -21,8 +21,7 @@ import pytest
 import torch
 
 from torch_ir.backends import known_backends, unregister_backend
-from torch_ir.torch_mends import IS_BEFORE_2_13
-from torch_ir.torch_versions import RECORDED
+from torch_ir.torch_versions import RECORDED, torch_is
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -117,7 +116,7 @@ def test_every_block_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {"__name__": "__main__"}
     shown = 0
     for block in blocks(page.read_text()):
-        if block.language == "toml" or (IS_BEFORE_2_13 and "torch.func.grad(" in block.code):
+        if block.language == "toml" or (not torch_is("2.13") and "torch.func.grad(" in block.code):
             continue
         run = {"python": lambda b: run_python(page, b, namespace), "sh": run_shell}[block.language]
         version = re.compile(rf'(torch "?){re.escape(torch.__version__)}')  # any build: cpu, cu130

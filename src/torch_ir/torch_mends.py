@@ -1,4 +1,4 @@
-"""Ask what an older torch does otherwise, and mend what traces of it get wrong.
+"""Mend what traces of an older torch get wrong.
 
 A trace takes torch's word for the types of results, and goes on with them. So nothing behind it
 could mend a program, and a fault is mended for whatever runs in the process.
@@ -13,29 +13,20 @@ from typing import Any
 import torch
 import torch._decomp.decompositions
 from torch.fx import proxy
-from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
 
-from torch_ir.torch_versions import WAYS
-
-IS_BEFORE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
-"""Whether kernels have the faults that torch 2.13 has no more."""
+from torch_ir.torch_versions import torch_is
 
 State = tuple[torch.Tensor, torch.Tensor]
 
 
 def mend_torch() -> None:
-    """Mend what is wrong in a version before 2.13, and ask how its kernels compute."""
-    if not IS_BEFORE_2_13:
+    """Mend what is wrong in a version before 2.13."""
+    if torch_is("2.13"):
         return
     written: Any = torch._decomp.decompositions
     written.one_layer_lstm = _with_states_of_two_dimensions(written.one_layer_lstm)
     kinds: Any = proxy._create_arg_bypass  # pyright: ignore[reportPrivateUsage]  # torch has no public name
     kinds[torch.Generator] = _held
-    with _disable_current_modes():
-        bounded = torch.zeros(1, device="cpu").clamp(min=torch.nan)
-        large = torch.full((1,), 1e9, device="cpu").to(torch.float8_e4m3fn)
-        WAYS.nan_bounds = bool(bounded.isnan())
-        WAYS.float8_saturates = not large.float().isnan()
 
 
 def _held(tracer: Any, generator: torch.Generator) -> torch.fx.Node:

@@ -1,9 +1,8 @@
-"""The versions of torch that torch-ir is tested with, and what kernels of theirs differ in."""
+"""The versions of torch that torch-ir is tested with, and which one is installed."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
@@ -12,24 +11,6 @@ TORCH_VERSIONS = ("2.11", "2.13", "2.14", "2.15")
 
 RECORDED = "2.13"
 """The minor version whose operators the generated tables describe."""
-
-
-@dataclass
-class KernelWays:
-    """What kernels of several versions give other numbers for; by itself, what 2.13 gives.
-
-    Attributes:
-        nan_bounds: A number NaN that ``clamp`` has as its only bound makes the results NaN, as it
-            does beside another bound and in a tensor. Otherwise it does not bound.
-        float8_saturates: Values too large for float8_e4m3fn become its largest, and not NaN.
-    """
-
-    nan_bounds: bool = True
-    float8_saturates: bool = True
-
-
-WAYS = KernelWays()
-"""The ways of the torch that is loaded, which ``torch_mends.py`` asks it for."""
 
 
 def warn_if_untested(version: str) -> None:
@@ -68,7 +49,7 @@ def torch_is(minor: str) -> bool:
     Without torch it is that of the generated tables. torch itself is not imported.
 
     Example:
-        >>> torch_is("2.13"), torch_is("99.0")
+        >>> torch_is("2.0"), torch_is("99.0")
         (True, False)
     """
     try:

@@ -16,7 +16,7 @@ from torch_ir.infer.resolve import registered_rule
 from torch_ir.ops.rules import WRITTEN_IN_PYTHON, names_place
 from torch_ir.ops.schema import known_operators, lookup
 from torch_ir.ops.spec import tagged_traits
-from torch_ir.torch_mends import IS_BEFORE_2_13
+from torch_ir.torch_versions import torch_is
 
 FILES = ["aten.from_file.default", "aten.from_file.out", "debugprims.load_tensor.default"]
 MEMORY = [
@@ -77,7 +77,7 @@ def test_every_operator_that_torch_registers_has_a_verdict_with_a_rule():
 
 
 def test_what_torch_writes_in_python_is_allowed_where_it_writes_no_argument():
-    for name in sorted({*WRITTEN_IN_PYTHON} - ({"torch_nn"} if IS_BEFORE_2_13 else set())):
+    for name in sorted({*WRITTEN_IN_PYTHON} - (set() if torch_is("2.13") else {"torch_nn"})):
         rules = [operator_rule(op_type) for op_type in python_operators(name)]
         assert rules, f"torch has no operators of {name} any more"
         assert {rule.rule.partition(":")[0] for rule in rules if rule.allowed} == {"rule 5"}

@@ -10,7 +10,7 @@ import torch
 
 from semantics.compare import check, refused
 from semantics.samples import ALL, COMPLEX, FLOATS, INTEGERS, REAL, ordinary, special
-from torch_ir.torch_mends import IS_BEFORE_2_13
+from torch_ir.torch_versions import torch_is
 
 ORDERS = ("lt", "le", "gt", "ge")
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
@@ -78,7 +78,7 @@ def test_values_are_close(dtype: torch.dtype) -> None:
     if dtype == torch.int64:
         values = values[1:-1] // 2**40
     check("aten.isclose.default", values[:, None], values)
-    wide = values if not IS_BEFORE_2_13 else values[:, None]  # which broadcasts no equal NaNs
+    wide = values if torch_is("2.13") else values[:, None]  # which broadcasts no equal NaNs
     check("aten.isclose.default", values[:, None], wide, 0.5, 0.25, True)
 
 

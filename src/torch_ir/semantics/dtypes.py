@@ -13,7 +13,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.torch_versions import WAYS
+from torch_ir.torch_versions import torch_is
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Array | bool | int | float | complex
@@ -79,12 +79,12 @@ def widened(values: Array) -> Array:
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
     """Round values to a new array of a type: to nearest, ties to even; integers wrap.
 
-    float8_e4m3fn, which has no infinity, saturates: larger values become ±448, and NaN where
-    :data:`~torch_ir.torch_versions.WAYS` says so.
+    float8_e4m3fn, which has no infinity, saturates: larger values become ±448, and NaN before
+    torch 2.13.
     """
     values = np.asarray(values)
     with np.errstate(all="ignore"):  # overflow to inf and wrapping are the meaning, not faults
-        saturates = dtype == ml_dtypes.float8_e4m3fn and WAYS.float8_saturates
+        saturates = dtype == ml_dtypes.float8_e4m3fn and torch_is("2.13")
         if saturates and values.dtype != np.bool_:
             values = np.clip(values, -448, 448)
         if dtype.type.__module__ == "ml_dtypes" and values.dtype == np.float64:

@@ -30,7 +30,7 @@ from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, 
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.torch_api import FakeTensor
-from torch_ir.torch_mends import IS_BEFORE_2_13
+from torch_ir.torch_versions import torch_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "gather_backward: default": (indices.gathered, indices.gathered_from),
     "smooth_l1_loss_backward: default grad_input": (None, shapes.smoothed),
     "range: default step": (shapes.stepped, None),
-    **({"arange: start_step start_out": (shapes.counted, None)} if IS_BEFORE_2_13 else {}),
+    **({"arange: start_step start_out": (shapes.counted, None)} if not torch_is("2.13") else {}),
     "gelu_backward: default grad_input": (shapes.alike("self", "grad_output"), None),
     **{
         row: (

@@ -40,7 +40,7 @@ from torch_ir.semantics.pointwise import (
     whole,
 )
 from torch_ir.semantics.registry import declare, denotes
-from torch_ir.torch_versions import WAYS
+from torch_ir.torch_versions import torch_is
 
 
 @denotes("aten.add.Tensor", "aten.add.Scalar")
@@ -305,7 +305,7 @@ def clamp(self: Array, min: Operand | None = None, max: Operand | None = None) -
     It does not exist on complex numbers. From torch 2.15 on, a number as ``min`` may be below what
     an integer type holds, and one as ``max`` above.
     """
-    if not WAYS.nan_bounds and (min is None) != (max is None):
+    if not torch_is("2.13") and (min is None) != (max is None):
         min, max = (
             -math.inf if isinstance(min, float) and math.isnan(min) else min,
             math.inf if isinstance(max, float) and math.isnan(max) else max,
