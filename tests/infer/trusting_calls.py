@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -19,8 +20,13 @@ from torch_ir.torch_api import overload
 
 def eager(op_type: str, arguments: Mapping[str, Any]) -> Any:
     """What torch gives for a call where no gradients are recorded, as in a run."""
+    schema = lookup(op_type)
+    assert schema is not None
+    names = [argument.name for argument in schema.arguments if not argument.keyword_only]
+    leading = [*itertools.takewhile(arguments.__contains__, names)]  # which torch 2.15 renamed
+    rest = {name: value for name, value in arguments.items() if name not in leading}
     with torch.no_grad():  # recurrent kernels are others where they are
-        return overload(*op_type.split(".", 2))(**arguments)
+        return overload(*op_type.split(".", 2))(*[arguments[name] for name in leading], **rest)
 
 
 def program_of(op_type: str, arguments: Mapping[str, Any], results: Sequence[torch.Tensor] = ()):
