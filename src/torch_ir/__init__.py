@@ -173,13 +173,9 @@ _NAMES_OF = {
         "without_weights",
     ),
     "torch_ir.torch_versions": ("TORCH_VERSIONS",),
-    "torch_ir.weights": (
-        "load_weights",
-        "load_weights_pt",
-        "load_weights_safetensors",
-        "check_weights",
-        "shard_weights",
-    ),
+    "torch_ir.weights.load": ("load_weights", "load_weights_pt", "load_weights_safetensors"),
+    "torch_ir.weights.check": ("check_weights",),
+    "torch_ir.weights.shards": ("shard_weights",),
     "torch_ir.executor": (
         "IRExecutor",
         "TensorRegistry",

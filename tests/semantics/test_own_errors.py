@@ -118,6 +118,7 @@ def test_what_was_out_of_its_bound_is_not(op_type: str) -> None:
         ("aten.histc.default", "bfloat16", "large"),
         ("aten.index_reduce.default", "complex64", "as drawn"),
         ("aten.polygamma.default", "float16", "far from zero"),
+        ("aten.scaled_dot_product_attention.default", "int64", "as drawn"),
     ],
 )
 def test_rare_types_and_operands_are_within_their_bounds(

@@ -159,7 +159,7 @@ def test_what_needs_torch_says_so(
     ran = command(without_torch, "run", folder / "net.json", "--reference", "--random")
     assert ran.returncode == 1
     assert ran.stderr == (
-        "error: the program has weights and none were given\n"
+        "error: the program has 11 weights and none were given\n"
         "Give --weights PATH, or --random-weights for a quick try.\n"
     )
 

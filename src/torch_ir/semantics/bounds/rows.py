@@ -368,6 +368,8 @@ def attention(call: BoundedCall) -> Errors:
     and by all others' errors as they weigh; what is masked out weighs nothing. Kernels round the
     weights of narrow types to the type.
     """
+    if not is_inexact(call.results[0].dtype):  # of no elements
+        return [None] * len(call.results)
     value, weights, scores, absolute = _weights(call)
     width = call["query"].shape[-1]
     # the root of the scale is a factor of either operand there
