@@ -134,7 +134,7 @@ def _run_compiled(
             results = graph.run(list(inputs), dict(call.symbols))[0]
         else:
             executor = call.executor(written_out(ir) if capture else ir, file)
-            executor.reset()  # compiles it, or says how many weights are missing
+            executor.reset()  # compiles it
             results = (
                 _captured(executor, inputs, capture, patterns)
                 if capture
