@@ -18,6 +18,7 @@ from torch_ir.semantics import denotes
 from torch_ir.semantics.chain import bounded
 from torch_ir.semantics.tolerance import bound, subtracts
 
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 INF = float("inf")
 INFINITE: dict[str, Any] = {
     "aten.log.default": ([0.0, 1.0],),
@@ -122,8 +123,32 @@ def test_padding_times_an_infinite_weight_alone_is_open():
     assert (np.isinf(allowed[0, 0]) == places).all(), "where the weight meets padding"
     images[0, 0, 2, 2] = INF
     ones = torch.ones(1, 1, 3, 3)
-    _, _, (allowed,) = bounds_of("aten.conv2d.default", images, ones, None, [1, 1], [1, 1])
+    call = (images, ones, None, [1, 1], [1, 1])
+    _, _, (allowed,) = bounds_of("aten.conv2d.default", *call)
     assert np.isfinite(allowed).all(), "what is infinite in an image is so in all that it meets"
+    call = (images.bfloat16(), ones.bfloat16(), None, [1, 1], [1, 1])
+    _, _, (allowed,) = bounds_of("aten.conv2d.default", *call)
+    assert np.isfinite(allowed[0, 0, 0]).all(), "in pairs of places, in those beside it"
+    assert np.isinf(allowed[0, 0, 2, 0])
+
+
+def test_zeros_between_transposed_images_times_an_infinite_weight_are_open():
+    weight = torch.ones(1, 2, 2, 2)
+    weight[0, 1, 0, 0] = INF
+    call = (torch.ones(1, 1, 3, 3), weight, None, [2, 2])
+    _, _, (allowed,) = bounds_of("aten.conv_transpose2d.input", *call)
+    assert np.isfinite(allowed[0, 0]).all()
+    assert np.isinf(allowed[0, 1]).all()
+
+
+@pytest.mark.parametrize("name", ["scaled_dot_product_attention", FLASH])
+def test_a_row_with_a_score_that_is_no_number_is_open_alone(name: str) -> None:
+    query = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    query[0, 1, 2, 0] = float("nan")
+    _, _, (allowed, *_) = bounds_of(f"aten.{name}.default", query, query + 0.5, query)
+    rows = np.isinf(allowed).all(-1)[0]
+    assert rows.tolist() == [[False] * 3, [True] * 3], "a key that is no number is in each row"
+    assert np.isfinite(allowed[0, 0]).all()
 
 
 @pytest.mark.parametrize("zero", [torch.tensor([3, 4]).int(), torch.tensor([0.5, 4.0])])

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ sys.path.insert(0, str(TOOLS))
 
 from own_errors import of_operator  # noqa: E402  # the path comes first
 from torch_ir.debug.fuzzing.random_programs import callable_operators  # noqa: E402  # as above
+from torch_ir.debug.reference.tolerance_check import within  # noqa: E402  # as above
 
 HALF = ("float16", "bfloat16")
 MENDED = (
@@ -46,7 +48,9 @@ INFINITE = (
     "aten.avg_pool3d.default",
     "aten.conv1d.default",
     "aten.conv3d.default",
+    "aten.conv_transpose2d.input",
     "aten.convolution.default",
+    "aten.convolution_backward.default",
     "aten.fmod.Tensor",
     "aten.grid_sampler_2d.default",
     "aten.grid_sampler_2d_backward.default",
@@ -59,7 +63,11 @@ INFINITE = (
     "aten.remainder.Tensor",
     "aten.round.decimals",
     "aten.scatter_reduce.two",
+    "aten.scaled_dot_product_attention.default",
     "aten.sinc.default",
+    "aten.upsample_bicubic2d_backward.default",
+    "aten.upsample_linear1d_backward.default",
+    "aten.upsample_trilinear3d_backward.default",
 )
 """What was, where NaN, infinities and numbers near the largest are among the operands."""
 
@@ -110,6 +118,11 @@ def test_what_was_out_of_its_bound_is_not(op_type: str) -> None:
 @pytest.mark.parametrize(
     ("op_type", "dtype", "operands"),
     [
+        ("aten._fake_quantize_learnable_per_channel_affine.default", "float32", "special"),
+        ("aten.conv1d.padding", "bfloat16", "special"),
+        ("aten.conv_transpose2d.input", "complex64", "special"),
+        ("aten.div.Tensor_mode", "bfloat16", "as drawn"),
+        ("aten.elu.default", "float32", "as drawn"),
         ("aten.grid_sampler_2d_backward.default", "int64", "as drawn"),
         ("aten.grid_sampler_2d_backward.default", "complex64", "as drawn"),
         ("aten.grid_sampler_3d_backward.default", "float32", "mostly equal"),
@@ -117,6 +130,8 @@ def test_what_was_out_of_its_bound_is_not(op_type: str) -> None:
         ("aten.histc.default", "float16", "large"),
         ("aten.histc.default", "bfloat16", "large"),
         ("aten.index_reduce.default", "complex64", "as drawn"),
+        ("aten.nansum.default", "float16", "special"),
+        ("aten.native_group_norm_backward.default", "float64", "special"),
         ("aten.polygamma.default", "float16", "far from zero"),
         ("aten.scaled_dot_product_attention.default", "int64", "as drawn"),
     ],
@@ -195,3 +210,22 @@ def test_functions_far_from_zero_have_bounds_by_their_last_places(name: str) -> 
 def test_the_reflected_digamma_is_bounded_by_its_angle() -> None:
     (meant,), _, (limits,) = bounds_of("aten.digamma.default", torch.tensor([-1e-3, -1e-6, -1e-9]))
     assert (limits < 8 * np.finfo("float32").eps * abs(meant)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("divisor", [7.1, [7.1] * 96])
+def test_a_quotient_that_is_cut_off_is_one_of_two(dtype: torch.dtype, divisor: Any) -> None:
+    values = (torch.arange(96) * 7.1).to(dtype)  # quotients round up to a whole number
+    op_type, by = "aten.div.Tensor_mode", torch.tensor(divisor, dtype=dtype)
+    meant, made, limits = bounds_of(op_type, values, by, rounding_mode="trunc")
+    assert not within(meant[0], made[0], limits[0]).reason
+    assert 0 < (limits[0] >= 1).sum() < 96
+    assert limits[0].max() < 2
+
+
+@pytest.mark.parametrize(
+    ("op_type", "more"), [("aten.elu.default", (1.0, 1.0, -3.0)), ("aten.celu.default", (-0.3,))]
+)
+def test_a_power_is_off_by_its_exponent(op_type: str, more: tuple[float, ...]) -> None:
+    part = parts_of(op_type, torch.linspace(-25, -1, 9600), *more)
+    assert 0.05 < part <= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -28,6 +28,7 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.builder import mutations_in_place
 from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import LAYOUTS
 from torch_ir.torch_api import guards_of, range_ends, storage_of
@@ -155,9 +156,7 @@ class _Program:
             self.context.refuse(None, error)
             self._raise_refusals()
             raise
-        if len(known.nodes) > len(ir.nodes):
-            written = known.aliases.written
-        return known.replace(mutations=(*known.mutations, *_in_place(known, written)))
+        return known.replace(mutations=(*known.mutations, *mutations_in_place(known)))
 
     def _require_own_memory(self, written: set[str]) -> None:
         """A weight that the program writes is no view of another one.
@@ -269,16 +268,6 @@ class _Program:
             self.context.refuse(None, error)
             return None
         return Signature(inputs, outputs)
-
-
-def _in_place(ir: IR, written: Iterable[str]) -> Iterator[Mutation]:
-    """The buffers and inputs that in-place operators write as the program runs."""
-    metas = {meta.name: meta for meta in ir.graph_inputs}
-    metas |= {
-        name: TensorMeta(name, v.shape, v.dtype) for name, (_, v) in ir.external_values().items()
-    }
-    for name in sorted(written):
-        yield Mutation(name, metas[name])
 
 
 def _run_devices(exported: ExportedProgram) -> frozenset[torch.device]:

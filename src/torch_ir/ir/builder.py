@@ -554,3 +554,22 @@ def map_values(ir: IR, change: Callable[[TensorMeta], TensorMeta]) -> IR:
         graph_outputs=changed(ir.graph_outputs),
         mutations=[Mutation(m.target, change(m.value)) for m in ir.mutations],
     )
+
+
+def mutations_in_place(ir: IR) -> list[Mutation]:
+    """Return what a program has to declare: each input and external value that a node may write.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> program = parse('''
+        ... ir "Negated" {
+        ...   input %x: f32[2]
+        ...   %y: f32[2] = aten.neg_.default(%x)
+        ...   return
+        ... }''')
+        >>> [mutation.target for mutation in mutations_in_place(program)]
+        ['x']
+    """
+    metas = {meta.name: meta for meta in ir.graph_inputs}
+    metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
+    return [Mutation(name, metas[name]) for name in sorted(ir.aliases.written)]

@@ -23,6 +23,7 @@ from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
     linear_equations,
+    normalization,
     resampling,
     rows,
     special,
@@ -151,10 +152,13 @@ def bound(
 
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
-    sums.convolution: sums.beside_padding,
+    sums.convolution: sums.beside_zeros,
     elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,
+    resampling.sampled: resampling.of_infinities,
     resampling.sampled_backward: sums.not_finite,
+    normalization.group_norm_backward: sums.not_finite,
+    rows.attention: rows.attended_to_nan,
     special.polynomial: special.unwritten,
 }
 """Marks of what is open although nothing overflows, of operands that are not all finite."""

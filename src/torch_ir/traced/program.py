@@ -23,7 +23,6 @@ from torch_ir.frontend.trees import tree_from_spec
 from torch_ir.ir import (
     IR,
     Container,
-    Mutation,
     OpNode,
     Signature,
     SymbolRange,
@@ -33,6 +32,7 @@ from torch_ir.ir import (
     Tree,
     ValueLeaf,
 )
+from torch_ir.ir.builder import mutations_in_place
 from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import DType
 from torch_ir.ops.schema import lookup
@@ -188,12 +188,8 @@ class _ProgramBuilder:
             _require_apart(ir, self.trace.foreign)
         if self.known:
             ir = with_constants(ir, self.known, ir.aliases.written)
-        written = sorted(ir.aliases.written)
-        metas = {meta.name: meta for meta in self.inputs}
-        metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
         given, made = self._inputs_tree(arguments, positions), self._outputs_tree(found, outputs)
-        mutations = [Mutation(name, metas[name]) for name in written]
-        ir = ir.replace(mutations=mutations, signature=Signature(given, made))
+        ir = ir.replace(mutations=mutations_in_place(ir), signature=Signature(given, made))
         ir = with_canonical_symbols(ir)
         results = [_result(leaf, item) for leaf, item in zip(_outputs(ir), found, strict=True)]
         return Program(

@@ -24,6 +24,14 @@ def test_random_programs_are_well_formed_and_come_back_from_text_and_json(progra
         assert IR.from_dict(program.ir.to_dict()) == program.ir
 
 
+@pytest.mark.parametrize("seed", [9004495, 9029017, 9078651])
+def test_what_may_show_a_weight_and_is_written_is_declared(seed):
+    program = random_program(seed, nodes=8)
+    assert program.ir.check() == ()
+    assert program.ir.mutations
+    assert validate(program.ir, program.weights, program.inputs).verdict == "agree"
+
+
 def test_random_programs_run_as_eager_does(programs):
     for program in programs[:30]:
         report = validate(program.ir, program.weights, program.inputs, against=("eager",))

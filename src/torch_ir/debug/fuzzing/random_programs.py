@@ -22,7 +22,7 @@ from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import registered_rule, resolve_operator
 from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
-from torch_ir.ir.builder import Names, split_arguments
+from torch_ir.ir.builder import Names, mutations_in_place, split_arguments
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ops.choices import NEARLY_OPEN, VALUES_OPEN, leaves_ties_open
 from torch_ir.ops.schema import Schema, lookup
@@ -114,6 +114,7 @@ def random_program(
             break
         grower.grow(random.choice(found))
     ir, inputs = grower.program(), tuple(grower.inputs.values())
+    ir = ir.replace(mutations=mutations_in_place(ir))  # of what may show one of them, too
     if dynamic and random.random() < 0.4:
         ir = with_dynamic_size(ir) or ir
     return RandomProgram(ir, grower.weights, inputs, seed)

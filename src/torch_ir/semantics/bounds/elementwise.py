@@ -55,8 +55,11 @@ def code_numbers(call: BoundedCall) -> Errors:
 
 
 def without_code(call: BoundedCall) -> list[Array]:
-    """Mark what is not finite, which kernels by channels make an integer before they clamp it."""
-    return [~np.isfinite(call["self"]) for _ in call.results]
+    """Mark what is no int64, which kernels by channels make one before they clamp it."""
+    values = call.wide("self")
+    shape = [-1 if dim == call["axis"] else 1 for dim in range(values.ndim)]
+    scales, zeros = (call.wide(name).reshape(shape) for name in ("scale", "zero_point"))
+    return [~(np.abs(values / scales + zeros) < 2.0**63) for _ in call.results]
 
 
 def close(call: BoundedCall) -> Errors:
@@ -92,11 +95,16 @@ def quotient(call: BoundedCall) -> Errors:
 
     Kernels divide ``a - (a mod b)`` by ``b``, subtract 1 where signs differ, and round each step
     to the result's type. So they have the quotient, moved by at most three roundings, and take
-    the nearest whole number: another one only where the quotient moves by half of 1.
+    the nearest whole number: another one only where the quotient moves by half of 1. What is cut
+    off is, in narrow types, that of the quotient in the type or in float32.
     """
     (error,) = rounded(call)
-    is_down = call.arguments.get("rounding_mode", "floor") == "floor"
-    if error is None or not is_down:
+    mode = call.arguments.get("rounding_mode", "floor")
+    if mode == "trunc" and error is not None and call.is_narrow:
+        with np.errstate(all="ignore"):
+            kept = widened(rounded_to(call.wide("self") / call.wide("other"), call.dtype))
+            return [error + np.nan_to_num(np.abs(np.trunc(kept) - widened(call.results[0])))]
+    if error is None or mode != "floor":
         return [error]
     sizes = np.nan_to_num(moduli(call.results[0]), nan=0.0, posinf=0.0)
     moved = 3 * call.result_unit * (sizes + 1)
@@ -113,6 +121,18 @@ def function(call: BoundedCall) -> Errors:
     return [
         _relative(call, result, FUNCTION, FUNCTION * COMPLEX_FUNCTION) for result in call.results
     ]
+
+
+def scaled_exponential(call: BoundedCall) -> Errors:
+    """Allow what a function may; an exponent is rounded, as its factor is, and moves a power."""
+    (error,) = function(call)
+    values, alpha = call.wide("self"), call.arguments.get("alpha", 1)
+    scale = call.arguments.get("input_scale", 1)
+    exponent = np.minimum(values, 0) * (
+        1 / alpha if call.op_type == "aten.celu.default" else scale
+    )
+    moved = np.abs(exponent * np.exp(exponent) * alpha * call.arguments.get("scale", 1))
+    return [error + 2 * call.unit * np.where(values < 0, moved, 0)]
 
 
 def hyperbolic(call: BoundedCall) -> Errors:

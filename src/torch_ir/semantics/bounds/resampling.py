@@ -180,14 +180,15 @@ def separable(call: BoundedCall) -> Errors:
         return [_misread(call)]
     weights = matrices(call.op_type, call.arguments)
     operand = next(n for n in ("grad_output", "input", "self") if n in call.arguments)
-    back, sizes = operand == "grad_output", call.size(operand)
+    back, given = operand == "grad_output", call.size(operand)
+    sizes = np.where(np.isfinite(given), given, 0)  # what is not makes a bound infinite
     terms = through(sizes, [np.abs(matrix) for matrix in weights], back=back)
     taps = max(1, *(int((matrix != 0).sum(axis=int(not back)).max()) for matrix in weights))
     rank = len(weights)
     count = rank * (VALUES + sqrt(taps))
     error: Any = call.unit * count * terms
     if "nearest" in call.op_type:
-        return [call.opened(error, terms)]
+        return [call.opened(error, through(given, weights, back=back))]
     if call.is_narrow:
         error = error + call.result_unit * ROUNDED * rank * terms
     reach = CUBIC_REACH if "cubic" in call.op_type else 1
@@ -198,8 +199,8 @@ def separable(call: BoundedCall) -> Errors:
         touched = near * (np.arange(1, size + 1)[:, None] * steep * reach)
         moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
         error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
-    way = _on_the_way(sizes, weights, back=back) if reach > 1 else terms
-    return [call.opened(error, way) + _by_no_weight(sizes, weights, back=back)]
+    way = _on_the_way(given, weights, back=back) if reach > 1 else terms
+    return [call.opened(error, way) + _by_no_weight(given, weights, back=back)]
 
 
 def _on_the_way(sizes: Array, weights: list[Array], *, back: bool) -> Array:
@@ -354,6 +355,13 @@ def sampled(call: BoundedCall) -> Errors:
     return [np.where(is_open, np.inf, _off(call, terms, moved, rank, is_cubic))]
 
 
+def of_infinities(call: BoundedCall) -> list[Array] | None:
+    """Mark what cubic weights make of infinities: a weight near 0 may have either sign, or none."""
+    if call["interpolation_mode"] != BICUBIC or np.isfinite(call.wide("input")).all():
+        return None
+    return [~np.isfinite(result) for result in call.results]
+
+
 def _off(
     call: BoundedCall,
     terms: Array,
@@ -373,7 +381,7 @@ def _off(
         error = error + call.result_unit * count * rank * reach * terms
     own = call.result_unit if is_cubic else call.unit
     error = error + own * POSITIONS * reach * moved
-    return call.opened(error, terms)
+    return call.opened(error, reach * terms)
 
 
 def _steps(values: Array, place: int) -> Array:

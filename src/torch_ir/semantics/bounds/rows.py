@@ -360,6 +360,9 @@ def mode(call: BoundedCall) -> Errors:
 
 # -- attention ------------------------------------------------------------------------------------
 
+MATH = "aten._scaled_dot_product_attention_math.default"
+FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+
 
 def attention(call: BoundedCall) -> Errors:
     """Allow ``Σ p |v|`` times what the weights may be off: by the scores of the keys that count.
@@ -373,7 +376,7 @@ def attention(call: BoundedCall) -> Errors:
     value, weights, scores, absolute = _weights(call)
     width = call["query"].shape[-1]
     # the root of the scale is a factor of either operand there
-    steps = 2 * FEW if call.op_type == "aten._scaled_dot_product_attention_math.default" else 0
+    steps = 2 * FEW if call.op_type == MATH else 0
     off = (call.depth(max(width, 1)) + steps) * absolute + np.abs(scores)
     off = call.unit * np.where(weights > 0, np.nan_to_num(off, posinf=0.0), 0)
     shared = np.sum(weights * off, axis=-1, keepdims=True)
@@ -385,19 +388,34 @@ def attention(call: BoundedCall) -> Errors:
     sizes = np.abs(value)
     error = (weights * relative) @ sizes
     error = np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))
-    is_flash = call.op_type == "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    is_flash = call.op_type == FLASH
     reach = np.max(absolute, axis=-1, keepdims=True, initial=0) * sqrt(max(width, 1))
     kept_in = call.dtype if is_flash else call.results[0].dtype
     errors: list[Any] = [call.opened(error, reach, kept_in)]
     if is_flash:
         finite = np.nan_to_num(moduli(call.results[1]), posinf=0.0)
         fast = FAST_EXPONENTIAL if call.is_narrow else 0.0
-        lost = np.isnan(scores).any(axis=-1)  # a score that is NaN is not the greatest of a row
-        own = np.where(lost, inf, (shared + count)[..., 0] + call.unit * finite + fast)
+        own = (shared + count)[..., 0] + call.unit * finite + fast
         errors.append(call.opened(own, reach[..., 0]))
     elif len(call.results) > 1:
         errors.append(call.opened(weights * relative, reach))
     return errors
+
+
+def attended_to_nan(call: BoundedCall) -> list[Array] | None:
+    """Mark the rows with a score that is NaN, which is not the greatest for fused kernels.
+
+    They take such a row for one that is masked out, or not, by where the score lies. Where there
+    are no keys, torch makes NaN of all if a query is not finite.
+    """
+    if call.op_type == MATH or not is_inexact(call.results[0].dtype):
+        return None
+    *_, scores, _ = _weights(call)
+    lost = np.asarray(np.isnan(scores).any(axis=-1))
+    if not scores.shape[-1] and not np.isfinite(call.wide("query")).all():
+        lost = np.ones_like(lost)
+    whole = np.broadcast_to(lost[..., None], call.results[0].shape)
+    return [whole, *([lost] if len(call.results) > 1 else [])]
 
 
 def _weights(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
@@ -411,9 +429,7 @@ def _weights(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
     absolute = np.abs(query) @ np.abs(key).swapaxes(-1, -2) * abs(factor)
     mask = call["attn_mask"]
     if mask is not None:
-        adds = (
-            mask.dtype != bool or call.op_type == "aten._scaled_dot_product_attention_math.default"
-        )
+        adds = mask.dtype != bool or call.op_type == MATH
         scores = scores + mask.astype("float64") if adds else np.where(mask, scores, -inf)
     if call["is_causal"]:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)

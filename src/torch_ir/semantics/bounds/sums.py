@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from torch_ir.semantics.axes import reduced_axes
 from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, least_normal, length
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
@@ -65,6 +66,8 @@ def reduction(call: BoundedCall) -> Errors:
     """Bound sums and means: torch adds in cascades, and may first round to ``dtype``, or not."""
     is_mean = call.op_type in _MEANS
     errors = _summed(call, [length(call)] * len(call.results), STREAM, divides=is_mean)
+    if call.op_type == "aten.nansum.default" and not is_inexact(call.results[0].dtype):
+        return [_uncounted(call)]
     if call.op_type in _PARTED and call.is_narrow:
         own = [call.stepped(PARTS, terms) for terms in call.terms()]
         errors = [e if e is None else e + part for e, part in zip(errors, own, strict=True)]
@@ -77,6 +80,15 @@ def reduction(call: BoundedCall) -> Errors:
         error if error is None else error + call.result_unit * terms
         for error, terms in zip(errors, call.terms(), strict=True)
     ]
+
+
+def _uncounted(call: BoundedCall) -> Any:
+    """Infinite where an infinity is among what is added up as integers: it is none of them."""
+    if not is_inexact(call["self"].dtype):
+        return None
+    axes = reduced_axes(call["dim"], call["self"].ndim)
+    lost = ~np.isfinite(call["self"])
+    return np.where(lost.any(axis=axes, keepdims=bool(call["keepdim"])), np.inf, 0.0)
 
 
 def stepwise(call: BoundedCall) -> Errors:
@@ -193,24 +205,66 @@ def convolution(call: BoundedCall) -> Errors:
     count = max(back if _transposes(call) else forward, 1)
     one_way = _repeated(call, ["input", "weight"], slice(None))
     errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
+    if is_complex(call.results[0].dtype):  # sums of both parts are multiplied, too
+        pairs = zip(errors, call.terms(), strict=True)
+        errors = [call.opened(error, 2 * terms) for error, terms in pairs]
     return _columns(call, errors, [taps]) if _transposes(call) else errors
 
 
-def beside_padding(call: BoundedCall) -> list[Array] | None:
-    """Mark the elements that have padding times an infinity or NaN, which kernels may leave out.
+def beside_zeros(call: BoundedCall) -> list[Array] | None:
+    """Mark the elements that have a 0 times an infinity or NaN, which kernels may leave out.
 
-    Padding is a part of the images, and of the results' gradients where it is transposed. None
-    where all else is finite.
+    Padding is a part of the images, and of the results' gradients where it is transposed; so are
+    the zeros between images that are transposed. In narrow types kernels take places in pairs,
+    the last one with a weight of 0. None where all else is finite.
     """
     is_backward = "grad_output" in call.arguments
-    images = "grad_output" if is_backward and _transposes(call) else "input"
-    others = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray) and n != images}
-    if all(np.isfinite(value).all() for value in others.values()):
+    transposes = _transposes(call)
+    images = "grad_output" if is_backward and transposes else "input"
+    given = {name: v for name, v in call.arguments.items() if isinstance(v, np.ndarray)}
+    marks = [np.zeros(result.shape, bool) for result in call.results]
+    lost = {name: ~np.isfinite(value) for name, value in given.items()}
+    if not any(places.any() for places in lost.values()):
         return None
-    # 0 times infinity is the only NaN that what is positive gives
-    infinite = {n: np.where(np.isfinite(value), 1.0, np.inf) for n, value in others.items()}
-    ones = np.ones(call[images].shape)
-    return [np.isnan(made) for made in call.meant(**infinite, **{images: ones})]
+    if any(places.any() for name, places in lost.items() if name != images):
+        # 0 times infinity is the only NaN that what is positive gives
+        infinite = {n: np.where(places, np.inf, 1.0) for n, places in lost.items()}
+        found = call.meant(**infinite | {images: np.ones(call[images].shape)})
+        marks = [mark | np.isnan(made) for mark, made in zip(marks, found, strict=True)]
+    ways = [_between_images(call, lost["weight"])] if transposes != is_backward else []
+    if call.is_narrow:
+        ways += [_in_pairs(call, n, lost[n]) for n in ("input", "grad_output") if n in lost]
+    for found in ways:
+        marks = [mark | places for mark, places in zip(marks, found, strict=True)]
+    return marks
+
+
+def _between_images(call: BoundedCall, lost: Array) -> list[Array]:
+    """Mark the channels of transposed images that have weights which are not finite.
+
+    Those are the results, and of a convolution that does not transpose, its operand's gradients.
+    """
+    marks = [np.zeros(result.shape, bool) for result in call.results]
+    if call.arguments.get("output_mask", (True,))[0]:
+        taken = lost.any(axis=tuple(range(2, lost.ndim)), keepdims=True)
+        given = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray)}
+        ones = {n: np.full(v.shape, float(n != "bias")) for n, v in given.items()}
+        weight = np.broadcast_to(taken, lost.shape).astype("float64")
+        found = call.meant(**ones | {"weight": weight})[0]
+        marks[0] |= np.any(found > 0, axis=(0, *range(2, found.ndim)), keepdims=True)
+    return marks
+
+
+def _in_pairs(call: BoundedCall, name: str, lost: Array) -> list[Array]:
+    """Mark what has a neighbor, on the last axis, of an element that is not finite."""
+    step = int(np.ravel(call.arguments.get("dilation", 1))[-1])
+    near = lost.astype("float64")
+    near[..., :-step] += lost[..., step:]
+    near[..., step:] += lost[..., :-step]
+    given = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray)}
+    ones = {n: np.ones(v.shape) for n, v in given.items()}
+    without, beside = (call.meant(**ones | {name: values}) for values in (near * 0, near))
+    return [made > none for none, made in zip(without, beside, strict=True)]
 
 
 def _transposes(call: BoundedCall) -> bool:

@@ -133,6 +133,9 @@ _ATEN: dict[Rule, str] = {
     elementwise.quotient: """
         div.Scalar_mode div.Tensor_mode floor_divide.Scalar floor_divide.default
     """,
+    elementwise.scaled_exponential: """
+        celu.default elu.default
+    """,
     elementwise.filled: """
         fill.Scalar fill.Tensor full.default full_like.default new_full.default
         scalar_tensor.default
@@ -141,8 +144,8 @@ _ATEN: dict[Rule, str] = {
         erfinv.default special_spherical_bessel_j0.default
         acos.default acosh.default angle.default arccos.default arccosh.default
         arcsin.default arcsinh.default arctan.default arctan2.default arctanh.default
-        asin.default asinh.default atan.default atan2.default atanh.default celu.default
-        cos.default elu.default erfc.default exp.default
+        asin.default asinh.default atan.default atan2.default atanh.default
+        cos.default erfc.default exp.default
         expm1.default hardsigmoid.default
         hypot.default log.default log10.default log1p.default log2.default
         log_sigmoid.default polar.default selu.default
