@@ -22,7 +22,7 @@ from torch_ir.ops.schema import Argument, Schema
 Arguments = dict[str, Any]
 
 WILD = (10**12, -(10**12), -1, 2**31 - 1, -(2**31), 2**62, 0, 1, 2, 7)
-FLOATS = (0.0, -1.0, math.nan, math.inf, 1e30, 0.01, 1e-19, 1e-30)
+FLOATS = (0.0, -1.0, math.nan, math.inf, -math.inf, 1e30, 3e38, -1e30, 0.01, 1e-19, 1e-30)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
 LARGEST = 1 << 16
 """Bytes of the largest tensor that a call is made of."""
@@ -66,11 +66,30 @@ def recorded_calls(samples: int) -> dict[str, list[Arguments]]:
             for dtype in dtypes:
                 backward = floats and entry.supports_autograd
                 for sample in _first(entry, dtype, samples, backward=backward):
+                    _record_whole(kept, entry, sample)
                     with contextlib.suppress(Exception), Recorder(kept, 3):
                         made = entry(sample.input, *sample.args, **sample.kwargs)
                         ends = [t for t in tree_leaves(made) if _requires_grad(t)]
                         torch.autograd.backward(ends, [torch.ones_like(t) for t in ends])
     return kept
+
+
+def _record_whole(kept: dict[str, list[Arguments]], entry: Any, sample: Any) -> None:
+    """Keep the call of the operator itself, which has parts of its own where it is composite."""
+    packet = getattr(torch.ops.aten, entry.aten_name, None)
+    for name in () if packet is None else packet.overloads():
+        operator = getattr(packet, name)
+        calls = kept.setdefault(str(operator), [])
+        args = (sample.input, *sample.args)
+        tensors = [t for t in tree_leaves((args, sample.kwargs)) if isinstance(t, torch.Tensor)]
+        if len(calls) >= 3 or any(t.nbytes >= LARGEST for t in tensors):
+            continue
+        with contextlib.suppress(Exception):
+            operator(*tree_map(_copied, args), **tree_map(_copied, sample.kwargs))
+            names = [argument.name for argument in operator._schema.arguments]
+            given = {**dict(zip(names, args, strict=False)), **sample.kwargs}
+            calls.append(tree_map(_copied, given))
+            return
 
 
 def _requires_grad(value: Any) -> bool:
@@ -185,6 +204,10 @@ def _faults(rng: random.Random, value: Any) -> Iterator[Callable[[], Any]]:
                     number = min(max(wild, limits.min), limits.max)
                     yield lambda number=number: torch.full_like(value, number)
                     yield lambda number=number: _with_first(value, number)
+            if value.is_floating_point() and value.numel():
+                for wild in FLOATS[1:8]:
+                    yield lambda wild=wild: torch.full_like(value, wild)
+                    yield lambda wild=wild: _with_first(value, wild)
             yield lambda: _strided(rng, value)
             shapes = [_resized(rng, value) for _ in range(6)]
             yield from [lambda shape=shape: shape for shape in shapes]
@@ -192,6 +215,8 @@ def _faults(rng: random.Random, value: Any) -> Iterator[Callable[[], Any]]:
             yield lambda: not value
         case int():
             yield from [lambda wild=wild: wild for wild in (10**12, -(10**12), -1, 0, value + 1)]
+        case float():
+            yield from [lambda wild=wild: wild for wild in FLOATS]
         case list() | tuple() if value:
             yield lambda: [*value[:-1]]
             yield lambda: [*value, value[-1]]
@@ -202,7 +227,7 @@ def _faults(rng: random.Random, value: Any) -> Iterator[Callable[[], Any]]:
             return
 
 
-def _with_first(tensor: torch.Tensor, value: int) -> torch.Tensor:
+def _with_first(tensor: torch.Tensor, value: float) -> torch.Tensor:
     changed = tensor.clone()
     changed.view(-1)[0] = value
     return changed
@@ -258,7 +283,7 @@ def _wrong_tensor(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype in (torch.int64, torch.int32) and tensor.numel():
         kinds = [_wild, _wild, _wild, _resized, _strided]
     elif tensor.is_floating_point():
-        kinds = [_resized, _resized, _retyped, _strided]
+        kinds = [_resized, _resized, _retyped, _strided, _far]
     return rng.choice(kinds)(rng, tensor)
 
 
@@ -272,6 +297,12 @@ def _wild(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
         return changed.fill_(value)
     changed.view(-1)[rng.randrange(changed.numel())] = value
     return changed
+
+
+def _far(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    """Some elements are no numbers, or so large that no index is."""
+    chosen = torch.tensor([rng.choice(FLOATS) for _ in range(tensor.numel())], dtype=tensor.dtype)
+    return chosen.reshape(tensor.shape)
 
 
 def _resized(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:

@@ -269,3 +269,40 @@ def sobol(call: Arguments) -> Faults:
         yield from unlike(point, call[point], [dimension])
         yield from outside("n", call["n"], 0, 1 << _BITS)
         yield from outside("num_generated", call["num_generated"], 0, (1 << _BITS) - call["n"])
+
+
+# -- floating-point values ------------------------------------------------------------------------
+
+
+def not_finite(name: str) -> Callable[[Arguments], Faults]:
+    """Return the rule that a tensor holds no NaN and no infinity: its library does not end."""
+
+    def rule(call: Arguments) -> Faults:
+        value: torch.Tensor = call[name]
+        if not torch.isfinite(value).all():
+            yield f"{name} holds NaN or an infinity, and has to be finite"
+
+    return rule
+
+
+# -- sampling -------------------------------------------------------------------------------------
+
+_BILINEAR, _ZEROS = 0, 0
+"""Of ``interpolation_mode``, and of ``padding_mode``."""
+
+
+def sampled_places(call: Arguments) -> Faults:
+    """Yield the coordinates that are no numbers where a gradient is kept inside of the plane.
+
+    The kernel keeps a number inside, not NaN, which also comes of what overflows and is mirrored;
+    then it writes without a look, where elsewhere it asks whether a place is inside.
+    """
+    if call["interpolation_mode"] != _BILINEAR or call["padding_mode"] == _ZEROS:
+        return
+    grid: torch.Tensor = call["grid"]
+    if not grid.is_floating_point():
+        return
+    reach = (grid.abs() + 1) * max(call["input"].shape[2:], default=1)
+    lost = grid[~torch.isfinite(reach)]
+    if lost.numel():
+        yield f"grid holds {lost.ravel()[0].item():g}, which is no place in the plane"

@@ -253,7 +253,9 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
         for name in names
         for way in (": default out", "_backward: default grad_input")
     },
-    "grid_sampler_2d_backward: default out": (shapes.grid_gradient, None),
+    "_linalg_eigvals: default": (None, indices.not_finite("self")),
+    "linalg_eigvals: default out": (None, indices.not_finite("self")),
+    "grid_sampler_2d_backward: default out": (shapes.grid_gradient, indices.sampled_places),
     "grid_sampler_3d_backward: default out": (shapes.grid_gradient, None),
     "embedding_dense_backward: default out": (shapes.embedding_gradient, shapes.embedded),
     "_fft_c2c: default out": (shapes.transformed, None),

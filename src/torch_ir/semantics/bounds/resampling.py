@@ -356,7 +356,7 @@ def sampled(call: BoundedCall) -> Errors:
 
 
 def of_infinities(call: BoundedCall) -> list[Array] | None:
-    """Mark what cubic weights make of infinities: a weight near 0 may have either sign, or none."""
+    """Mark what cubic weights make of infinities: near 0 they may have either sign, or none."""
     if call["interpolation_mode"] != BICUBIC or np.isfinite(call.wide("input")).all():
         return None
     return [~np.isfinite(result) for result in call.results]
