@@ -244,9 +244,11 @@ def by_factors(call: BoundedCall) -> Errors:
 def triangular(call: BoundedCall) -> Errors:
     """Bound ``|T⁻¹| |T| |x|`` of a substitution; a copy of the matrix is exact.
 
-    No finite unknown is made of a row that is not finite, nor of an unknown that is not.
+    No finite unknown is made of a row that is not finite, nor of an unknown that is not; what is
+    left of complex numbers that are divided by an infinity is open.
     """
     matrix = call.wide("A" if "A" in call.arguments else "self")
+    lost = is_complex(matrix.dtype) & _lost(matrix)
     matrix = np.where(np.isfinite(matrix), matrix, np.eye(matrix.shape[-1]))
     if call["transpose"]:
         matrix = np.swapaxes(matrix, -1, -2)
@@ -260,6 +262,7 @@ def triangular(call: BoundedCall) -> Errors:
     values = values if is_left else np.swapaxes(values, -1, -2)
     error = _count(call, kept.shape[-1]) * np.abs(kept)
     moved, _ = _solved(_inverse(kept), error, values)
+    moved = np.where(lost[..., None, None], np.inf, moved)
     return [moved if is_left else np.swapaxes(moved, -1, -2), *[None] * (len(call.results) - 1)]
 
 
