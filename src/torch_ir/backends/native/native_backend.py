@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.errors import CompileError, TorchIRError, raised_as
 from torch_ir.ir import IR, OpNode
@@ -92,7 +93,12 @@ class NativeBackend(DelegateBackend):
         """Return the operators that the runtime has, by overload; None where no table says."""
 
     def supports(self, node: OpNode, ir: IR) -> Support:
-        """Return whether the runtime runs a node: by operator, element types and the deny list."""
+        """Return whether the runtime runs a node: by operator, element types and the deny list.
+
+        What no runtime may run is withheld from one whatever its own method says.
+        """
+        if reason := withheld(node, ir):
+            return Support.refused(reason)
         facts = facts_of(self.name)
         if reason := facts.denied.get(node.op_type):
             return Support.refused(reason)

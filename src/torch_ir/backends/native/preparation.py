@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
+from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, support_of
@@ -41,7 +42,10 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
         lacking = {
             node.op_type
             for node in program.nodes
-            if node.name in whole and _is_plain(node) and not support_of(backend, node, program)
+            if node.name in whole
+            and _is_plain(node)
+            and not withheld(node, program)
+            and not support_of(backend, node, program)
         }
         split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
         if split:
@@ -96,7 +100,7 @@ def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = f
     table = {kind: made for kind, made in WRITTEN_APART.items() if kind in kinds}
     made = decompose(ir, table=table, preserve=kept)
     nodes = [
-        new if new is not old and not support_of(backend, old, made) else old
+        new if new is not old and _is_plain(old) and not support_of(backend, old, made) else old
         for old, new in zip(made.nodes, with_views(made).nodes, strict=True)
     ]
     return made.replace(nodes=nodes)

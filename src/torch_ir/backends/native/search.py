@@ -9,6 +9,7 @@ from torch_ir.backends.delegate import function_of
 from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.native.choices import OTHERWISE, chosen_otherwise
 from torch_ir.backends.native.native_backend import facts_of
+from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
 from torch_ir.ir import IR, OpNode
@@ -105,6 +106,8 @@ class _Denying:
     def supports(self, node: OpNode, ir: IR) -> Support:
         if node.name in self.search.refused:
             return Support.refused(self.search.reason(node.name))
+        if reason := withheld(node, ir):
+            return Support.refused(reason)
         options, inexact = self.search.attempts.options, facts_of(self.name).inexact
         if node.op_type in inexact and options.tolerance is None and options.verify is not False:
             return Support.refused(inexact[node.op_type])

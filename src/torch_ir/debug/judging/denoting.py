@@ -9,11 +9,12 @@ import torch
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import DRAWS, REFUSED, Meanings, errors_of
-from torch_ir.debug.reference.tolerance_check import READING_MEMORY, Error
+from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ops.choices import VALUES_OPEN
+from torch_ir.ops.layouts import READING_MEMORY
 
 
 class Denoting:

@@ -20,14 +20,6 @@ from torch_ir.semantics.tolerance import overflow_edge, spacing
 
 AT_ONCE = 2**18
 """Elements that are measured together: measures take some ten times their memory."""
-READING_MEMORY = frozenset(
-    f"aten.{name}.default"
-    for name in (
-        *("as_strided", "as_strided_copy", "as_strided_scatter"),
-        *("_reshape_alias", "_reshape_alias_copy", "resize", "resize_"),
-    )
-)
-"""Operators that mean what lies where, and not only a value, unless that is all of its storage."""
 
 
 @dataclass(frozen=True, slots=True)

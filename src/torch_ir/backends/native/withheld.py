@@ -1,0 +1,68 @@
+"""Nodes that no runtime runs, as no sample could show what they do in a call."""
+
+from __future__ import annotations
+
+from torch_ir.ir import IR, MemoryFormat, OpNode
+from torch_ir.ops.layouts import READING_MEMORY
+
+_QUOTIENTS = frozenset(("floor_divide", "remainder", "fmod", "div", "divide"))
+_ARRANGED = frozenset(("aten.addmm.default", "aten.linear.default", "aten.mm.default"))
+"""Operators whose result has memory of its own, in order."""
+
+
+def withheld(node: OpNode, ir: IR) -> str:
+    """Return why a node stays on torch whatever a runtime says; empty if it need not.
+
+    torch raises where an integer is divided by zero; runtimes end the process, or give numbers.
+    Runtimes have no strides, so that an operator which reads memory by strides, and all that
+    decides how this memory lies, is torch's.
+
+    Args:
+        node: The node.
+        ir: The program that it is part of.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: i64[2]
+        ...   input %y: i64[2]
+        ...   %a: i64[2] = aten.remainder.Tensor(%x, %y)
+        ...   %b: i64[2] = aten.remainder.Scalar(%a, other=3)
+        ...   return %b
+        ... }''')
+        >>> [withheld(node, ir) for node in ir.nodes]
+        ['runtimes do not raise where an integer is divided by zero', '']
+    """
+    if _divides_by_data(node):
+        return "runtimes do not raise where an integer is divided by zero"
+    if node.name in ir.view("layout-bound nodes", lambda: _layout_bound(ir)):
+        return "memory is read by strides, which runtimes do not have"
+    return ""
+
+
+def _divides_by_data(node: OpNode) -> bool:
+    namespace, _, rest = node.op_type.partition(".")
+    is_quotient = namespace in ("aten", "prims") and rest.split(".")[0] in _QUOTIENTS
+    is_whole = all(meta.dtype.startswith(("int", "uint")) for meta in node.outputs)
+    return is_quotient and is_whole and not {"other", "b"}.isdisjoint(node.slots)
+
+
+def _layout_bound(ir: IR) -> frozenset[str]:
+    """The nodes that read memory by strides, and those from whose results such memory may come."""
+    found: set[str] = set()
+    left = [node for node in ir.nodes if node.op_type in READING_MEMORY]
+    while left:
+        node = left.pop()
+        if node.name in found:
+            continue
+        found.add(node.name)
+        makers = [ir.producers.get(meta.name) for meta in node.inputs]
+        left += [maker for maker in makers if maker is not None and not _arranges(maker)]
+    return frozenset(found)
+
+
+def _arranges(node: OpNode) -> bool:
+    """Whether the result of a node has memory of its own, in order, whatever its operands have."""
+    is_clone = node.op_type == "aten.clone.default"
+    wanted = node.attrs.get("memory_format")
+    return node.op_type in _ARRANGED or (is_clone and wanted == MemoryFormat("contiguous_format"))

@@ -1,0 +1,12 @@
+"""Operators that read memory by strides."""
+
+from __future__ import annotations
+
+READING_MEMORY = frozenset(
+    f"aten.{name}.default"
+    for name in (
+        *("as_strided", "as_strided_copy", "as_strided_scatter"),
+        *("_reshape_alias", "_reshape_alias_copy", "resize", "resize_"),
+    )
+)
+"""Operators that mean what lies where, and not only a value, unless that is all of its storage."""
