@@ -48,6 +48,25 @@ def test_a_delegate_that_was_right_about_empty_tensors_is_judged_by_the_first_ot
     assert verdict.reason.startswith("2 of 2 values are off by up to 0.0")
 
 
+class Absolute(NativeBackend):
+    """A runtime that forgets signs."""
+
+    name = "absolute"
+    version = "1"
+
+    def build(self, program, options):
+        run = program.module()
+        return lambda *given: [result.abs() for result in run(*given)]
+
+
+def test_two_calls_with_the_same_arguments_count_once():
+    ir, (x, ids) = extract_ir(Marked(), MASKED), MASKED
+    run = torch_ir.compile(ir, {}, backend=Absolute())
+    for given in (x.abs(), x.abs(), x.abs(), x, x):
+        assert torch.equal(run(given, ids), Marked()(given, ids))
+    assert not any(verdict.used for verdict in run.verdicts if "tanh" in verdict.nodes)
+
+
 def test_numbers_that_data_decides_are_known_of_samples():
     given = (torch.tensor([0.5, 1.0, -2.0]), torch.tensor(3.0))
     run = torch_ir.compile(extract_ir(Scaled(), given), {}, backend=Large())

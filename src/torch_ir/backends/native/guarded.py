@@ -11,6 +11,7 @@ import torch
 from torch_ir.backends.native.attempts import (
     Attempt,
     dims_of,
+    is_same,
     judged_call,
     said,
     shared_places,
@@ -25,7 +26,7 @@ class Guarded:
     """A delegate that runs on torch where its runtime fails, from then on.
 
     One that could not be judged on as many samples as there have to be is judged in its first
-    real calls, which give torch's results.
+    real calls of other arguments each, which give torch's results.
 
     Args:
         attempt: What was made of it.
@@ -45,6 +46,7 @@ class Guarded:
         self._names = [name for name in body.input_names if name not in attempt.held]
         self._torch = IRExecutor(body, {}, check_types=False)
         self._left = 0 if attempt.judge is None else max(SETS - attempt.runs, 0)
+        self._last: list[Any] = []
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
@@ -100,10 +102,26 @@ class Guarded:
         if self.attempt.reason:
             self._refuse(self.attempt.reason)
         elif self.attempt.shows(given):
-            self._left -= 1
-            self.attempt.runs += 1
+            is_other = not self._repeats(given)
+            self._left -= is_other
+            self.attempt.runs += is_other
+            self._last = self._last if self._left else []
         else:
             self.attempt.is_empty = True
+
+    def _repeats(self, given: Sequence[Any]) -> bool:
+        """Whether the call has the arguments of the last that was judged, which proves nothing."""
+        last, self._last = self._last, []
+        if self._left > 1:
+            self._last = [t.clone() if isinstance(t, torch.Tensor) else t for t in given]
+        elif last:
+            self._last = last
+        return bool(last) and all(
+            first.shape == second.shape and is_same(first, second)
+            if isinstance(first, torch.Tensor)
+            else first == second
+            for first, second in zip(last, given, strict=True)
+        )
 
     def _refuse(self, reason: str) -> None:
         self.is_used = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from torch_ir.executor.listeners import Table
 from torch_ir.executor.samples import sample_tensors
 from torch_ir.infer.bindings import Bindings, Symbols
 from torch_ir.infer.hints import samplings
-from torch_ir.ir import IR, OpNode
+from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.torch_api import is_inexact
 
 SETS = 2
@@ -25,6 +26,9 @@ In these, integers are 0 or 1, which index into every table; one more set has ot
 
 _PLACES = (99, 31, 8, 4, 2)
 """The last place of a table that may be that large: some place is special, such as padding."""
+
+_FAR = (300, 70_000)
+"""How far some integers of wide types go: beyond those of 8 bits, and beyond float16."""
 
 Call = tuple[tuple[torch.Tensor, ...], Symbols]
 
@@ -63,7 +67,7 @@ class Samples:
         self._ir = ir
         self._executor = IRExecutor(ir, weights, constants)
         calls: list[Call] = [flatten_arguments(ir, tuple(args), {}) for args in given]
-        self._calls = [*calls, *drawn(ir, SETS if not calls else 1)]
+        self._calls = [*calls, *drawn(ir, SETS if not calls else 1), *special_calls(ir)]
         self._is_far_drawn = any(node.binds or node.functions for node in ir.nodes)
         self._names: frozenset[str] = frozenset()
         self._wide: list[Call] = []
@@ -76,7 +80,8 @@ class Samples:
             self._is_far_drawn = True
             last = self._calls[-1:]
             self._calls.extend(self._redrawn(last, _far_integers))
-            self._wide.extend(self._redrawn(last, _wide_integers))
+            for draw in (_wide_integers, _largest_integers):
+                self._wide.extend(self._redrawn(last, draw))
         if self._runs is None or not wanted <= self._names:
             self._names |= wanted
             self._runs = list(self._run())
@@ -89,6 +94,8 @@ class Samples:
         """
         generator = torch.Generator().manual_seed(SETS + 1)
         for tensors, symbols in calls:
+            if not self._is_taken(tensors, symbols):
+                tensors = _without_zeros(tensors)
             made = list(tensors)
             for index, tensor in enumerate(tensors):
                 for made[index] in draw(tensor, generator):
@@ -111,22 +118,24 @@ class Samples:
         external = self._ir.external_values()
         inputs = [meta.name for meta in self._ir.graph_inputs]
         for place, (tensors, given) in enumerate([*self._calls, *self._wide]):
-            state = graph.buffers
-            values = {n: t for n, t in zip(inputs, tensors, strict=True) if n in self._names}
-            values |= {
-                name: state[key]
-                for name, (key, _) in external.items()
-                if key in state and name in self._names
-            }
-            table = _Table(made, self._ir)
-            copies = [tensor.clone() for tensor in tensors]
-            ran = attempt(graph.run, copies, given, table, reuse=False)
-            if isinstance(ran, Raised):  # torch refuses made-up arguments as it likes
-                graph.reset()
-                continue
-            is_wide = place >= len(self._calls)
-            symbols = {**table.symbols, **given, **ran[1]}
-            yield Sample({**values, **table.values}, symbols, is_wide)
+            for taken in (tensors, _without_zeros(tensors)):  # which torch does not divide by
+                state = graph.buffers
+                values = {n: t for n, t in zip(inputs, taken, strict=True) if n in self._names}
+                values |= {
+                    name: state[key]
+                    for name, (key, _) in external.items()
+                    if key in state and name in self._names
+                }
+                table = _Table(made, self._ir)
+                copies = [tensor.clone() for tensor in taken]
+                ran = attempt(graph.run, copies, given, table, reuse=False)
+                if isinstance(ran, Raised):  # torch refuses made-up arguments as it likes
+                    graph.reset()
+                    continue
+                is_wide = place >= len(self._calls)
+                symbols = {**table.symbols, **given, **ran[1]}
+                yield Sample({**values, **table.values}, symbols, is_wide)
+                break
 
 
 class _Table(Table):
@@ -189,8 +198,44 @@ def _with_even(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-_SPECIAL = (0.0, -1.0, -0.0, -8.0, 1.0, 0.1, 8.0, 104.0, -104.0, 0.5, 2.5)
-"""Numbers at which kernels branch, or functions leave float32. Each meets the next one."""
+_SPECIAL = (0.0, -1.0, -0.0, -8.0, 1.0, 0.1, 8.0, 104.0, -104.0, 0.5, 2.5, 89.0, -89.0)
+"""Numbers at which kernels branch, or functions leave float32. Each meets the next one.
+
+exp(89) is no number of float32, and its half, which is cosh(89), is one.
+"""
+
+_SMALL = 1 << 16
+"""Elements of all values of a program that is cheap to try more often."""
+
+
+def special_calls(ir: IR) -> Iterable[Call]:
+    """Yield random arguments with the special numbers for which small tensors had no room.
+
+    Only for programs of small values: others cost too much to try.
+    """
+    found = samplings(ir)[:1]
+    for symbols in found:
+        if _elements(ir, symbols) > _SMALL:
+            return
+        tensors = sample_tensors(ir, symbols, SETS + 2, integers=True)
+        floats = [t.numel() for t in tensors if t.is_floating_point() and t.numel()]
+        room = min(floats, default=len(_SPECIAL))
+        named = {size.text: symbols[size.text] for size in sizes_of(ir) if size.is_symbol}
+        for first in range(room, len(_SPECIAL), room):
+            made = [_with_special(t.clone(), i - first) for i, t in enumerate(tensors)]
+            yield tuple(made), named
+
+
+def _elements(ir: IR, symbols: Symbols) -> int:
+    """How many elements the values of a program have; none where a size is not known before."""
+    metas = [*ir.graph_inputs, *ir.weights, *[m for node in ir.nodes for m in node.outputs]]
+    known = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
+    if not all(symbol in symbols for dim in known for symbol in dim.symbols):
+        return _SMALL + 1
+    return sum(
+        math.prod(int(d.evaluate(symbols)) if isinstance(d, SymExpr) else d for d in meta.shape)
+        for meta in metas
+    )
 
 
 def _with_special(tensor: torch.Tensor, place: int) -> torch.Tensor:
@@ -216,10 +261,30 @@ def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[
         yield made
         return
     info = torch.iinfo(tensor.dtype)
-    spans = [(info.min, info.max)] if info.bits < 32 else [(max(info.min, -9), 9)]
-    for low, high in [*spans, *[(0, last) for last in _PLACES]]:
-        drawn = torch.randint(low, high + 1, tuple(tensor.shape), generator=generator)
+    shape = tuple(tensor.shape)
+    if info.bits < 32:
+        spans = [(info.min, info.max)]
+    else:
+        drawn = torch.randint(-9, 10, shape, generator=generator)
+        for place, end in enumerate(_FAR[: drawn.numel() - 1]):
+            further = torch.randint(-end, end + 1, shape, generator=generator)
+            drawn = torch.where(torch.rand(shape, generator=generator) < 0.2, further, drawn)
+            drawn.view(-1)[place] = end
         yield drawn.to(tensor.dtype)
+        spans = [(-9, 9), (1, 9)]  # torch does not divide by zero
+    for low, high in [*spans, *[(0, last) for last in _PLACES]]:
+        drawn = torch.randint(low, high + 1, shape, generator=generator)
+        yield drawn.to(tensor.dtype)
+
+
+def _without_zeros(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Arguments with 1 in place of 0 among integers."""
+    return tuple(
+        [
+            t if is_inexact(t) or t.dtype is torch.bool else t.masked_fill(t == 0, 1)
+            for t in tensors
+        ]
+    )
 
 
 def _wide_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:
@@ -231,6 +296,15 @@ def _wide_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable
     less = torch.randint(0, bits - 1, shape, generator=generator)
     less.view(-1)[::2] %= 4
     yield (drawn >> (64 - bits + less)).to(tensor.dtype)
+
+
+def _largest_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:
+    """Numbers of which any two have a sum and a product beyond a wide type."""
+    if tensor.dtype not in (torch.int32, torch.int64):
+        return
+    last = torch.iinfo(tensor.dtype).max
+    drawn = torch.randint(last // 2 + 1, last, tuple(tensor.shape), generator=generator)
+    yield (drawn | 1).to(tensor.dtype)  # no product is a multiple of a power of 2, which is 0
 
 
 _Draw = Callable[[torch.Tensor, torch.Generator], Iterable[torch.Tensor]]
