@@ -13,7 +13,7 @@ import torch
 from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import held_tensors, misfit
-from torch_ir.backends.native.building import DeclinedError, Safe, built
+from torch_ir.backends.native.building import DeclinedError, Safe, built, copy_of
 from torch_ir.backends.native.samples import Samples
 from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
@@ -210,10 +210,11 @@ def judged_call(
 def _owned(
     call: Safe, others: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The results with memory of their own; from now on, each call copies those that lack it."""
-    shared = {*call.shared, *shared_places(others, results)}
-    call.shared = tuple(sorted(shared))
-    return [r.clone() if i in shared else r for i, r in enumerate(results)]
+    """The results with memory of their own, in order; from now on, each call copies the others."""
+    apart = {i for i, r in enumerate(results) if r.stride() != r.new_empty(r.shape).stride()}
+    copied = {*call.copied, *shared_places(others, results), *apart}
+    call.copied = tuple(sorted(copied))
+    return [copy_of(r) if i in copied else r for i, r in enumerate(results)]
 
 
 def shared_places(others: Sequence[Any], results: Sequence[torch.Tensor]) -> set[int]:

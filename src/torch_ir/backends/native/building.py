@@ -71,6 +71,11 @@ def bound_call(compiled: Delegated) -> Delegated:
     return MethodType(call, compiled) if isinstance(call, FunctionType) else compiled
 
 
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor that lies in order."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 class DeclinedError(BackendError):
     """A delegate leaves one call to torch, and takes others."""
 
@@ -79,14 +84,14 @@ class Safe:
     """A compiled delegate: calls take turns, inputs are contiguous, results are their own.
 
     Attributes:
-        shared: Positions of results that have to be copied: they have the memory of something
-            else.
+        copied: Positions of results that have to be copied: they have the memory of something
+            else, or lie in no order, as empty arrays of NumPy do.
     """
 
     def __init__(self, call: Delegated, is_thread_safe: bool):
         self._call = bound_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
-        self.shared: tuple[int, ...] = ()
+        self.copied: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it."""
@@ -101,8 +106,8 @@ class Safe:
         else:
             with self._turn:
                 made = self._call(*given)
-        if self.shared:
+        if self.copied:
             made = list(made)
-            for position in self.shared:
-                made[position] = made[position].clone()
+            for position in self.copied:
+                made[position] = copy_of(made[position])
         return made

@@ -57,6 +57,8 @@ class ExecuTorch(NativeBackend):
             return Support.refused(f"executorch has no kernel for {node.op_type}")
         if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
             return Support.refused("executorch has no convolution of volumes")
+        if any(0 in meta.shape for meta in (*node.inputs, *node.outputs)):
+            return Support.refused("executorch ends the process at strides of empty tensors")
         if any(bounds.upper is None for bounds in _symbols_of(node, ir)):
             return Support.refused("executorch plans memory, and a size has no upper bound")
         return super().supports(node, ir)

@@ -95,16 +95,17 @@ def _of(item: Any, bounds: Mapping[Node, _Bound]) -> _Bound:
     return 0, abs(item) if type(item) is int and abs(item) < _NO_END else 0
 
 
-def is_within(array: Any, room: int) -> bool:
-    """Return whether integers of 32 or 64 bits are no farther than there is room for.
+def is_within(array: Any, low: int, high: int) -> bool:
+    """Return whether integers of 32 or 64 bits are in a range.
 
     Args:
         array: A NumPy array.
-        room: As :func:`room_for_integers` gives it.
+        low: The least.
+        high: The greatest.
     """
     if not array.size:
         return True
-    return bool(array.max() <= room and array.min() >= -room)
+    return bool(array.max() <= high and array.min() >= low)
 
 
 def _farthest(tensor: Any) -> int:

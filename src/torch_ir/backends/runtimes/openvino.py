@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.runtimes.index_limits import index_limits
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of
 from torch_ir.backends.runtimes.openvino_model import openvino_model
@@ -64,16 +65,22 @@ class OpenVino(NativeBackend):
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to OpenVINO's model, and compile it."""
-        room = self._room(program)
+        ranges = self._ranges(program)
         model = openvino_model(self._runtime, program)
         compiled = self._runtime.Core().compile_model(model, "CPU", _settings(options))
-        return _Request(self._runtime, compiled, room)
+        return _Request(self._runtime, compiled, ranges)
 
-    def _room(self, program: ExportedProgram) -> int:
-        """How far its integers may be; what grows is what is given to it in no such type."""
+    def _ranges(self, program: ExportedProgram) -> list[tuple[int, int]]:
+        """How far the integers of each input may be: those that grow, and places in tensors.
+
+        What grows is what is given to it in no such type.
+        """
         known = [rule for rule in facts_of(self.name).results if "inputs" not in rule]
         rules = [rule["operators"] for rule in known if "int64" in rule.get("dtypes", ())]
-        return room_for_integers(program, frozenset(chain.from_iterable(rules)))
+        room = room_for_integers(program, frozenset(chain.from_iterable(rules)))
+        limits = index_limits(program, room)
+        names = program.graph_signature.user_inputs
+        return [limits.get(str(name), (-room, room)) for name in names]
 
     def pack(self, built: Delegated) -> bytes | None:
         """Return the compiled model."""
@@ -88,7 +95,7 @@ class OpenVino(NativeBackend):
     ) -> Delegated:
         """Read a compiled model."""
         compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU", _settings(options))
-        return _Request(self._runtime, compiled, self._room(program))
+        return _Request(self._runtime, compiled, self._ranges(program))
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,9 +114,9 @@ _WIDE = (np.dtype(np.int64), np.dtype(np.int32))
 class _Request:
     """An inference request: takes tensors and sizes, gives tensors of their own."""
 
-    def __init__(self, runtime: Any, compiled: Any, room: int):
+    def __init__(self, runtime: Any, compiled: Any, ranges: Sequence[tuple[int, int]]):
         self.compiled = compiled
-        self._room = room
+        self._ranges = ranges
         self._tensor = runtime.Tensor
         request = compiled.create_infer_request()
         self._set: Callable[..., None] = request.set_input_tensor
@@ -124,8 +131,8 @@ class _Request:
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
             array = array_of(item)
-            if array.dtype in _WIDE and not is_within(array, self._room):
-                raise DeclinedError("the CPU plugin compares integers as 32-bit floats")
+            if array.dtype in _WIDE and not is_within(array, *self._ranges[index]):
+                raise DeclinedError("the CPU plugin looks at no place, and compares as floats")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
         self._infer({}, share_outputs=True, decode_strings=False)

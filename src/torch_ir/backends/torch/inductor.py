@@ -23,6 +23,7 @@ from torch_ir.errors import (
     first_line,
     raised_as,
 )
+from torch_ir.infer.preconditions.table import asks_for_values
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR, OpNode
 from torch_ir.passes.functionalization import without_writes
@@ -77,6 +78,8 @@ class Inductor(NativeBackend):
             return Support.refused(reason)
         if node.op_type.partition(".")[0] not in _NAMESPACES:
             return Support.refused("it is an operator of a library")
+        if asks_for_values(node.op_type):
+            return Support.refused("its kernel trusts its caller, and inductor does not look")
         return super().supports(node, ir)
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:

@@ -99,6 +99,17 @@ def require_arguments(op_type: str, args: Sequence[Any], kwargs: Mapping[str, An
         raise ExecutionError(f"{op_type} cannot take these arguments: {fault}", remedy=remedy)
 
 
+def asks_for_values(op_type: str) -> bool:
+    """Return whether the values of tensors decide if an operator's kernel may be called.
+
+    Example:
+        >>> asks_for_values("aten.max_pool2d_with_indices_backward.default")
+        True
+    """
+    rule = PRECONDITIONS.get(op_type)
+    return rule is not None and rule.values is not None
+
+
 _COPY = "Copy it in the model, by .contiguous(), or run what torch_ir.decompose(ir) makes."
 
 
