@@ -107,3 +107,37 @@ def test_inductor_is_not_given_kernels_that_trust_their_caller():
     for wrong in ((*given[:2], given[2] + 2**40, table, places), (*given, table, places + 2**40)):
         with pytest.raises(ExecutionError, match=r"out of bounds|outside|index"):
             run(*wrong)
+
+
+LOOKING = {
+    "gather": "aten.gather.default(%x, 0, %i)",
+    "index_select": "aten.index_select.default(%x, 0, %i)",
+    "index": "aten.index.Tensor(%x, [%i])",
+    "scatter": "aten.scatter.value(%x, 0, %i, 2.0)",
+    "scatter_add": "aten.scatter_add.default(%x, 0, %i, %x)",
+}
+
+
+@pytest.mark.parametrize("place", [-1, -5, 4, 10**12])
+@pytest.mark.parametrize("call", LOOKING.values(), ids=LOOKING)
+def test_a_place_that_torch_refuses_is_refused_in_later_calls(runtime, call, place):
+    ir = parse(f"""ir {{
+      input %x: f32[4]
+      input %i: i64[2, 2]
+      %j: i64[4] = aten.view.default(%i, [4])
+      %y: f32[4] = {call.replace("%i", "%j")}
+      %z: f32[4] = aten.relu.default(%y)
+      return %z
+    }}""")
+    run = torch_ir.compile(ir, {}, backend=runtime)
+    x, right = torch.arange(1.0, 5.0), torch.tensor([[0, 1], [2, 3]])
+    for shift in range(4):
+        run(x, (right + shift) % 4)
+    wrong = right.clone()
+    wrong[1, 0] = place
+    if "aten.index.Tensor" in call and place == -1:  # which counts from the end
+        assert torch.equal(*run(x, wrong), *torch_ir.compile(ir, {})(x, wrong))
+        return
+    with pytest.raises(ExecutionError, match=r"out of (bounds|range)"):
+        run(x, wrong)
+    assert torch.equal(*run(x, right), *torch_ir.compile(ir, {})(x, right)), "and taken again"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ir.backends.native.blobs import Blobs
+from torch_ir.backends.native.index_limits import index_limits
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
@@ -38,8 +39,12 @@ def built(
     """
     program = body_program(body, held)
 
+    limits = index_limits(program)
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    places = [(names.index(name), low, high) for name, (low, high) in limits.items()]
+
     def safe(made: Delegated) -> Safe:
-        return Safe(made, backend.is_thread_safe)
+        return Safe(made, backend.is_thread_safe, places)
 
     if cache is None:
         return safe(backend.build(program, options))
@@ -83,18 +88,36 @@ class DeclinedError(BackendError):
 class Safe:
     """A compiled delegate: calls take turns, inputs are contiguous, results are their own.
 
+    Args:
+        call: What was compiled.
+        is_thread_safe: Whether calls need not take turns.
+        places: Positions of inputs that hold places in tensors, with the least and the greatest
+            that torch takes. Calls with others are torch's, which refuses them; runtimes count
+            those before the first from the end, and OpenVINO gives 0 for those behind the last.
+
     Attributes:
         copied: Positions of results that have to be copied: they have the memory of something
             else, or lie in no order, as empty arrays of NumPy do.
     """
 
-    def __init__(self, call: Delegated, is_thread_safe: bool):
+    def __init__(
+        self, call: Delegated, is_thread_safe: bool, places: Sequence[tuple[int, int, int]] = ()
+    ):
         self._call = bound_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
+        self._places = tuple(places)
         self.copied: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        """Run it."""
+        """Run it.
+
+        Raises:
+            DeclinedError: It is given a place that torch refuses.
+        """
+        for position, low, high in self._places:
+            index = given[position]
+            if index.numel() and (int(index.min()) < low or int(index.max()) > high):
+                raise DeclinedError("torch refuses such a place")
         for item in given:
             if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(

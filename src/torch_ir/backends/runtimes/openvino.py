@@ -13,12 +13,13 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.native.building import DeclinedError
+from torch_ir.backends.native.index_limits import writes_unseen
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
-from torch_ir.backends.runtimes.index_limits import index_limits
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of
 from torch_ir.backends.runtimes.openvino_model import openvino_model
+from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
@@ -65,22 +66,25 @@ class OpenVino(NativeBackend):
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to OpenVINO's model, and compile it."""
-        ranges = self._ranges(program)
+        room = self._room(program)
         model = openvino_model(self._runtime, program)
         compiled = self._runtime.Core().compile_model(model, "CPU", _settings(options))
-        return _Request(self._runtime, compiled, ranges)
+        return _Request(self._runtime, compiled, room)
 
-    def _ranges(self, program: ExportedProgram) -> list[tuple[int, int]]:
-        """How far the integers of each input may be: those that grow, and places in tensors.
+    def _room(self, program: ExportedProgram) -> int:
+        """How far integers of inputs may be, so that those that grow stay exact.
 
         What grows is what is given to it in no such type.
+
+        Raises:
+            BackendError: There is none, or the program writes where nothing looks: the plugin does
+                not.
         """
+        if writes_unseen(program):
+            raise BackendError("it writes to places at which nothing looks beforehand")
         known = [rule for rule in facts_of(self.name).results if "inputs" not in rule]
         rules = [rule["operators"] for rule in known if "int64" in rule.get("dtypes", ())]
-        room = room_for_integers(program, frozenset(chain.from_iterable(rules)))
-        limits = index_limits(program, room)
-        names = program.graph_signature.user_inputs
-        return [limits.get(str(name), (-room, room)) for name in names]
+        return room_for_integers(program, frozenset(chain.from_iterable(rules)))
 
     def pack(self, built: Delegated) -> bytes | None:
         """Return the compiled model."""
@@ -95,7 +99,7 @@ class OpenVino(NativeBackend):
     ) -> Delegated:
         """Read a compiled model."""
         compiled = self._runtime.Core().import_model(io.BytesIO(blob), "CPU", _settings(options))
-        return _Request(self._runtime, compiled, self._ranges(program))
+        return _Request(self._runtime, compiled, self._room(program))
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,9 +118,9 @@ _WIDE = (np.dtype(np.int64), np.dtype(np.int32))
 class _Request:
     """An inference request: takes tensors and sizes, gives tensors of their own."""
 
-    def __init__(self, runtime: Any, compiled: Any, ranges: Sequence[tuple[int, int]]):
+    def __init__(self, runtime: Any, compiled: Any, room: int):
         self.compiled = compiled
-        self._ranges = ranges
+        self._room = room
         self._tensor = runtime.Tensor
         request = compiled.create_infer_request()
         self._set: Callable[..., None] = request.set_input_tensor
@@ -131,8 +135,8 @@ class _Request:
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
             array = array_of(item)
-            if array.dtype in _WIDE and not is_within(array, *self._ranges[index]):
-                raise DeclinedError("the CPU plugin looks at no place, and compares as floats")
+            if array.dtype in _WIDE and not is_within(array, -self._room, self._room):
+                raise DeclinedError("the CPU plugin compares integers as 32-bit floats")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
         self._infer({}, share_outputs=True, decode_strings=False)

@@ -1,4 +1,4 @@
-"""How far the places that a program is given may be, for a runtime that does not look."""
+"""How far the places that a program is given may be, as runtimes do not look as torch does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-
-from torch_ir.errors import BackendError
 
 _ALONG = frozenset(
     f"aten.{name}"
@@ -40,32 +38,43 @@ _SAME_NUMBERS = frozenset(
 Limits = tuple[int, int]
 
 
-def index_limits(program: ExportedProgram, room: int) -> dict[str, Limits]:
+def index_limits(program: ExportedProgram) -> dict[str, Limits]:
     """Return the least and the greatest number that inputs used as places may hold, by name.
+
+    Of what a program computes itself nothing is known before a call, nor of an axis of a size
+    that varies.
 
     Args:
         program: Functional.
-        room: How far any integer may be.
+    """
+    found: dict[str, Limits] = {}
+    for source, size, is_signed, _ in _sources(program):
+        if source.op == "placeholder" and type(size) is int:
+            low, high = found.get(source.name, (-size, size - 1))
+            found[source.name] = max(low, -size if is_signed else 0), min(high, size - 1)
+    return found
 
-    Raises:
-        BackendError: It writes to places that it computes itself, or along an axis of a size that
-            varies: nothing could be looked at before the call.
+
+def writes_unseen(program: ExportedProgram) -> bool:
+    """Return whether a program writes to places at which nothing can look before a call."""
+    return any(
+        operator in _WRITING and (source.op != "placeholder" or type(size) is not int)
+        for source, size, _, operator in _sources(program)
+    )
+
+
+def _sources(program: ExportedProgram) -> Iterator[tuple[Node, Any, bool, str]]:
+    """Yield what gives places, the size of their axis, whether they have signs, and the operator.
+
+    Not constants, which the proof has.
     """
     given = set(program.graph_signature.user_inputs)
-    found: dict[str, Limits] = {}
     for node in program.graph.nodes:
         operator = str(node.target).rpartition(".")[0]
         for place, size, is_signed in _places(node, operator):
             source = _source(place)
-            if source.op == "placeholder" and source.name not in given:
-                continue  # a constant, which the proof has
-            if source.op != "placeholder" or type(size) is not int:
-                if operator in _WRITING:
-                    raise BackendError("it writes to places at which nothing looks beforehand")
-                continue
-            low, high = found.get(source.name, (-room, room))
-            found[source.name] = max(low, -size if is_signed else 0), min(high, size - 1)
-    return found
+            if source.op != "placeholder" or source.name in given:
+                yield source, size, is_signed, operator
 
 
 def _places(node: Node, operator: str) -> Iterator[tuple[Node, Any, bool]]:
@@ -73,6 +82,11 @@ def _places(node: Node, operator: str) -> Iterator[tuple[Node, Any, bool]]:
     args: Any = node.args
     if operator == "aten.embedding":
         yield args[1], _shape(args[0])[0], False
+    elif operator in ("aten.nll_loss_forward", "aten.nll_loss2d_forward"):
+        shape = _shape(args[0])
+        yield args[1], shape[min(1, len(shape) - 1)], False  # what is ignored is torch's, too
+    elif operator == "aten.one_hot" and len(args) > 1 and args[1] != -1:  # how many classes
+        yield args[0], args[1], False
     elif operator in _ALONG:
         shape = _shape(args[0])
         yield args[2], shape[args[1]] if shape else 1, False
