@@ -333,16 +333,20 @@ beneath_traces: Callable[[], AbstractContextManager[Any]] = torch._C._DisableTor
 
 @contextmanager
 def without_mkldnn() -> Generator[None]:
-    """Let torch decompose recurrent layers into arithmetic in a ``with`` block.
+    """Switch off the libraries of kernels for CPUs that torch asks for in a ``with`` block.
 
-    Otherwise they become single calls of a library for CPUs.
+    torch then decomposes recurrent layers into arithmetic, in place of single calls of a library;
+    and it infers convolutions without asking whether their batch is below 16, which is a guard.
     """
-    enabled: Any = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # the public context sets other flags too, and warns
-    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+    names = ("mkldnn", "nnpack")
+    kept = [getattr(torch._C, f"_get_{name}_enabled")() for name in names]  # pyright: ignore[reportPrivateUsage]  # the public contexts set other flags too, and warn
     try:
+        for name in names:
+            getattr(torch._C, f"_set_{name}_enabled")(False)  # pyright: ignore[reportPrivateUsage]  # as above
         yield
     finally:
-        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
+        for name, enabled in zip(names, kept, strict=True):
+            getattr(torch._C, f"_set_{name}_enabled")(enabled)  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def parameters_of(operator: HigherOrderOperator) -> tuple[inspect.Parameter, ...]:

@@ -6,6 +6,7 @@ from torch import nn
 from torch.export import Dim
 from torch.utils._pytree import tree_leaves
 
+import torch_ir
 from older_torch import since_2_13
 from passes.equal import assert_same, operators
 from small_models import CASES
@@ -318,3 +319,14 @@ def test_a_factor_of_added_elements_has_their_type(short, dtype, alpha):
     inputs = (x, torch.tensor([0, 1, 1, 2]), s)
     (made,) = IRExecutor(decompose(ir), {})(*inputs)
     assert same(made, torch.ops.aten.index_add(x, 0, inputs[1], s, alpha=alpha))
+
+
+@pytest.mark.parametrize("preserved", [(), ("aten.conv2d.default",)], ids=str)
+def test_a_convolution_takes_any_batch(preserved):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    sizes = ({0: torch.export.Dim("batch", max=99)},)
+    ir = torch_ir.extract_ir(model, (torch.ones(3, 3, 8, 8),), dynamic_shapes=sizes)
+    plain = torch_ir.decompose(ir, preserve=preserved)
+    assert plain.guards == ir.guards == ()
+    x = torch.randn(20, 3, 8, 8)
+    torch.testing.assert_close(torch_ir.compile(plain, model.state_dict())(x), model(x))

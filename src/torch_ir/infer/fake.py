@@ -33,7 +33,7 @@ from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import attribute_symbols
-from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher
+from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher, without_mkldnn
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Fakes:
     @contextmanager
     def tracing(self) -> Generator[None]:
         """Enter the state in which operators are called on fake tensors."""
-        with self.mode, enable_python_dispatcher(), torch.no_grad():
+        with self.mode, enable_python_dispatcher(), torch.no_grad(), without_mkldnn():
             yield
 
     # -- values -----------------------------------------------------------------------------------
