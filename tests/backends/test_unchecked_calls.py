@@ -38,6 +38,19 @@ def test_a_number_beside_what_repeats_it(runtime, call):
     assert [float(made) for made in run(torch.ones(3))] == [3.0, 3.0]
 
 
+@pytest.mark.parametrize("operator", ["narrow", "narrow_copy"])
+def test_an_axis_that_counts_from_the_end(runtime, operator):
+    ir = parse(f"""ir {{
+      input %x: f32[2, 5, 3]
+      %a: f32[2, 2, 3] = aten.{operator}.default(%x, dim=-2, start=-3, length=2)
+      %b: f32[2, 2, 3] = aten.relu.default(%a)
+      return %b
+    }}""")
+    x = torch.randn(2, 5, 3)
+    run = torch_ir.compile(ir, {}, backend=runtime)
+    assert torch.equal(run(x)[0], x[:, 2:4].relu())
+
+
 @pytest.mark.parametrize("operator", ["floor_divide.default", "remainder.Tensor", "fmod.Tensor"])
 @pytest.mark.parametrize("dtype", ["i8", "i64"])
 def test_integers_divided_by_zero(runtime, operator, dtype):
