@@ -31,8 +31,8 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly
-from torch_ir.debug.reference.tolerance_check import READING_MEMORY
 from torch_ir.errors import TorchIRError
+from torch_ir.ops.layouts import READING_MEMORY
 
 DTYPES = (
     *("float32", "float16", "bfloat16", "float64", "complex64", "complex128"),

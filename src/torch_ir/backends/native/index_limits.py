@@ -1,4 +1,4 @@
-"""How far the places that a program is given may be, as runtimes do not look as torch does."""
+"""Limits of the places that a program is given, at which runtimes do not look as torch does."""
 
 from __future__ import annotations
 

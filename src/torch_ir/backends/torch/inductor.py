@@ -30,6 +30,14 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 
 _NAMESPACES = ("aten", "prims")
+_WRITTEN_OUT = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_softmax_backward_data.default", "_log_softmax_backward_data.default"),
+        *("smooth_l1_loss_backward.default", "div.Scalar_mode", "div.Tensor_mode"),
+    )
+)
+"""Operators that it writes as arithmetic, whose own kernels alone ask for types and divisors."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Inductor(NativeBackend):
             return Support.refused(reason)
         if node.op_type.partition(".")[0] not in _NAMESPACES:
             return Support.refused("it is an operator of a library")
-        if asks_for_values(node.op_type):
+        if asks_for_values(node.op_type) and node.op_type not in _WRITTEN_OUT:
             return Support.refused("its kernel trusts its caller, and inductor does not look")
         return super().supports(node, ir)
 
