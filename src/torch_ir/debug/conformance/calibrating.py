@@ -296,7 +296,7 @@ _ELEMENTS: Axes = ((16, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22),)
 _PRODUCTS: Axes = (1, 8, 64, 512), (16, 128, 1024), (16, 128, 1024)
 _ROWS: Axes = (1, 64, 2048), (16, 256, 2048)
 _HEADS: Axes = (1, 32, 256), (32, 256), (32, 128)
-_STATES: Axes = (2, 64), (1, 8, 64), (32, 128, 512)
+_STATES: Axes = (2, 64), (1, 8, 64), (32, 128, 256, 512)
 _NAMES: Mapping[str, tuple[str, str, str]] = {
     "pointwise": ("add", "%a, %b", "Tensor"),
     "exponential": ("sigmoid", "%a", "default"),
