@@ -115,9 +115,10 @@ class Safe:
             DeclinedError: It is given a place that torch refuses.
         """
         for position, low, high in self._places:
-            index = given[position]
-            if index.numel() and (int(index.min()) < low or int(index.max()) > high):
-                raise DeclinedError("torch refuses such a place")
+            if given[position].numel():
+                least, most = torch.aminmax(given[position])
+                if least.item() < low or most.item() > high:
+                    raise DeclinedError("torch refuses such a place")
         for item in given:
             if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(
