@@ -164,3 +164,29 @@ def test_without_time_torch_runs_all(monkeypatch):
 def test_gradients_are_refused():
     with pytest.raises(ExecutionError, match="the backend 'auto' has no gradients"):
         torch_ir.compile(extract_ir(nn.ReLU(), (torch.ones(2),)), backend="auto", grad=True)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_arguments_that_torch_refuses_are_not_timed_with(rows):
+    ir = torch_ir.parse(f"""ir {{
+      input %x: f32[{rows}]
+      input %i: i64[2]
+      %y: f32[{rows}] = aten.index_fill.int_Scalar(%x, 0, %i, 2.0)
+      return %y
+    }}""")
+    run = torch_ir.compile(ir, {}, backend="auto", seconds=2)
+    (made,) = run(torch.zeros(rows), torch.tensor([0, 0]))
+    assert made.tolist() == [2.0, *[0.0] * (rows - 1)]
+
+
+def test_where_torch_refuses_all_made_up_arguments_it_runs_the_program():
+    ir = torch_ir.parse("""ir {
+      input %x: f32[3]
+      input %i: i64[1]
+      %two: i64[1] = aten.sub.Scalar(%i, 7)
+      %y: f32[1] = aten.gather.default(%x, 0, %two)
+      return %y
+    }""")
+    run = torch_ir.compile(ir, {}, backend="auto", seconds=2)
+    (made,) = run(torch.arange(3.0), torch.tensor([9]))
+    assert made.tolist() == [2.0]

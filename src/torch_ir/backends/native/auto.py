@@ -17,7 +17,7 @@ from torch_ir.backends.backend_registry import Options, Runner, find_backend, ha
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
-from torch_ir.backends.native.samples import drawn
+from torch_ir.backends.native.samples import drawn, with_integers
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
 from torch_ir.executor.samples import in_structure
@@ -232,12 +232,17 @@ class _AutoChoice:
         return made if made.delegates else "nothing runs on it"
 
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The arguments to time with: the first that were given, or random ones."""
+        """The arguments to time with: the first given, or random ones that torch takes."""
         verify = self.options.verify
         if not isinstance(verify, bool) and verify:
             return tuple(verify[0]), {}
         for tensors, symbols in drawn(self.ir, 1):
-            return in_structure(self.ir, tensors, symbols)
+            for taken in (tensors, with_integers(tensors, 0), with_integers(tensors, 1)):
+                args, kwargs = in_structure(self.ir, taken, symbols)
+                ran = attempt(self.aten, *args, **kwargs)
+                self.aten.reset()
+                if not isinstance(ran, Raised):
+                    return args, kwargs
         return None
 
     def _pair(self, made: NativeExecutor) -> tuple[float, float]:

@@ -181,6 +181,16 @@ def drawn(ir: IR, count: int) -> Iterable[Call]:
         yield tuple(tensors), given
 
 
+def with_integers(tensors: Sequence[torch.Tensor], value: int) -> tuple[torch.Tensor, ...]:
+    """Return arguments with one number for all integers."""
+    return tuple(
+        [
+            t if is_inexact(t) or t.dtype is torch.bool else torch.full_like(t, value)
+            for t in tensors
+        ]
+    )
+
+
 _EVEN = (0.0, 3.1)
 """What parts of tensors are filled with, from the last on: norms divide by their spread.
 
