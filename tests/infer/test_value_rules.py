@@ -90,3 +90,27 @@ def test_a_judge_does_not_call_them_either():
     }""")
     with pytest.raises(ExecutionError, match="self holds NaN"):
         validate(ir, {}, (torch.full((3, 3), NAN),), against=("eager",))
+
+
+@pytest.mark.parametrize("name", ["grid_sampler", "grid_sampler_2d"])
+def test_a_gradient_that_torch_calls_itself_is_not_reached(name):
+    ir = torch_ir.parse(f"""ir {{
+      input %x: f32[1, 1, 3, 4]
+      input %g: f32[1, 5, 5, 2]
+      %y: f32[1, 1, 5, 5] = aten.{name}.default(%x, %g, 0, 1, False)
+      return %y
+    }}""")
+    plane, grid = torch.ones(1, 1, 3, 4, requires_grad=True), torch.zeros(1, 5, 5, 2)
+    run = torch_ir.compile(ir, {}, grad=True)
+    (made,) = run(plane, grid)
+    made.sum().backward()
+    grid[0, 1, 2, 0] = NAN
+    with pytest.raises(ExecutionError, match="grid holds nan"):
+        run(plane, grid)
+    (without,) = torch_ir.compile(ir, {})(plane.detach(), grid)
+    assert torch.equal(
+        without,
+        torch.nn.functional.grid_sample(
+            plane.detach(), grid, padding_mode="border", align_corners=False
+        ),
+    )

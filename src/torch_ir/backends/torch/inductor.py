@@ -35,9 +35,10 @@ _WRITTEN_OUT = frozenset(
     for name in (
         *("_softmax_backward_data.default", "_log_softmax_backward_data.default"),
         *("smooth_l1_loss_backward.default", "div.Scalar_mode", "div.Tensor_mode"),
+        *("grid_sampler.default", "grid_sampler_2d.default"),
     )
 )
-"""Operators that it writes as arithmetic, whose own kernels alone ask for types and divisors."""
+"""Operators that it writes as arithmetic: their own kernels, or gradients, ask for values."""
 
 
 @dataclass(frozen=True)

@@ -306,3 +306,9 @@ def sampled_places(call: Arguments) -> Faults:
     lost = grid[~torch.isfinite(reach)]
     if lost.numel():
         yield f"grid holds {lost.ravel()[0].item():g}, which is no place in the plane"
+
+
+def sampled_places_with_gradient(call: Arguments) -> Faults:
+    """Yield what :func:`sampled_places` does where torch will call the gradient by itself."""
+    if torch.is_grad_enabled() and (call["input"].requires_grad or call["grid"].requires_grad):
+        yield from sampled_places(call)

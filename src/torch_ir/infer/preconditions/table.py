@@ -266,6 +266,8 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     },
     "_linalg_eigvals: default": (None, indices.not_finite("self")),
     "linalg_eigvals: default out": (None, indices.not_finite("self")),
+    "grid_sampler: default": (None, indices.sampled_places_with_gradient),
+    "grid_sampler_2d: default": (None, indices.sampled_places_with_gradient),
     "grid_sampler_2d_backward: default out": (shapes.grid_gradient, indices.sampled_places),
     "grid_sampler_3d_backward: default out": (shapes.grid_gradient, None),
     "embedding_dense_backward: default out": (shapes.embedding_gradient, shapes.embedded),
