@@ -156,7 +156,9 @@ class _Program:
             self.context.refuse(None, error)
             self._raise_refusals()
             raise
-        return known.replace(mutations=(*known.mutations, *mutations_in_place(known)))
+        if len(known.nodes) > len(ir.nodes):
+            written = known.aliases.written
+        return known.replace(mutations=(*known.mutations, *mutations_in_place(known, written)))
 
     def _require_own_memory(self, written: set[str]) -> None:
         """A weight that the program writes is no view of another one.

@@ -556,8 +556,12 @@ def map_values(ir: IR, change: Callable[[TensorMeta], TensorMeta]) -> IR:
     )
 
 
-def mutations_in_place(ir: IR) -> list[Mutation]:
+def mutations_in_place(ir: IR, written: Iterable[str] | None = None) -> list[Mutation]:
     """Return what a program has to declare: each input and external value that a node may write.
+
+    Args:
+        ir: The program.
+        written: Their names, where these are known already.
 
     Example:
         >>> from torch_ir import parse
@@ -572,4 +576,7 @@ def mutations_in_place(ir: IR) -> list[Mutation]:
     """
     metas = {meta.name: meta for meta in ir.graph_inputs}
     metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
-    return [Mutation(name, metas[name]) for name in sorted(ir.aliases.written)]
+    return [
+        Mutation(name, metas[name])
+        for name in sorted(ir.aliases.written if written is None else written)
+    ]

@@ -17,7 +17,7 @@ from torch_ir.backends.backend_registry import Options, Runner, find_backend, ha
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
-from torch_ir.backends.native.samples import drawn, with_integers
+from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
 from torch_ir.executor.samples import in_structure
@@ -237,7 +237,11 @@ class _AutoChoice:
         if not isinstance(verify, bool) and verify:
             return tuple(verify[0]), {}
         for tensors, symbols in drawn(self.ir, 1):
-            for taken in (tensors, with_integers(tensors, 0), with_integers(tensors, 1)):
+            for taken in (
+                tensors,
+                without_zeros(tensors),
+                with_integers(tensors, torch.zeros_like),
+            ):
                 args, kwargs = in_structure(self.ir, taken, symbols)
                 ran = attempt(self.aten, *args, **kwargs)
                 self.aten.reset()

@@ -95,7 +95,7 @@ class Samples:
         generator = torch.Generator().manual_seed(SETS + 1)
         for tensors, symbols in calls:
             if not self._is_taken(tensors, symbols):
-                tensors = _without_zeros(tensors)
+                tensors = without_zeros(tensors)
             made = list(tensors)
             for index, tensor in enumerate(tensors):
                 for made[index] in draw(tensor, generator):
@@ -118,7 +118,7 @@ class Samples:
         external = self._ir.external_values()
         inputs = [meta.name for meta in self._ir.graph_inputs]
         for place, (tensors, given) in enumerate([*self._calls, *self._wide]):
-            for taken in (tensors, _without_zeros(tensors)):  # which torch does not divide by
+            for taken in (tensors, without_zeros(tensors)):  # which torch does not divide by
                 state = graph.buffers
                 values = {n: t for n, t in zip(inputs, taken, strict=True) if n in self._names}
                 values |= {
@@ -181,14 +181,16 @@ def drawn(ir: IR, count: int) -> Iterable[Call]:
         yield tuple(tensors), given
 
 
-def with_integers(tensors: Sequence[torch.Tensor], value: int) -> tuple[torch.Tensor, ...]:
-    """Return arguments with one number for all integers."""
-    return tuple(
-        [
-            t if is_inexact(t) or t.dtype is torch.bool else torch.full_like(t, value)
-            for t in tensors
-        ]
-    )
+def with_integers(
+    tensors: Sequence[torch.Tensor], change: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Return arguments with what a function makes of those of integers."""
+    return tuple([t if is_inexact(t) or t.dtype is torch.bool else change(t) for t in tensors])
+
+
+def without_zeros(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return arguments with 1 in place of 0 among integers."""
+    return with_integers(tensors, lambda tensor: tensor.masked_fill(tensor == 0, 1))
 
 
 _EVEN = (0.0, 3.1)
@@ -285,16 +287,6 @@ def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[
     for low, high in [*spans, *[(0, last) for last in _PLACES]]:
         drawn = torch.randint(low, high + 1, shape, generator=generator)
         yield drawn.to(tensor.dtype)
-
-
-def _without_zeros(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Arguments with 1 in place of 0 among integers."""
-    return tuple(
-        [
-            t if is_inexact(t) or t.dtype is torch.bool else t.masked_fill(t == 0, 1)
-            for t in tensors
-        ]
-    )
 
 
 def _wide_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:

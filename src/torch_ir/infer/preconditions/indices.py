@@ -275,7 +275,7 @@ def sobol(call: Arguments) -> Faults:
 
 
 def not_finite(name: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that a tensor holds no NaN and no infinity: its library does not end."""
+    """Return the rule that a tensor is finite throughout: else its library ends the process."""
 
     def rule(call: Arguments) -> Faults:
         value: torch.Tensor = call[name]
