@@ -231,9 +231,12 @@ def beside_zeros(call: BoundedCall) -> list[Array] | None:
         infinite = {n: np.where(places, np.inf, 1.0) for n, places in lost.items()}
         found = call.meant(**infinite | {images: np.ones(call[images].shape)})
         marks = [mark | np.isnan(made) for mark, made in zip(marks, found, strict=True)]
-    ways = [_between_images(call, lost["weight"])] if transposes != is_backward else []
+    ways: list[list[Array]] = []
+    if transposes != is_backward and lost["weight"].any():
+        ways.append(_between_images(call, lost["weight"]))
     if call.is_narrow:
-        ways += [_in_pairs(call, n, lost[n]) for n in ("input", "grad_output") if n in lost]
+        names = [n for n in ("input", "grad_output") if n in lost and lost[n].any()]
+        ways += [_in_pairs(call, name, lost[name]) for name in names]
     for found in ways:
         marks = [mark | places for mark, places in zip(marks, found, strict=True)]
     return marks
