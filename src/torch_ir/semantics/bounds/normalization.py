@@ -308,7 +308,9 @@ def _gradients(
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
     kept_in = call.results[0].dtype if adds_in > call.unit else None
     added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]
-    return [d * np.abs(rstd) * terms, *added]
+    # sums with the operand and with its mean come before what makes them small
+    way = np.sum(scaled * (np.abs(values) + np.abs(mean)), axis=axes, keepdims=True)
+    return [call.opened(d * np.abs(rstd) * terms, way), *added]
 
 
 def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:
