@@ -67,18 +67,15 @@ class Kept:
             given: Weights and constants, which are in memory anyway.
         """
         found, size = Kept({n: self.values[n] for n in ir.input_names if n in self.values}), 0
-        storages = {storage_key(tensor) for tensor in (*given, *found.values.values())}
+        seen = storages_of((*given, *found.values.values()))
         for node in ir.nodes:
             made = {m.name: self.values[m.name] for m in node.outputs if m.name in self.values}
             if len(made) < len(node.outputs):
                 continue
             call = self.calls.get(node.name)
-            held = [*made.values(), *(call.made.values() if call else ())]
-            new = {storage_key(tensor): tensor for tensor in held}
-            size += sum(_bytes_behind(new[key]) for key in new.keys() - storages)
+            size += new_bytes([*made.values(), *(call.made.values() if call else ())], seen)
             if size > KEPT:
                 break
-            storages |= new.keys()
             found.values |= made
             found.moved |= self.moved & made.keys()
             found.calls |= {} if call is None else {node.name: call}
@@ -87,24 +84,24 @@ class Kept:
 
 def memory_of(ir: IR, values: Values) -> dict[str, int]:
     """Return how much memory the values of nodes take, by name; views take none."""
-    seen = {storage_key(values[name]) for name in ir.input_names if name in values}
-    found = dict[str, int]()
-    for name in [meta.name for node in ir.nodes for meta in node.outputs]:
-        if name in values:
-            key = storage_key(values[name])
-            found[name] = 0 if key in seen else values[name].nbytes
+    seen = storages_of(values[name] for name in ir.input_names if name in values)
+    names = [meta.name for node in ir.nodes for meta in node.outputs if meta.name in values]
+    return {name: new_bytes([values[name]], seen) for name in names}
+
+
+def storages_of(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """Return what tells the storages of tensors from others."""
+    return {storage_key(tensor) for tensor in tensors}
+
+
+def new_bytes(made: Iterable[torch.Tensor], seen: set[int]) -> int:
+    """Return how much memory tensors take beside the storages seen, and see theirs too."""
+    total = 0
+    for tensor in made:
+        if (key := storage_key(tensor)) not in seen:
             seen.add(key)
-    return found
-
-
-def _bytes_behind(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().nbytes() if is_plain(tensor) else tensor.nbytes
-
-
-def new_bytes(made: Iterable[torch.Tensor], given: Sequence[torch.Tensor]) -> int:
-    """Return how much memory results take that are no views of what they are made of."""
-    storages = {storage_key(tensor) for tensor in given}
-    return sum(tensor.nbytes for tensor in made if storage_key(tensor) not in storages)
+            total += tensor.untyped_storage().nbytes() if is_plain(tensor) else tensor.nbytes
+    return total
 
 
 def is_laid_out_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
@@ -143,7 +140,7 @@ class Room:
 
     def record(self, name: str, call: MadeCall) -> None:
         """Keep a call of a node if there is room for what it made."""
-        size = 0 if self.is_short else new_bytes(call.made.values(), call.given)
+        size = 0 if self.is_short else new_bytes(call.made.values(), storages_of(call.given))
         self.held += size
         self.recorded += size
         if not (self.is_full or self.is_short):

@@ -20,6 +20,7 @@ from torch_ir.debug.comparing.keeping import (
     is_laid_out_alike,
     memory_of,
     new_bytes,
+    storages_of,
 )
 from torch_ir.debug.comparing.sources import TorchSource, part_of
 from torch_ir.debug.reference.denotation import Meaning, meaning_of
@@ -61,7 +62,8 @@ class OwnValues:
         self.room = Room()
         self._sizes = memory_of(state.program, state.values)
         called = [tensor for call in state.kept.calls.values() for tensor in call.made.values()]
-        self.room.held = sum(self._sizes.values()) + new_bytes(called, [*state.values.values()])
+        seen = storages_of(state.values.values())
+        self.room.held = sum(self._sizes.values()) + new_bytes(called, seen)
         self._last: dict[str, int] | None = None
 
     def make(self, names: Iterable[str], readers: Sequence[OpNode] = ()) -> None:
@@ -70,8 +72,8 @@ class OwnValues:
             made = self._state.known(node)
             self._state.keep(made)
             if is_repeatable(self._state.program, node):  # it can be made again
-                given = [self._state.values[meta.name] for meta in node.inputs]
-                sizes = {name: new_bytes([tensor], given) for name, tensor in made.items()}
+                seen = storages_of(self._state.values[meta.name] for meta in node.inputs)
+                sizes = {name: new_bytes([tensor], seen) for name, tensor in made.items()}
                 self.room.held += sum(sizes.values())
                 self._sizes |= sizes
 
