@@ -178,6 +178,20 @@ def test_what_depends_on_data_is_read_as_the_program_runs(name):
     runs_as_eager(lambda: Unary(DEPENDING[name]).eval(), *calls)
 
 
+@pytest.mark.parametrize("squeeze", [torch.squeeze, lambda x: x.squeeze((0, 1))])
+def test_a_squeeze_leaves_sizes_from_data_and_says_where_eager_drops_one(squeeze):
+    def places(x):
+        return squeeze(torch.nonzero(x > 1)) * 2
+
+    shown = [tensor.clone() for tensor in (ramp(20), -ramp(20))]
+    ir = runs_as_eager(lambda: Unary(places).eval(), *[(x,) for x in shown])
+    with pytest.raises(
+        torch_ir.ExecutionError,
+        match=r"squeeze leaves a dimension from data: u0 != 1\n.*\n.*at .*test_dynamic_shapes.py",
+    ):
+        torch_ir.execute_ir(ir, (torch.tensor([2.0] + 19 * [0.0]),), weights={})
+
+
 def test_a_slice_to_a_number_that_data_gives():
     def head(x, n):
         count = n.item()

@@ -200,3 +200,18 @@ def test_assertions() -> None:
     assert message == "the program asserts the type int64, and it is float32"
     message = refused("aten.sym_constrain_range.default", 3, min=4)
     assert message == "the program asserts 3 to be from 4 to None"
+
+
+@pytest.mark.parametrize("number", [2, 0.5, True])
+def test_a_number_in_the_place_of_a_tensor_is_one_without_dimensions(number: float) -> None:
+    """So torch takes it, and so it traces ``torch.vmap`` over numbers."""
+    x = torch.tensor([1.5, 2.5])
+    for name, arguments in (
+        ("aten._to_copy.default", (number,)),
+        ("aten.copy.default", (x, number)),
+        ("aten.to.other", (number, x)),
+        ("aten.to.other", (x, number)),
+    ):
+        expected = operator(name)(*arguments)
+        got = denoted(name, *arguments)
+        assert (got.tolist(), got.dtype) == (expected.tolist(), expected.numpy().dtype)

@@ -88,6 +88,15 @@ def test_dropout_at_its_ends() -> None:
     assert (same.tolist(), mask.all()) == (x.tolist(), True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64])
+def test_dropout_without_a_choice_is_of_any_type(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.0, 0.0, 3.0]).to(dtype)
+    for rate, train in ((0.0, True), (1.0, True), (0.5, False)):
+        expected = operator("aten.dropout.default")(x, rate, train)
+        got = denoted("aten.dropout.default", x, rate, train)
+        assert (got.tolist(), got.dtype) == (expected.tolist(), expected.numpy().dtype)
+
+
 def test_random_slopes() -> None:
     torch.manual_seed(0)
     x = torch.linspace(-1, 1, 10_001)

@@ -20,7 +20,12 @@ from torch_ir.frontend.captures import Captured, Captures
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
-from torch_ir.frontend.symbols.runtime_asserts import SymbolFact, runtime_asserts, symbol_facts
+from torch_ir.frontend.symbols.runtime_asserts import (
+    SymbolFact,
+    runtime_asserts,
+    squeeze_asserts,
+    symbol_facts,
+)
 from torch_ir.frontend.symbols.scalars import call_expression, expression
 from torch_ir.frontend.trees import tree_from_value
 from torch_ir.ir import (
@@ -240,8 +245,8 @@ class GraphTranslator:
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
         self._items.append(made.replace(binds=bound) if bound else made)
-        if facts:
-            self._items.extend(runtime_asserts(facts, made, self._names))
+        self._items.extend(runtime_asserts(facts, made, self._names))
+        self._items.extend(squeeze_asserts(made, self.context.known, self._names))
         return result
 
     def _facts(self, node: FxNode, value: Any) -> Iterator[SymbolFact]:

@@ -6,7 +6,7 @@ the check itself too. The number must still be read, and be what it was taken fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ir.frontend.symbols.scalars import expression_text
-from torch_ir.ir import OpNode
+from torch_ir.ir import OpNode, SymExpr
 from torch_ir.ir.builder import Names, assertion, size_read
 from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
 
@@ -83,3 +83,25 @@ def runtime_asserts(facts: Iterable[SymbolFact], node: OpNode, names: Names) -> 
         message = f"Runtime assertion failed for expression {symbol} == {text}"
         name = names.beside(node.name, "is")
         yield assertion(name, f"{symbol} == ({text})", message, node.location)
+
+
+def squeeze_asserts(node: OpNode, from_data: Set[str], names: Names) -> Iterator[OpNode]:
+    """Yield the nodes that check that a squeeze leaves the dimensions that torch recorded.
+
+    torch takes a size from data to be no 1, and no program that it traces says so.
+
+    Args:
+        node: A node of any operator.
+        from_data: The symbols of sizes from data.
+        names: Those that the graph leaves free.
+    """
+    if not node.op_type.startswith(("aten.squeeze.", "aten.squeeze_.")):
+        return
+    shape = node.inputs[0].shape
+    dims = node.attrs.get("dim", range(len(shape)))
+    sizes = [shape[dim] for dim in (dims if isinstance(dims, tuple | range) else (dims,))]
+    for size in dict.fromkeys(size for size in sizes if isinstance(size, SymExpr)):
+        if not from_data.isdisjoint(size.symbols):
+            kept = f"{size} != 1"
+            message = f"torch.export took it that squeeze leaves a dimension from data: {kept}"
+            yield assertion(names.beside(node.name, "keeps"), kept, message, node.location)

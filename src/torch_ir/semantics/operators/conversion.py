@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.broadcast import broadcast_to
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, rounded
+from torch_ir.semantics.dtypes import Array, Operand, is_bool, is_complex, rounded
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -39,9 +40,10 @@ def converted(values: Array, dtype: DType) -> Array:
     *("aten._to_copy.default", "aten.to.device", "aten.to.dtype", "aten.to.dtype_layout"),
     "dim_order_ops._to_dim_order_copy.default",
 )
-def to_dtype(self: Array, dtype: DType | None = None, copy: bool = False) -> Array:
+def to_dtype(self: Operand, dtype: DType | None = None, copy: bool = False) -> Array:
     """The elements converted to ``dtype``, as :func:`converted`; without one, as they are."""
-    return converted(self, dtype or self.dtype)
+    values = as_array(self)
+    return converted(values, dtype or values.dtype)
 
 
 @denotes("prims.convert_element_type.default")
@@ -51,9 +53,9 @@ def convert_element_type(a: Array, dtype: DType) -> Array:
 
 
 @denotes("aten.to.other", "aten.type_as.default")
-def to_other(self: Array, other: Array, copy: bool = False) -> Array:
+def to_other(self: Operand, other: Operand, copy: bool = False) -> Array:
     """The elements converted to the type of ``other``, as :func:`converted`."""
-    return converted(self, other.dtype)
+    return converted(as_array(self), as_array(other).dtype)
 
 
 @denotes(
@@ -70,9 +72,9 @@ def clone(self: Array) -> Array:
 
 
 @denotes("aten.copy.default")
-def copy(self: Array, src: Array) -> Array:
+def copy(self: Array, src: Operand) -> Array:
     """``src`` converted to the type of ``self`` and broadcast to its shape."""
-    return converted(broadcast_to(src, self.shape), self.dtype)
+    return converted(broadcast_to(as_array(src), self.shape), self.dtype)
 
 
 @denotes("aten._local_scalar_dense.default", "aten.item.default")

@@ -169,7 +169,15 @@ def native_dropout(
 
 @denotes("aten.dropout.default", draws=True)
 def dropout(input: Array, p: float, train: bool, draws: Draws) -> Array:
-    """``input · mask / (1 − p)`` in training, else the input; as :func:`native_dropout`."""
+    """``input · mask / (1 − p)``, as :func:`native_dropout`.
+
+    The input itself without training and for ``p = 0``, and ``0 · input`` for ``p = 1``: in these
+    cases of any type.
+    """
+    if not train or p == 0:
+        return input.copy()
+    if p == 1:
+        return pointwise(lambda x: x * 0, input, dtype=input.dtype)
     return native_dropout(input, p, train, draws)[0]
 
 
