@@ -305,6 +305,7 @@ def test_levels_of_functorch_that_torch_cannot_write_out_are_refused():
     with pytest.raises(ConversionError) as caught:
         torch_ir.extract_ir(Gradient().eval(), (X,))
     assert str(caught.value) == (
-        "the program switches functorch levels, and torch cannot write them out: "
-        "Cannot access storage of TensorWrapper"
+        "torch.export does not trace the gradients of torch.func in a model: it took values of "
+        "their trace for constants\n"
+        "Trace the function with make_traced, or take the gradient outside the model."
     )

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from torch_ir.infer.resolve import resolve_operator
-from torch_ir.ops.aliases import Sharing, sharing
+from torch_ir.ops.aliases import ITSELF, Sharing, sharing
 from torch_ir.ops.effects import effects
 from torch_ir.ops.schema import Argument, Schema, known_operators, lookup
 from torch_ir.torch_api import overload
@@ -236,6 +236,9 @@ def watched(operator: Any, schema: Schema, made: Mapping[str, Any]) -> tuple[Any
     ]
     if draws and not stated.draws:
         found.append("draws")
+    if schema.op_type not in ITSELF and not stated.writes:
+        own = {id(t): name for name, t, *_ in noted}
+        found += [f"gives {own[id(t)]} itself" for t in tensors_of(results) if id(t) in own]
     is_lazy = any(t.is_neg() or t.is_conj() for _, t, _, _, _ in noted)
     for position, (item, shared) in enumerate(zip(results, sharing(schema), strict=True)):
         made_tensors = tensors_of(item)

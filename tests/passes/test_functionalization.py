@@ -15,6 +15,7 @@ from torch_ir import (
     OpNode,
     TensorMeta,
     decompose,
+    execute_ir,
     extract_ir,
     functionalize,
     parse,
@@ -23,6 +24,8 @@ from torch_ir.dialects import verify
 from torch_ir.errors import PassError
 from torch_ir.infer.binder import bind
 from torch_ir.ir import DType, Mutation
+from torch_ir.ops.schema import lookup
+from torch_ir.passes.functionalization.scatter import RULES
 from torch_ir.torch_api import overload
 
 
@@ -479,3 +482,21 @@ def test_random_programs_do_the_same(ir):
     assert done.check() == ()
     assert writes(done) == []
     assert_same(ir, done, {"b": b}, (x,))
+
+
+@pytest.mark.parametrize(
+    "same", [lambda x: x.contiguous(), lambda x: x.float(), lambda x: torch.dropout(x, 0.0, True)]
+)
+def test_a_shape_is_changed_of_the_very_tensor_of_the_caller_under_another_name(same):
+    ir = extract_ir(Module(lambda m, x: same(x).t_() * 2).eval(), (torch.ones(2, 3),))
+    with pytest.raises(PassError, match=r"aten.t_.default: it gives a tensor of the caller"):
+        functionalize(ir)
+    model = Module(lambda m, x: same(x * 1).t_() * 2).eval()
+    own = extract_ir(model, (torch.ones(2, 3),))
+    x = torch.rand(2, 3)
+    result = execute_ir(functionalize(own), (x,), weights=model.state_dict())[0]
+    assert torch.equal(result, x.t() * 2)
+
+
+def test_every_rule_for_writes_through_views_is_of_an_operator():
+    assert [name for name in RULES if lookup(name) is None] == []

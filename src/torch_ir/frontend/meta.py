@@ -78,9 +78,16 @@ def is_plain(value: object) -> TypeGuard[torch.Tensor]:
     """Return whether a value is a tensor whose values are its memory."""
     if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, nn.Parameter):
         return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(value):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+    if is_of_transform(value):
         return False
     return value.layout is torch.strided and not value.is_quantized and not value.is_meta
+
+
+def is_of_transform(value: object) -> bool:
+    """Return whether a value is a tensor of a transform of ``torch.func`` that is under way."""
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        value
+    )
 
 
 def _put_back(holder: dict[str, Any], values: dict[str, Any]) -> None:

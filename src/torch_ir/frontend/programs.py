@@ -14,6 +14,7 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line, raised_as
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.lifted_constants import overlap, with_constants
+from torch_ir.frontend.meta import is_of_transform
 from torch_ir.frontend.program_inputs import ProgramInputs
 from torch_ir.frontend.symbols.guards import GuardReader, argument_paths
 from torch_ir.frontend.symbols.symbol_names import with_canonical_symbols
@@ -78,6 +79,17 @@ def convert_exported_program(
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
+    """The program without functorch levels.
+
+    Where torch has taken a value of a level for a constant, it has no memory: kernels that read it
+    may end the process.
+    """
+    if any(map(is_of_transform, exported.constants.values())):
+        raise ConversionError(
+            "torch.export does not trace the gradients of torch.func in a model: it took values "
+            "of their trace for constants",
+            remedy="Trace the function with make_traced, or take the gradient outside the model.",
+        )
     with raised_as(
         lambda error: ConversionError(
             "the program switches functorch levels, and torch cannot write them out: "

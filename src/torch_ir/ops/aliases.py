@@ -116,6 +116,34 @@ KEEP_ORDER = frozenset(
 """Operators whose result has all elements of the storage that it shares, in the same order."""
 
 
+ITSELF = frozenset(("prims.device_put.default",)) | frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_autocast_to_full_precision.default", "_autocast_to_reduced_precision.default"),
+        *("_cast_Byte.default", "_cast_Char.default", "_cast_Double.default"),
+        *("_cast_Float.default", "_cast_Half.default", "_cast_Int.default", "_cast_Long.default"),
+        *("_cast_Short.default", "_foobar.default"),
+        *("_nested_compute_contiguous_strides_offsets.default",),
+        *("_saturate_weight_to_fp16.default", "_test_optional_filled_intlist.default"),
+        *("_test_optional_floatlist.default", "_test_optional_intlist.default"),
+        *("_test_parallel_materialize.default", "_test_string_default.default"),
+        *("_to_cpu.default", "adjoint.default", "alpha_dropout.default", "atleast_1d.Sequence"),
+        *("atleast_1d.default", "atleast_2d.Sequence", "atleast_2d.default"),
+        *("atleast_3d.Sequence", "atleast_3d.default", "broadcast_tensors.default"),
+        *("cartesian_prod.default", "conj.default", "conj_physical.default"),
+        *("contiguous.default", "cummaxmin_backward.default", "cumprod_backward.default"),
+        *("dequantize.self", "dropout.default", "feature_alpha_dropout.default"),
+        *("feature_dropout.default", "flatten.using_ints", "lift.default", "lift_fresh.default"),
+        *("mH.default", "mT.default", "matrix_H.default", "positive.default", "real.default"),
+        *("resolve_conj.default", "resolve_neg.default", "sum_to_size.default", "to.device"),
+        *("to.dtype", "to.dtype_layout", "to.other", "to_dense.default"),
+        *("to_dense_backward.default", "to_mkldnn_backward.default", "to_sparse.default"),
+        *("type_as.default",),
+    )
+)
+"""Operators that may give the very tensor that they take: what changes its shape changes both."""
+
+
 @cache
 def _rows() -> tuple[Mapping[str, Sharing], Mapping[str, Shared]]:
     """Return what the two tables say of an operator."""

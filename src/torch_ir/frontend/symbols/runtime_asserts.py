@@ -99,7 +99,7 @@ def squeeze_asserts(node: OpNode, from_data: Set[str], names: Names) -> Iterator
         return
     shape = node.inputs[0].shape
     dims = node.attrs.get("dim", range(len(shape)))
-    sizes = [shape[dim] for dim in (dims if isinstance(dims, tuple | range) else (dims,))]
+    sizes = [shape[dim] for dim in (dims if isinstance(dims, tuple | range) else (dims,)) if shape]
     for size in dict.fromkeys(size for size in sizes if isinstance(size, SymExpr)):
         if not from_data.isdisjoint(size.symbols):
             kept = f"{size} != 1"

@@ -320,8 +320,6 @@ _IDENTITIES = (
     "to.device",
     "to.dtype_layout",
     "to.other",
-    "to.prim_dtype",
-    "to.prim_device",
     "type_as.default",
     "dropout.default",
     "feature_dropout.default",

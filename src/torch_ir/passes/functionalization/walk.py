@@ -20,6 +20,7 @@ from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.functions import inline_scopes
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.tree import Container, Tree
+from torch_ir.ops.aliases import ITSELF
 from torch_ir.ops.bodies import operands_of_one_call
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.variants import IN_PLACE_VIEWS
@@ -161,8 +162,13 @@ class _Functionalization:
 
     def _in_place_view(self, node: OpNode) -> None:
         view = self.state.view_of(node.inputs[0])
-        if view.parent is None and view.storage.target and node.op_type != "aten.detach_.default":
-            raise CannotFollowError("it gives a tensor of the caller another shape")
+        while view.parent is not None and view.made and view.made.op_type in ITSELF:
+            view = view.parent
+        if node.op_type != "aten.detach_.default":
+            if view.storage.blocked:
+                raise CannotFollowError(view.storage.blocked)
+            if view.parent is None and view.storage.target:
+                raise CannotFollowError("it gives a tensor of the caller another shape")
         self.state.view(node.replace(op_type=IN_PLACE_VIEWS[node.op_type]), node.inputs[:1])
 
     # -- functions --------------------------------------------------------------------------------
