@@ -500,3 +500,19 @@ def test_a_shape_is_changed_of_the_very_tensor_of_the_caller_under_another_name(
 
 def test_every_rule_for_writes_through_views_is_of_an_operator():
     assert [name for name in RULES if lookup(name) is None] == []
+
+
+@pytest.mark.parametrize("sections", [1, 2, 3])
+def test_writes_through_sections_of_a_dimension_that_varies(sections):
+    def written(m, x):
+        y = x * 1
+        y.tensor_split(sections, 1)[-1].mul_(2)
+        y.hsplit(1)[0].add_(1)
+        return y
+
+    model, columns = Module(written).eval(), torch.export.Dim.DYNAMIC
+    ir = extract_ir(model, (torch.rand(2, 6),), dynamic_shapes=((({1: columns},)),))
+    for size in (6, 12, 18):
+        x = torch.rand(2, size)
+        result = execute_ir(functionalize(ir), (x,), weights=model.state_dict())[0]
+        assert torch.equal(result, model(x))

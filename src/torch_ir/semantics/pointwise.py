@@ -153,6 +153,20 @@ def require_type(name: str, accepted: Callable[[np.dtype[Any]], bool], *tensors:
             raise InvalidIRError(f"{name} does not exist on {tensor.dtype}")
 
 
+def require_common_type(
+    name: str, accepted: Callable[[np.dtype[Any]], bool], *operands: Operand
+) -> np.dtype[Any]:
+    """Return the common type of operands; refuse those on whose an operator does not exist.
+
+    Raises:
+        InvalidIRError: It is not accepted.
+    """
+    dtype = result_dtype(*operands)
+    if not accepted(dtype):
+        raise InvalidIRError(f"{name} does not exist on {dtype}")
+    return dtype
+
+
 def is_real(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype holds real numbers: not complex ones."""
     return not is_complex(dtype)

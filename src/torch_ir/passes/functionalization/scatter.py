@@ -188,9 +188,7 @@ def _as_strided(write: ViewWrite) -> TensorMeta:
     return write.scatter("as_strided_scatter.default", **write.node.attrs)
 
 
-def _part(write: ViewWrite, dim: int, start: Dim | None) -> TensorMeta | None:
-    if start is None:
-        return None
+def _part(write: ViewWrite, dim: int, start: Dim) -> TensorMeta:
     axis = write.axis(dim)
     return write.slice(axis, start, write.output.shape[axis])
 
@@ -217,11 +215,10 @@ def _tensor_split(write: ViewWrite) -> TensorMeta | None:
     return _sections(write, write.attr("dim", 0), write.attr("sections"))
 
 
-def _sections(write: ViewWrite, dim: int, sections: int) -> TensorMeta | None:
+def _sections(write: ViewWrite, dim: int, sections: int) -> TensorMeta:
     length, index = write.base.shape[write.axis(dim)], write.output.producer_output_idx
-    if not isinstance(length, int):
-        return None
-    return _part(write, dim, index * (length // sections) + min(index, length % sections))
+    start = f"{index} * (({length}) // {sections}) + min({index}, ({length}) % {sections})"
+    return _part(write, dim, as_dim(start))
 
 
 def _tensor_split_at(write: ViewWrite) -> TensorMeta | None:

@@ -36,6 +36,7 @@ from torch_ir.semantics.pointwise import (
     is_real,
     number_as,
     pointwise,
+    require_common_type,
     require_type,
     whole,
 )
@@ -263,7 +264,7 @@ def _declare(
     first = names.split(".")[0]
 
     def denoted(self: Array, other: Array) -> Array:
-        require_type(first, accepted, self, other)
+        require_common_type(first, accepted, self, other)
         return pointwise(function, self, other)
 
     declare(denoted, says, *[f"aten.{name}" for name in names.split()])
@@ -369,9 +370,8 @@ def copysign(self: Array, other: Operand) -> Array:
 @denotes("aten.logaddexp.default")
 def logaddexp(self: Array, other: Array) -> Array:
     """``ln(eˢᵉˡᶠ + eᵒᵗʰᵉʳ)`` without overflow between."""
-    require_type("logaddexp", is_inexact, self, other)
-    is_wide = any(is_complex(part.dtype) for part in (self, other))
-    return pointwise(complex_log_sum if is_wide else np.logaddexp, self, other)
+    dtype = require_common_type("logaddexp", is_inexact, self, other)
+    return pointwise(complex_log_sum if is_complex(dtype) else np.logaddexp, self, other)
 
 
 @denotes("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
@@ -388,23 +388,23 @@ def xlogy(self: Operand, other: Operand) -> Array:
 
 @denotes("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(self: Array, end: Array, weight: Operand) -> Array:
-    """``self + weight · (end − self)``; all tensors have one type.
+    """``self + weight · (end − self)``, in the common type of all tensors.
 
     Infinities are those of ``end − (1 − weight) · (end − self)`` from a weight of ½ on.
     """
-    require_type("lerp", is_inexact, self, end)
+    tensors = [t for t in (self, end, weight) if isinstance(t, np.ndarray)]
+    dtype = require_common_type("lerp", is_inexact, *tensors)
 
     def between(a: Array, b: Array, w: Array) -> Array:
         return np.where(np.abs(w) < 0.5, a + w * (b - a), b - (1 - w) * (b - a))
 
-    return pointwise(between, self, end, weight, dtype=self.dtype)
+    return pointwise(between, self, end, weight, dtype=dtype)
 
 
 @denotes("aten.addcmul.default")
 def addcmul(self: Array, tensor1: Array, tensor2: Array, value: complex = 1) -> Array:
     """``self + value · tensor1 · tensor2``, rounded once; does not exist on booleans."""
-    require_type("addcmul", is_number, self, tensor1, tensor2)
-    _require_alpha(result_dtype(self, tensor1, tensor2), value)
+    _require_alpha(require_common_type("addcmul", is_number, self, tensor1, tensor2), value)
     return pointwise(lambda a, b, c: a + _scaled(value, b) * c, self, tensor1, tensor2)
 
 
@@ -437,12 +437,10 @@ def heaviside(self: Array, values: Array) -> Array:
 
 @denotes("aten.nextafter.default")
 def nextafter(self: Array, other: Array) -> Array:
-    """The next number of the type towards ``other``; of one type."""
-    require_type("nextafter", is_float, self, other)
-    first, second = broadcast_all(self, other)
-    if self.dtype != other.dtype:
-        raise InvalidIRError(f"nextafter takes one type, not {self.dtype} and {other.dtype}")
-    return np.asarray(np.nextafter(first, second), self.dtype)
+    """The next number of the common type towards ``other``."""
+    dtype = require_common_type("nextafter", is_float, self, other)
+    first, second = (rounded(side, dtype) for side in broadcast_all(self, other))
+    return np.asarray(np.nextafter(first, second), dtype)
 
 
 @denotes("aten.ldexp.Tensor")

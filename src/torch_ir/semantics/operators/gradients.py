@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded, widened, working
+from torch_ir.semantics.dtypes import Array, result_dtype, rounded, working
 from torch_ir.semantics.operators.grid_sampling import NEAREST, slopes_of
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
 from torch_ir.semantics.operators.pooling import at_indices
+from torch_ir.semantics.pointwise import pointwise
 from torch_ir.semantics.registry import denotes
 
 
@@ -91,9 +92,11 @@ def fractional_max_pool_backward(
 
 @denotes("aten.hardshrink_backward.default")
 def hardshrink_backward(grad_out: Array, self: Array, lambd: float) -> Array:
-    """The gradient where ``|x| > lambd``, else 0."""
-    bound = rounded(np.float64(lambd), self.dtype)
-    return np.where(np.abs(self) > bound, grad_out, np.zeros((), grad_out.dtype))
+    """The gradient where ``|x| > lambd``, else 0; in the common type."""
+    dtype = result_dtype(grad_out, self)
+    grads, values = rounded(grad_out, dtype), rounded(self, dtype)
+    bound = rounded(np.float64(lambd), dtype)
+    return np.where(np.abs(values) > bound, grads, np.zeros((), dtype))
 
 
 @denotes("aten.softshrink_backward.default")
@@ -113,11 +116,10 @@ def rrelu_backward(
     self_is_result: bool,
 ) -> Array:
     """The gradient times the noise; without training, the mean slope where x is negative."""
-    wide = widened(grad_output)
-    if training:
-        return rounded(wide * noise.astype(wide.dtype), grad_output.dtype)
     slope = (lower + upper) / 2
-    return rounded(np.where(self > 0, wide, wide * slope), grad_output.dtype)
+    if training:
+        return pointwise(lambda grad, factor: grad * factor, grad_output, noise)
+    return pointwise(lambda grad, x: np.where(x > 0, grad, grad * slope), grad_output, self)
 
 
 @denotes("aten.masked_scatter_backward.default")

@@ -25,6 +25,7 @@ from torch_ir.semantics.dtypes import (
     widened,
     working,
 )
+from torch_ir.semantics.pointwise import pointwise
 from torch_ir.semantics.registry import denotes
 
 
@@ -265,12 +266,12 @@ def inner(self: Array, other: Array) -> Array:
 
     Shapes: [*a, n], [*b, n] → [*a, *b].
     """
+    if not self.ndim or not other.ndim:
+        return pointwise(lambda a, b: a * b, self, other)
     if self.dtype != other.dtype or (is_bool(self.dtype) and self.size and other.size):
         raise InvalidIRError(f"a product of {self.dtype} and {other.dtype} has no meaning")
     wide = working(self.dtype)
     first, second = self.astype(wide), other.astype(wide)
-    if not self.ndim or not other.ndim:
-        return rounded(first * second, self.dtype)
     if self.shape[-1] != other.shape[-1]:
         raise InvalidIRError(f"last axes of {self.shape[-1]} and {other.shape[-1]} differ")
     return rounded(np.tensordot(first, second, (-1, -1)), self.dtype)

@@ -26,6 +26,7 @@ from torch_ir.semantics.dtypes import (
     is_inexact,
     is_integer,
     real_of,
+    result_dtype,
     rounded,
     widened,
 )
@@ -398,8 +399,9 @@ def dist(self: Array, other: Array, p: float = 2) -> Array:
     """The norm of the difference of two tensors, which broadcast; shape []."""
     with np.errstate(all="ignore"):
         difference = _wide(self) - _wide(other)
+    dtype = real_of(result_dtype(self, other))
     if not difference.size:
-        return rounded(0.0, real_of(self.dtype))
+        return rounded(0.0, dtype)
     magnitude = np.abs(difference)
     axes = reduced_axes(None, magnitude.ndim)
-    return rounded(wide_norm(magnitude, float(p), axes, False), real_of(self.dtype))
+    return rounded(wide_norm(magnitude, float(p), axes, False), dtype)
