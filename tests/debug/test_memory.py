@@ -161,3 +161,16 @@ def test_only_what_a_node_may_write_is_copied():
     assert other is y
     assert first.data_ptr() != x.data_ptr()
     assert row.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore:Use of masked_fill_ on expanded")
+def test_a_write_through_repeated_memory_spills_nothing():
+    text = """ir "P" {
+      input %x: f32[2]
+      %y: f32[2] = aten.sin.default(%x)
+      %e: f32[3, 2] = aten.expand.default(%y, [3, 2])
+      %m: b8[3, 2] = aten.gt.Scalar(%e, 0.0)
+      %f: f32[3, 2] = aten.masked_fill_.Scalar(%e, %m, 2.0)
+      return %y, %f
+    }"""
+    assert agrees(text, (torch.tensor([1.0, -1.0]),))

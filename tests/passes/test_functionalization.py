@@ -516,3 +516,19 @@ def test_writes_through_sections_of_a_dimension_that_varies(sections):
         x = torch.rand(2, size)
         result = execute_ir(functionalize(ir), (x,), weights=model.state_dict())[0]
         assert torch.equal(result, model(x))
+
+
+def test_a_change_of_shape_in_place_of_a_size_that_varies_is_followed():
+    """torch ends the process where it is asked for squeeze_ on such a size."""
+
+    def squeezed(m, x):
+        y = x.repeat_interleave(2, -1)
+        y.squeeze_(-2)
+        y.reshape(-1).relu_()
+        return y
+
+    model, rows = Module(squeezed).eval(), torch.export.Dim.DYNAMIC
+    ir = extract_ir(model, (torch.rand(2, 6, 3),), dynamic_shapes=((({1: rows},)),))
+    x = torch.rand(2, 4, 3) - 0.5
+    result = execute_ir(functionalize(ir), (x,), weights=model.state_dict())[0]
+    assert torch.equal(result, model(x))

@@ -266,8 +266,9 @@ def _spilled(
     pairs = [(i, before[i], after[i]) for i in places if view_of(before[i]) == view_of(after[i])]
     if all(is_whole(tensor) for _, _, tensor in pairs):
         return
-    for _, copy, tensor in pairs:
-        copy.copy_(tensor)
+    for _, copy, tensor in pairs:  # what is repeated in memory is written once
+        once = [slice(None, None if stride else 1) for stride in copy.stride()]
+        copy[*once].copy_(tensor[*once])
     for position, copy, tensor in pairs:
         if not have_equal_bytes(bytes_around(copy), bytes_around(tensor)):
             yield position

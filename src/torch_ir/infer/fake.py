@@ -33,6 +33,7 @@ from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import attribute_symbols
+from torch_ir.ops.variants import IN_PLACE_VIEWS
 from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher, without_mkldnn
 
 
@@ -205,6 +206,8 @@ class Fakes:
         Raises:
             ExecutionError: Its kernel would read or write where it must not, for some sizes.
         """
+        if node.op_type in IN_PLACE_VIEWS:  # squeeze_ of sizes that vary ends the process
+            node = node.replace(op_type=IN_PLACE_VIEWS[node.op_type])
         args, kwargs = bind(node, tensors, self.symbols if symbols is None else symbols)
         _require_shapes(node.op_type, args, kwargs)
         target = cast(Any, function or operator_of(node))
