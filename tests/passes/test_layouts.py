@@ -207,3 +207,16 @@ def test_operators_on_unusual_layouts_agree_with_eager_after_lowering():
     command = [sys.executable, "-W", "ignore", str(ROOT / "tools/layouts.py"), "3", "24"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert run.stdout == "0 faults\n", run.stdout + run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("form", ["aten", "core_aten"])
+def test_a_copy_by_layout_is_fresh_where_eager_copies(form):
+    ir = torch_ir.parse("""ir {
+      input %x: f32[4, 3]
+      %y: f32[4, 3] = aten.contiguous.default(%x)
+      return %y
+    }""")
+    x = torch.rand(3, 4).t()
+    (made,) = IRExecutor(LOWERED[form](ir), {})(x)
+    assert torch.equal(made, x)
+    assert made.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()

@@ -26,7 +26,7 @@ from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.functionalization.copies import with_own_results
+from torch_ir.passes.functionalization.copies import with_fresh_results, with_own_results
 from torch_ir.steps import uncollected
 from torch_ir.torch_api import OpOverload, custom_ops, operator_count, overload
 
@@ -204,6 +204,7 @@ def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
         f"{counted(len(found), 'node')} cannot be decomposed into {target}",
         remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
     )
+    result = with_fresh_results(functional, result)
     known = set(result.guards)
     new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
     return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torch_ir.ir import IR, OpNode, Signature, TensorMeta
+from collections.abc import Mapping
+
+from torch_ir.ir import IR, MemoryFormat, OpNode, Signature, TensorMeta
 from torch_ir.ir.builder import Builder, with_leaves
 from torch_ir.ops.spec import spec_of
 from torch_ir.ops.variants import copy_of
@@ -51,12 +53,52 @@ def with_own_results(ir: IR) -> IR:
         (copies[name],) = builder.emit(
             "aten.clone.default", {"self": meta}, like=view, results=types, name=wanted
         )
-    if copies:  # what is written back stays the view
-        signature = ir.signature
-        if signature is not None:
-            signature = Signature(signature.inputs, with_leaves(signature.outputs, copies))
-        builder.returns([copies.get(meta.name, meta) for meta in ir.graph_outputs], signature)
+    if copies:
+        _return(builder, copies)
     return builder.finish()
+
+
+def with_fresh_results(before: IR, after: IR) -> IR:
+    """Copy graph outputs that may be fresh in a program, and are given values after a pass.
+
+    ``contiguous`` of a graph input is the input itself for some callers alone.
+
+    Args:
+        before: A functional program.
+        after: What a pass made of it, with the same outputs in order.
+    """
+    given = {*after.input_names, *after.external_values()}
+    pairs = zip(before.graph_outputs, after.graph_outputs, strict=True)
+    shown = {
+        new.name: new
+        for old, new in pairs
+        if new.name in given
+        and old.name != new.name
+        and old.name in before.aliases.roots(old.name)
+    }
+    if not shown:
+        return after
+    builder = Builder(after)
+    for node in after.nodes:
+        builder.keep(node)
+    copies: dict[str, TensorMeta] = {}
+    for name, meta in shown.items():
+        attrs = {"self": meta, "memory_format": MemoryFormat("contiguous_format")}
+        types = [(meta.shape, meta.dtype)]
+        (copies[name],) = builder.emit(
+            "aten.clone.default", attrs, results=types, name=f"{name}_copy".replace(".", "_")
+        )
+    _return(builder, copies)
+    return builder.finish()
+
+
+def _return(builder: Builder, copies: Mapping[str, TensorMeta]) -> None:
+    """Return copies in place of what they are copies of; what is written back stays that."""
+    ir = builder.ir
+    signature = ir.signature
+    if signature is not None:
+        signature = Signature(signature.inputs, with_leaves(signature.outputs, copies))
+    builder.returns([copies.get(meta.name, meta) for meta in ir.graph_outputs], signature)
 
 
 def _is_plain(view: OpNode) -> bool:
