@@ -79,7 +79,8 @@ class Samples:
         if not self._is_far_drawn:
             self._is_far_drawn = True
             last = self._calls[-1:]
-            self._calls.extend(self._redrawn(last, _far_integers))
+            for draw in (_far_integers, _odd_integers):
+                self._calls.extend(self._redrawn(last, draw))
             for draw in (_wide_integers, _largest_integers):
                 self._wide.extend(self._redrawn(last, draw))
         if self._runs is None or not wanted <= self._names:
@@ -287,6 +288,19 @@ def _far_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[
     for low, high in [*spans, *[(0, last) for last in _PLACES]]:
         drawn = torch.randint(low, high + 1, shape, generator=generator)
         yield drawn.to(tensor.dtype)
+
+
+def _odd_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:
+    """Odd numbers of a narrow type, whose products are not 0; far ones where there is but one."""
+    if is_inexact(tensor) or tensor.dtype is torch.bool:
+        return
+    info = torch.iinfo(tensor.dtype)
+    if info.bits < 32:
+        drawn = torch.randint(info.min, info.max + 1, tuple(tensor.shape), generator=generator)
+        yield (drawn | 1).to(tensor.dtype)
+    elif tensor.numel() == 1:
+        for far in reversed(_FAR):
+            yield torch.full_like(tensor, far)
 
 
 def _wide_integers(tensor: torch.Tensor, generator: torch.Generator) -> Iterable[torch.Tensor]:

@@ -26,6 +26,7 @@ def _number(value: float, kind: int) -> Any:
 
 _FLOAT, _UINT8, _INT8, _INT64, _DOUBLE = 1, 2, 3, 7, 11
 """What ``onnx.TensorProto`` calls element types."""
+_RANGES = {_UINT8: (0, 255), _INT8: (-128, 127)}
 
 
 def _choose_qparams(input: Any, quant_min: int, quant_max: int, eps: float, dtype: int) -> Any:
@@ -48,7 +49,11 @@ def _quantize(
 ) -> Any:
     """Codes of a tensor; ``scale`` and ``zero_point`` have one element."""
     op = _operators()
-    codes = op.QuantizeLinear(input, *_scalars(scale, zero_point, dtype))
+    if not _is_code(zero_point, dtype):
+        steps = op.Round(op.Mul(input, op.Div(_number(1.0, _FLOAT), _scalar(scale, _FLOAT))))
+        bounds = _number(float(quant_min), _FLOAT), _number(float(quant_max), _FLOAT)
+        return op.Cast(op.Clip(op.Add(steps, _scalar(zero_point, _FLOAT)), *bounds), to=dtype)
+    codes = op.QuantizeLinear(input, _scalar(scale, _FLOAT), _scalar(zero_point, dtype))
     if (quant_min, quant_max) in ((-128, 127), (0, 255)):  # all that the type has
         return codes
     return op.Clip(codes, _number(quant_min, dtype), _number(quant_max, dtype))
@@ -66,13 +71,35 @@ def _dequantize(
     """The numbers of codes; ``scale`` and ``zero_point`` have one element."""
     del quant_min, quant_max
     op = _operators()
-    made = op.DequantizeLinear(input, *_scalars(scale, zero_point, dtype))
+    factor = _scalar(scale, _FLOAT)
+    if _is_code(zero_point, dtype):
+        made = op.DequantizeLinear(input, factor, _scalar(zero_point, dtype))
+    else:
+        apart = op.Sub(op.Cast(input, to=_FLOAT), _scalar(zero_point, _FLOAT))
+        made = op.Mul(apart, factor)
     return made if out_dtype in (-1, None, _FLOAT) else op.Cast(made, to=out_dtype)
 
 
-def _scalars(scale: Any, zero_point: Any, dtype: int) -> tuple[Any, Any]:
+def _scalar(value: Any, dtype: int) -> Any:
     op = _operators()
-    return op.Squeeze(op.Cast(scale, to=_FLOAT)), op.Squeeze(op.Cast(zero_point, to=dtype))
+    return op.Squeeze(op.Cast(value, to=dtype))
+
+
+def _is_code(zero_point: Any, dtype: int) -> bool:
+    """Whether the type of the codes has a zero point for sure: the program clips it to that.
+
+    Any other goes by way of floats, as ONNX has the zero point in the type of the codes.
+    """
+    clipped = zero_point
+    for kind in ("Reshape", "Cast"):
+        if not _is_of(clipped.producer(), kind):
+            return False
+        clipped = clipped.producer().inputs[0]
+    node = clipped.producer()
+    if not _is_of(node, "Clip") or dtype not in _RANGES:
+        return False
+    low, high = [bound.producer().attributes["value"].value.numpy() for bound in node.inputs[1:]]
+    return bool(_RANGES[dtype][0] <= low and high <= _RANGES[dtype][1])
 
 
 def _linear(otherwise: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.runtimes.onnx_model import onnx_bytes
-from torch_ir.backends.runtimes.rewrites import plain_attention
+from torch_ir.backends.runtimes.rewrites import plain_attention, plain_truths
 from torch_ir.quiet import quietly
 
 
@@ -24,7 +24,7 @@ def openvino_model(runtime: Any, program: ExportedProgram) -> Any:
     with quietly():
         if _is_quantized(program):  # which its own frontend takes for floats
             return runtime.Core().read_model(io.BytesIO(onnx_bytes(program)))
-        model = runtime.convert_model(plain_attention(program, is_grouped=False))
+        model = runtime.convert_model(plain_truths(plain_attention(program, is_grouped=False)))
         _type_numbers(runtime, model, program)
         _keep_order(runtime, model)
         return model

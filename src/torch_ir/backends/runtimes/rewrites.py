@@ -92,6 +92,48 @@ def plain_writes(program: ExportedProgram) -> ExportedProgram:
     return program
 
 
+def plain_truths(program: ExportedProgram) -> ExportedProgram:
+    """Write truth values of floats as comparisons that are right at NaN, in place.
+
+    OpenVINO takes NaN for 0, which is False, and for greater than any number.
+
+    Returns:
+        The same program.
+    """
+    for node in list(program.graph.nodes):
+        if node.op != "call_function" or not _takes_floats(node):
+            continue
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet in _TURNED:
+            first, second = node.args
+            if not (isinstance(second, Node) and isinstance(second.meta["val"], torch.Tensor)):
+                like = {"dtype": first.meta["val"].dtype, "device": first.meta["val"].device}
+                second = _call(node, _ATEN.full.default, [], second, **like)
+            node.target, node.args = _TURNED[packet].Tensor, (second, first)
+        elif packet in _OF_TRUTHS:
+            count = 2 if packet in _OF_TWO else 1
+            node.args = (*map(_truth, [node] * count, node.args), *node.args[count:])
+        elif packet is _ATEN._to_copy and node.meta["val"].dtype is torch.bool:
+            node.target, node.args, node.kwargs = _ATEN.ne.Scalar, (node.args[0], 0), {}
+    return program
+
+
+_TURNED = {_ATEN.gt: _ATEN.lt, _ATEN.ge: _ATEN.le}
+_OF_TWO = frozenset((_ATEN.logical_and, _ATEN.logical_or, _ATEN.logical_xor))
+_OF_TRUTHS = _OF_TWO | {_ATEN.any, _ATEN.all, _ATEN.logical_not}
+
+
+def _takes_floats(node: Node) -> bool:
+    values = [given.meta.get("val") for given in node.all_input_nodes]
+    return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values)
+
+
+def _truth(before: Node, given: Node) -> Node:
+    """Whether elements are not zero; truth values are what they are."""
+    is_float = given.meta["val"].is_floating_point()
+    return _call(before, _ATEN.ne.Scalar, given, 0) if is_float else given
+
+
 def _masked(node: Node, mask: Node) -> Node:
     """The mask as numbers; the rows that it hides wholly are zero from now on."""
     value = node.meta["val"]
