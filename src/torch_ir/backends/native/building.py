@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ir.backends.native.blobs import Blobs
-from torch_ir.backends.native.index_limits import index_limits
+from torch_ir.backends.native.places import Limit, limits_of
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
@@ -38,13 +38,10 @@ def built(
         cache: The folder of blobs; None for none.
     """
     program = body_program(body, held)
-
-    limits = index_limits(program)
-    names = [str(name) for name in program.graph_signature.user_inputs]
-    places = [(names.index(name), low, high) for name, (low, high) in limits.items()]
+    limits = limits_of(body, held)
 
     def safe(made: Delegated) -> Safe:
-        return Safe(made, backend.is_thread_safe, places)
+        return Safe(made, backend.is_thread_safe, limits)
 
     if cache is None:
         return safe(backend.build(program, options))
@@ -91,21 +88,19 @@ class Safe:
     Args:
         call: What was compiled.
         is_thread_safe: Whether calls need not take turns.
-        places: Positions of inputs that hold places in tensors, with the least and the greatest
-            that torch takes. Calls with others are torch's, which refuses them; runtimes count
-            those before the first from the end, and OpenVINO gives 0 for those behind the last.
+        limits: Of inputs that hold places in tensors. Calls with others are torch's, which
+            refuses them; runtimes count those before the first from the end, and OpenVINO gives 0
+            for those behind the last.
 
     Attributes:
         copied: Positions of results that have to be copied: they have the memory of something
             else, or lie in no order, as empty arrays of NumPy do.
     """
 
-    def __init__(
-        self, call: Delegated, is_thread_safe: bool, places: Sequence[tuple[int, int, int]] = ()
-    ):
+    def __init__(self, call: Delegated, is_thread_safe: bool, limits: Sequence[Limit] = ()):
         self._call = bound_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
-        self._places = tuple(places)
+        self._limits = tuple(limits)
         self.copied: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
@@ -114,11 +109,9 @@ class Safe:
         Raises:
             DeclinedError: It is given a place that torch refuses.
         """
-        for position, low, high in self._places:
-            if given[position].numel():
-                least, most = torch.aminmax(given[position])
-                if least.item() < low or most.item() > high:
-                    raise DeclinedError("torch refuses such a place")
+        for limit in self._limits:
+            if not limit.takes(given):
+                raise DeclinedError("torch refuses such a place")
         for item in given:
             if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(

@@ -23,6 +23,9 @@ from torch_ir.passes.view_copies import with_views
 _DROPOUTS = frozenset(f"aten.{n}dropout.default" for n in ("", "feature_", "alpha_"))
 """Operators that a judge takes for random ones, although they may do nothing."""
 
+_LOOKING = frozenset(("aten.one_hot.default",))
+"""Operators that refuse what their parts take: places that there are not."""
+
 
 def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
     """Return a functional program in which a node stays whole unless its parts are taken instead.
@@ -45,6 +48,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
             if node.name in whole
             and _is_plain(node)
             and not withheld(node, program)
+            and node.op_type not in _LOOKING
             and not support_of(backend, node, program)
         }
         split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from torch_ir.backends.delegate import function_of
 from torch_ir.backends.native.attempts import Attempt, Attempts
-from torch_ir.backends.native.choices import OTHERWISE, chosen_otherwise
 from torch_ir.backends.native.native_backend import facts_of
+from torch_ir.backends.native.places import computed_places
+from torch_ir.backends.native.samples import Sample, Samples
 from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
+from torch_ir.errors import Raised, attempt
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.builder import subgraph
+from torch_ir.ops.choices import leaves_ties_open
+from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.denote import Evaluation
+
+OTHERWISE = "of equal elements torch chooses others than the first"
+COMPUTED = "it computes places in a tensor, at which a runtime does not look as torch does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,10 @@ class Search:
 
     attempts: Attempts
     refused: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
+    computed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.computed = computed_places(self.attempts.ir, self.attempts.payload)
 
     def run(self) -> Searched:
         """Partition the program, try each subgraph, halve what fails, and partition again."""
@@ -80,14 +96,14 @@ class Search:
         nodes = [node for node in nodes if node.name not in self.refused]
         if not nodes:
             return []
-        attempt = self.attempts.of(nodes)
-        if not attempt.reason:
+        tried = self.attempts.of(nodes)
+        if not tried.reason:
             return [tuple(nodes)]
         if len(nodes) == 1 or self.attempts.is_late:
             if len(nodes) > 1:
-                late = f"the time is up for finding the node that is at fault: {attempt.reason}"
-                attempt = replace(attempt, reason=late)
-            self.refused.update(dict.fromkeys([node.name for node in nodes], attempt))
+                late = f"the time is up for finding the node that is at fault: {tried.reason}"
+                tried = replace(tried, reason=late)
+            self.refused.update(dict.fromkeys([node.name for node in nodes], tried))
             return []
         half = len(nodes) // 2
         return [*self._pieces(nodes[:half]), *self._pieces(nodes[half:])]
@@ -108,7 +124,48 @@ class _Denying:
             return Support.refused(self.search.reason(node.name))
         if reason := withheld(node, ir):
             return Support.refused(reason)
+        if node.name in self.search.computed:
+            return Support.refused(COMPUTED)
         options, inexact = self.search.attempts.options, facts_of(self.name).inexact
         if node.op_type in inexact and options.tolerance is None and options.verify is not False:
             return Support.refused(inexact[node.op_type])
         return support_of(self.search.attempts.backend, node, ir)
+
+
+# -- choices among equal elements -----------------------------------------------------------------
+
+
+def chosen_otherwise(ir: IR, nodes: Sequence[OpNode], samples: Samples) -> list[OpNode]:
+    """Return the nodes of which some sample has another choice than the meaning.
+
+    Any choice is right, but what follows from one is not what follows from another: a user
+    compares with torch.
+
+    Args:
+        ir: The program.
+        nodes: Those of its nodes that are asked about.
+        samples: Values of the program on torch.
+    """
+    choosing = [node for node in nodes if leaves_ties_open(node.op_type, node.attrs)]
+    if not choosing:
+        return []
+    names = {meta.name for node in choosing for meta in (*node.inputs, *node.outputs)}
+    seen = [sample for sample in samples.of(names) if not sample.is_wide]
+    return [node for node in choosing if any(_is_otherwise(ir, node, s) for s in seen)]
+
+
+def _is_otherwise(ir: IR, node: OpNode, sample: Sample) -> bool:
+    metas = (*node.inputs, *node.outputs)
+    if any(meta.name not in sample.values for meta in metas):
+        return False
+    given: dict[str, Any] = {meta.name: as_array(sample.values[meta.name]) for meta in node.inputs}
+    alone = subgraph(ir, [node], node.outputs)
+    evaluation = Evaluation(alone, {}, given, symbols=dict(sample.symbols))
+    made = attempt(evaluation.evaluate, node, given)
+    if isinstance(made, Raised):  # the denotation refuses it, and the judge will say so
+        return False
+    return any(
+        not np.array_equal(made[meta.producer_output_idx], as_array(sample.values[meta.name]))
+        for meta in node.outputs
+        if meta.dtype == "int64"
+    )

@@ -144,6 +144,24 @@ def _slice_scatter(
     return torch.cat([part for part in parts if part.shape[dim]] or [x], dim)
 
 
+def _scattered(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """The index for each element of a source, by which it scatters as it copies along an axis."""
+    if not x.dim() or source.dim() != x.dim():
+        raise NotImplementedError("it is a number")
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return index.reshape(shape).expand(source.shape)
+
+
+def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return x.scatter(dim, _scattered(x, dim, index, source), source)
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    added = source if alpha == 1 else source * alpha
+    return x.scatter_add(dim, _scattered(x, dim, index, source), added.to(x.dtype))
+
+
 WRITTEN_APART = {
     "aten.expm1.default": _exp_less_one,
     "aten.special_expm1.default": _exp_less_one,
@@ -154,6 +172,8 @@ WRITTEN_APART = {
     "aten.gelu.default": _gelu,
     "aten.rsub.Scalar": _from_number,
     "aten.slice_scatter.default": _slice_scatter,
+    "aten.index_copy.default": _index_copy,  # scattering refuses negative places, too
+    "aten.index_add.default": _index_add,
     "aten.lstm_cell.default": _lstm_cell,
     "aten.gru_cell.default": _gru_cell,
     "aten.var.correction": _variance,

@@ -13,13 +13,11 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.native.building import DeclinedError
-from torch_ir.backends.native.index_limits import writes_unseen
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of
 from torch_ir.backends.runtimes.openvino_model import openvino_model
-from torch_ir.errors import BackendError
 from torch_ir.lazy import optional_module
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
@@ -77,11 +75,8 @@ class OpenVino(NativeBackend):
         What grows is what is given to it in no such type.
 
         Raises:
-            BackendError: There is none, or the program writes where nothing looks: the plugin does
-                not.
+            BackendError: There is none.
         """
-        if writes_unseen(program):
-            raise BackendError("it writes to places at which nothing looks beforehand")
         known = [rule for rule in facts_of(self.name).results if "inputs" not in rule]
         rules = [rule["operators"] for rule in known if "int64" in rule.get("dtypes", ())]
         return room_for_integers(program, frozenset(chain.from_iterable(rules)))
