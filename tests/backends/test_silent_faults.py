@@ -88,3 +88,17 @@ def test_faults_at_a_far_number_and_at_products_without_zeros_are_found(given, m
     ir = parse(f"ir {{\n  input %x: {given}\n  %a: {made} = aten.{call}\n  return %a\n}}")
     run = torch_ir.compile(ir, {}, backend=Faulty(fault))
     assert [verdict.used for verdict in run.verdicts] == [False]
+
+
+def test_factors_of_a_matrix_are_those_of_its_order_in_memory():
+    ir = parse("""ir {
+      input %x: f32[2, 3, 3]
+      %d.0: f32[2], %d.1: f32[2, 3, 3], %d.2: i32[2, 3] = aten._linalg_det.default(%x)
+      %y: f32[2] = aten.neg.default(%d.0)
+      return %y, %d.1, %d.2
+    }""")
+    run = torch_ir.compile(ir, {}, backend="inductor")
+    x = torch.tensor([[[1.0, 5.0, 2.0], [4.0, 1.0, 3.0], [9.0, 2.0, 2.0]]]).repeat(2, 1, 1)
+    for given in (x, x.transpose(1, 2)):
+        torch.testing.assert_close(run(given), torch_ir.compile(ir, {})(given))
+    assert [verdict.nodes for verdict in run.verdicts if verdict.used] == [("y",)]

@@ -10,3 +10,6 @@ READING_MEMORY = frozenset(
     )
 )
 """Operators that mean what lies where, and not only a value, unless that is all of its storage."""
+
+BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default": (2, 3)}
+"""Results that depend on strides: of a matrix in row-major order, the transpose is factored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_ir.ir import IR, MemoryFormat, OpNode
-from torch_ir.ops.layouts import READING_MEMORY
+from torch_ir.ops.layouts import BY_LAYOUT, READING_MEMORY
 
 _QUOTIENTS = frozenset(("floor_divide", "remainder", "fmod", "div", "divide"))
 _ARRANGED = frozenset(("aten.addmm.default", "aten.linear.default", "aten.mm.default"))
@@ -50,7 +50,7 @@ def _divides_by_data(node: OpNode) -> bool:
 def _layout_bound(ir: IR) -> frozenset[str]:
     """The nodes that read memory by strides, and those from whose results such memory may come."""
     found: set[str] = set()
-    left = [node for node in ir.nodes if node.op_type in READING_MEMORY]
+    left = [node for node in ir.nodes if _reads_memory(node, ir)]
     while left:
         node = left.pop()
         if node.name in found:
@@ -59,6 +59,15 @@ def _layout_bound(ir: IR) -> frozenset[str]:
         makers = [ir.producers.get(meta.name) for meta in node.inputs]
         left += [maker for maker in makers if maker is not None and not _arranges(maker)]
     return frozenset(found)
+
+
+def _reads_memory(node: OpNode, ir: IR) -> bool:
+    """Whether strides decide what is in a result that something uses."""
+    results = BY_LAYOUT.get(node.op_type, ())
+    shown = {*ir.users, *ir.output_names}
+    return node.op_type in READING_MEMORY or any(
+        meta.producer_output_idx in results and meta.name in shown for meta in node.outputs
+    )
 
 
 def _arranges(node: OpNode) -> bool:
