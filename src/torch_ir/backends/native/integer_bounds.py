@@ -1,4 +1,4 @@
-"""IntegerBounds of the integers that a program computes, as far as its operators show them."""
+"""Bounds of the integers that a program computes, as far as its operators show them."""
 
 from __future__ import annotations
 
