@@ -580,3 +580,16 @@ def test_statistics_in_half_types_agree_in_training(dtype):
     ir = extract_ir(model, args)
     for program in (ir, decompose(ir)):
         assert validate(program, model.state_dict(), args).verdict == "agree"
+
+
+def test_a_body_may_have_a_size_that_is_a_product_of_sizes_outside():
+    class Scan(nn.Module):
+        def forward(self, x):
+            rows = x.reshape(1, 1, -1)
+            add = lambda carry, row: (carry + row, carry * 1)  # noqa: E731  # as a user writes it
+            return torch._higher_order_ops.scan(add, rows[0].clone(), rows.clone())[0]
+
+    free = torch.export.Dim.DYNAMIC
+    ir = extract_ir(Scan(), (torch.rand(4, 5),), dynamic_shapes=({0: free, 1: free},))
+    report = validate(ir, {}, (torch.rand(3, 7),))
+    assert report.verdict == "agree"

@@ -105,7 +105,7 @@ def node_bounds(
     bodies: dict[str, _Body] = {}
 
     def body(name: str) -> _Body:
-        return bodies.setdefault(name, _Body(ir.functions[name], ir.functions))
+        return bodies.setdefault(name, _Body(ir.functions[name], ir.functions, symbols))
 
     arguments = arguments_of(node, value_of, symbols, body)
     given = arguments_of(node, error_of, symbols, body)
@@ -333,13 +333,14 @@ _CALLING: dict[str, Callable[..., Any]] = {
 class _Body:
     """A function of the program, which knows the errors of the calls that were made of it."""
 
-    def __init__(self, ir: IR, functions: Mapping[str, IR]):
+    def __init__(self, ir: IR, functions: Mapping[str, IR], outside: Mapping[str, Number]):
         self._ir = ir.replace(functions={**functions, **ir.functions})
+        self._outside = outside
         self._calls: dict[str, tuple[dict[str, Any], dict[str, Number], list[Any]]] = {}
 
     def __call__(self, values: Sequence[Any], step: str = "") -> list[Any]:
         """Return the results for given values, and remember these."""
-        named, symbols = given_to(self._ir, values)
+        named, symbols = given_to(self._ir, values, self._outside)
         evaluation = Evaluation(self._ir, {}, named, symbols=symbols)
         made: dict[str, Any] = {**named}
         for node, results in evaluation.run():

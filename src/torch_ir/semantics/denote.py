@@ -13,6 +13,7 @@ import numpy as np
 
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
+from torch_ir.frozen import EMPTY
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
@@ -255,7 +256,7 @@ class _Graph:
         try:
             found = denotation(node.op_type)
             arguments = arguments_of(
-                node, value_of, symbols, lambda name: self._function(name, node.name)
+                node, value_of, symbols, lambda name: self._function(name, node.name, symbols)
             )
             if found.draws:
                 arguments["draws"] = Draws(self._seed, self._scope + node.name)
@@ -303,30 +304,38 @@ class _Graph:
         require_ranges(self._ir, bound)
         symbols.update(bound)
 
-    def _function(self, name: str, node: str) -> Any:
+    def _function(self, name: str, node: str, symbols: Mapping[str, Number]) -> Any:
         if name not in self._functions:
             raise InvalidIRError(f"the program has no function {name!r}")
         function = self._functions[name]
 
         def body(values: Sequence[Value], step: str = "") -> list[Value]:
             scope = f"{self._scope}{node}/{step}/" if step else f"{self._scope}{node}/"
-            return _Graph(function, self._seed, scope, self._functions).call(values)
+            graph = _Graph(function, self._seed, scope, self._functions)
+            return graph.call(values, symbols)
 
         return body
 
-    def call(self, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a function, flattened in its own structure's order."""
-        named, symbols = given_to(self._ir, arguments)
+    def call(self, arguments: Sequence[Value], outside: Mapping[str, Number]) -> list[Value]:
+        """The results of a function, flattened in its own structure's order.
+
+        Symbols that no argument alone tells, as of the size ``s0*s1``, are those outside.
+        """
+        named, symbols = given_to(self._ir, arguments, outside)
         values: dict[str, Value] = {**external_arrays(self._ir, {}), **named}
         for _ in self.run(values, symbols, keep=False):
             pass
         return results_of(self._ir, values, symbols)
 
 
-def given_to(ir: IR, arguments: Sequence[Value]) -> tuple[dict[str, Array], dict[str, Number]]:
+def given_to(
+    ir: IR, arguments: Sequence[Value], outside: Mapping[str, Number] = EMPTY
+) -> tuple[dict[str, Array], dict[str, Number]]:
     """Return the tensors and symbols of a function, by name, for the arguments of a call."""
     tensors = [value for value in arguments if isinstance(value, np.ndarray)]
-    given: dict[str, Number] = {}
+    dims = [dim for meta in ir.graph_inputs for dim in meta.shape if isinstance(dim, SymExpr)]
+    told = {name for dim in dims if len(dim.symbols) == 1 for name in dim.symbols}
+    given = {name: outside[name] for name in ir.symbols if name in outside and name not in told}
     for leaf, value in zip(leaves(signature_of(ir).inputs), arguments, strict=False):
         if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
             given[leaf.value.text] = cast(Number, value)
