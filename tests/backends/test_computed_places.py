@@ -79,3 +79,33 @@ def test_a_place_that_is_sure_to_be_one_is_not_cut_out(kind):
     t, k = torch.randn(4), torch.arange(4)
     for i in (k, k - 9, k * 70_000):
         torch.testing.assert_close(run(t, t, i, k), torch_ir.compile(ir, {})(t, t, i, k))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "%j: i64[4], %p: i64[4] = sorted: aten.sort.default(%i)",
+        "%j: i64[4], %p: i64[4] = best: aten.topk.default(%i, k=4)",
+        "%j: i64[4] = aten.max.other(%i, %k)",
+        "%h: i16[4] = aten._to_copy.default(%i, dtype=torch.int16)\n"
+        "%s: i16[4] = aten.add.Tensor(%h, %h)\n"
+        "%j: i64[4] = aten._to_copy.default(%s, dtype=torch.int64)",
+    ],
+)
+def test_what_is_chosen_is_no_place(runtime, chosen):
+    ir = parse(f"""ir {{
+      input %t: f32[4]
+      input %i: i64[4]
+      input %k: i64[4]
+      {chosen}
+      %y: f32[4] = aten.gather.default(%t, dim=0, index=%j)
+      %z: f32[4] = aten.relu.default(%y)
+      return %z
+    }}""")
+    run, t, k = torch_ir.compile(ir, {}, backend=runtime), torch.arange(1.0, 5.0), torch.zeros(4)
+    for _ in range(2):
+        plain = torch_ir.compile(ir, {})
+        given = t, torch.tensor([1, 0, 1, 0]), k.long()
+        torch.testing.assert_close(run(*given), plain(*given))
+        with pytest.raises(ExecutionError, match=r"out of (bounds|range)"):
+            run(t, torch.tensor([1, 0, 7, 2]), k.long())

@@ -111,9 +111,12 @@ class IntegerBounds:
             return _TYPES[meta.dtype]
         if _keeps_numbers(node):
             return self._of(node.inputs[0].name)
-        if node.op_type.startswith("higher_order.") or not meta.dtype.startswith("int"):
+        if meta.dtype not in ("int32", "int64"):  # sums of narrower ones wrap around
             return _ALL
-        rule = _RULES.get(node.op_type.rpartition(".")[0])
+        packet = node.op_type.rpartition(".")[0]
+        if packet in _WITH_PLACES and meta.producer_output_idx != 1:  # what is chosen, not where
+            return self.of_all(node)
+        rule = _RULES.get(packet)
         return _ALL if rule is None else rule(self, node)
 
     def of_argument(self, node: OpNode, name: str, default: Any = None) -> Range:
@@ -154,6 +157,10 @@ def _keeps_numbers(node: OpNode) -> bool:
         and bool(node.inputs)
         and all(m.dtype.startswith(("int", "uint", "bool")) for m in (*node.inputs, *node.outputs))
     )
+
+
+_WITH_PLACES = frozenset(f"aten.{name}" for name in ("max", "min", "sort", "topk"))
+"""Operators that give numbers of their first operand, and second where along an axis they were."""
 
 
 # -- rules ----------------------------------------------------------------------------------------
