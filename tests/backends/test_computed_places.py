@@ -7,7 +7,8 @@ import torch
 
 import torch_ir
 from torch_ir import parse
-from torch_ir.errors import ExecutionError
+from torch_ir.backends.backend_registry import find_backend
+from torch_ir.errors import CompileError, ExecutionError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -109,3 +110,10 @@ def test_what_is_chosen_is_no_place(runtime, chosen):
         torch.testing.assert_close(run(*given), plain(*given))
         with pytest.raises(ExecutionError, match=r"out of (bounds|range)"):
             run(t, torch.tensor([1, 0, 7, 2]), k.long())
+
+
+def test_an_unverified_subgraph_that_writes_to_computed_places_is_refused(runtime):
+    backend = find_backend(runtime)
+    with pytest.raises(CompileError, match="writes to places that it computes"):
+        backend.compile(program(CALLS["scatter"]), {})
+    assert backend.compile(program(CALLS["scatter"], PROVEN["clipped"]), {}) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -51,15 +51,19 @@ class IntegerBounds:
     Args:
         ir: The program, functional.
         payload: Its weights, by key.
+        held: Those of its inputs that are the same in every call.
     """
 
-    def __init__(self, ir: IR, payload: Mapping[str, torch.Tensor] = EMPTY):
+    def __init__(
+        self, ir: IR, payload: Mapping[str, torch.Tensor] = EMPTY, held: Iterable[str] = ()
+    ):
         self._ir, self._payload = ir, payload
         self._known: dict[str, Range] = {}
         self._fixed: dict[str, bool] = {}
         written = {mutation.target for mutation in ir.mutations}
         external = ir.external_values().items()
         self._held = {name: key for name, (key, _) in external if not {name, key} & written}
+        self._held |= {name: name for name in held}
 
     def source(self, name: str) -> str:
         """Return the value whose numbers a value has in another shape."""

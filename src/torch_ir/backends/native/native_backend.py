@@ -125,7 +125,14 @@ class NativeBackend(DelegateBackend):
         """
         from torch_ir.backends.native.attempts import said
         from torch_ir.backends.native.building import built
+        from torch_ir.backends.native.places import writes_unseen
 
+        if writes_unseen(ir, payload):
+            raise CompileError(
+                f"{self.name} is not given it: it writes to places that it computes, at which "
+                "nothing looks as torch does",
+                remedy="Use torch_ir.compile(..., backend=...), which leaves them to torch.",
+            )
         with raised_as(
             lambda error: CompileError(f"{self.name} refuses it: {said(error)}"),
             passing=(TorchIRError,),

@@ -35,6 +35,15 @@ _BAGS = frozenset(
 )
 
 
+_WRITING = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("scatter", "scatter_add", "scatter_reduce", "index_copy", "index_add", "index_fill"),
+        *("index_reduce", "index_put"),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexOperand:
     """An operand that holds places in a tensor.
@@ -109,6 +118,21 @@ def computed_places(ir: IR, payload: Mapping[str, torch.Tensor]) -> frozenset[st
         if maker is not None and not bounds.is_within(source, place.size, place.is_signed):
             found.add(maker.name)
     return frozenset(found)
+
+
+def writes_unseen(body: IR, held: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether a subgraph writes to places that it computes and that may not exist.
+
+    Args:
+        body: The subgraph.
+        held: The values of those of its inputs that are the same in every call.
+    """
+    bounds = IntegerBounds(body, held, held)
+    places = [
+        p for n in body.nodes if n.op_type.rpartition(".")[0] in _WRITING for p in _places(n)
+    ]
+    computed = [(p, s) for p in places if (s := bounds.source(p.name)) in body.producers]
+    return not all(bounds.is_within(source, p.size, p.is_signed) for p, source in computed)
 
 
 @dataclass(frozen=True, slots=True)
