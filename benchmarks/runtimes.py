@@ -172,6 +172,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()
+    if unknown := set(given.models) - {*MODELS, *MORE}:
+        parser.error(f"no models {sorted(unknown)}; there are {[*MODELS, *MORE]}")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     found: dict[str, Ratios] = {}
