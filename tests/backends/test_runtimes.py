@@ -411,3 +411,13 @@ def test_small_numbers_are_not_taken_for_none(runtime):
         torch.testing.assert_close(run(args), Faint()(args), rtol=1e-5, atol=1e-15)
     if runtime == "onnxruntime":
         assert run.assignment.left == ()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_executorch_takes_batch_norm_of_inference_whole(training):
+    pytest.importorskip("executorch", reason="executorch is not installed")
+    net = torch.nn.BatchNorm2d(3).train(training)
+    ir = torch_ir.functionalize(torch_ir.extract_ir(net, (torch.rand(2, 3, 4, 4),)))
+    norms = [node for node in ir.nodes if "batch_norm" in node.op_type]
+    backend = find_backend("executorch")
+    assert [backend.supports(node, ir).is_supported for node in norms] == [not training]

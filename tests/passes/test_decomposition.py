@@ -1,5 +1,8 @@
 """Programs in the core set do what torch's own decomposition of them does, bit for bit."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -330,3 +333,31 @@ def test_a_convolution_takes_any_batch(preserved):
     assert plain.guards == ir.guards == ()
     x = torch.randn(20, 3, 8, 8)
     torch.testing.assert_close(torch_ir.compile(plain, model.state_dict())(x), model(x))
+
+
+MODES = """
+import sys
+import torch
+from torch_ir import decompose, extract_ir
+
+layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+ir = extract_ir(torch.nn.Sequential(*layers).eval(), (torch.rand(2, 3, 8, 8),))
+modes = {
+    "none": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+}
+with modes[sys.argv[1]]():
+    inside = decompose(ir)
+assert inside == decompose(ir)
+print(len(inside.nodes))
+"""
+
+
+@pytest.mark.parametrize("mode", ["none", "no_grad", "inference", "autocast"])
+def test_the_callers_modes_do_not_matter(mode):
+    """In a process of its own, as torch remembers what it was asked first."""
+    command = [sys.executable, "-c", MODES, mode]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.split() == ["3"]

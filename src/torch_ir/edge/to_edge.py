@@ -12,6 +12,7 @@ from torch_ir.dialects.rules import is_custom
 from torch_ir.edge.edge_program import EdgeOptions, EdgePass, EdgeProgram
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
+from torch_ir.infer.engine import outside_of_modes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allow_collectives
@@ -25,6 +26,7 @@ Source: TypeAlias = IR | ExportedProgram
 """What can be lowered to Edge."""
 
 
+@outside_of_modes()
 @allow_collectives()
 @public
 def to_edge(

@@ -132,6 +132,13 @@ def _unknown_kind(op_type: str, error: Exception) -> Kind:
 
 
 @contextmanager
+def outside_of_modes() -> Generator[None]:
+    """Leave the caller's modes: torch's decompositions ask for them, and remember the answer."""
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        yield
+
+
+@contextmanager
 def quiet() -> Generator[None]:
     """Keep torch from logging the refusals that are asked for: they are told as outcomes."""
     before = fake_tensor_log.disabled

@@ -16,7 +16,9 @@ from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
 
 _NEEDED = "the backend 'executorch'"
-_WHOLE = frozenset(("linear", "conv1d", "conv2d", "max_pool2d", "hardtanh", "hardswish", "relu6"))
+_WHOLE = frozenset(
+    ("linear", "conv1d", "conv2d", "max_pool2d", "hardtanh", "hardswish", "relu6", "batch_norm")
+)
 """Operators that its own passes look for before they decompose."""
 
 
@@ -57,6 +59,8 @@ class ExecuTorch(NativeBackend):
             return Support.refused(f"executorch has no kernel for {node.op_type}")
         if packet.startswith("conv") and len(node.inputs[0].shape) > 4:
             return Support.refused("executorch has no convolution of volumes")
+        if packet == "batch_norm" and node.argument("training") is not False:
+            return Support.refused("executorch has batch norm of inference alone")
         if any(0 in meta.shape for meta in (*node.inputs, *node.outputs)):
             return Support.refused("executorch ends the process at strides of empty tensors")
         if any(bounds.upper is None for bounds in _symbols_of(node, ir)):

@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch_ir.arguments import public
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, counted, did_you_mean
+from torch_ir.infer.engine import outside_of_modes
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
@@ -103,6 +104,7 @@ def decompose(
 
 
 @allow_collectives()
+@outside_of_modes()
 def decomposed(
     ir: IR,
     target: str = "core_aten",
