@@ -18,6 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ops.layouts import BY_LAYOUT
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, widened
@@ -118,14 +119,9 @@ def node_bounds(
     arrays = iter(found)
     errors = [np.asarray(next(arrays)) if isinstance(r, np.ndarray) else None for r in results]
     if any(meta.producer_node for meta in node.inputs):
-        for index in _BY_LAYOUT.get(node.op_type, ()):
+        for index in BY_LAYOUT.get(node.op_type, ()):
             errors[index] = np.full(results[index].shape, np.inf)
     return errors
-
-
-_BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default": (2, 3)}
-"""Results that depend on where the elements of an operand lie, which a program does not say of
-what its nodes make: a determinant's factors are those of the matrix or of its transpose."""
 
 
 def last_uses(nodes: Sequence[OpNode], keep: Collection[str]) -> dict[str, list[str]]:

@@ -64,10 +64,10 @@ def _layout_bound(ir: IR) -> frozenset[str]:
 def _reads_memory(node: OpNode, ir: IR) -> bool:
     """Whether strides decide what is in a result that something uses."""
     results = BY_LAYOUT.get(node.op_type, ())
-    shown = {*ir.users, *ir.output_names}
-    return node.op_type in READING_MEMORY or any(
-        meta.producer_output_idx in results and meta.name in shown for meta in node.outputs
-    )
+    if not results:
+        return node.op_type in READING_MEMORY
+    of_order = {meta.name for meta in node.outputs if meta.producer_output_idx in results}
+    return not of_order.isdisjoint((*ir.users, *ir.output_names))
 
 
 def _arranges(node: OpNode) -> bool:
