@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import copy
 import math
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -63,7 +62,11 @@ def executorch_alone(model: torch.nn.Module, inputs: Inputs) -> Contender:
     """A method of a program that XNNPACK takes what it can of."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
+    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
     from executorch.runtime import Runtime
+
+    # its pool is the process's, and has a thread for each core whatever torch was told
+    _unsafe_reset_threadpool(torch.get_num_threads())
 
     exported = torch.export.export(model, inputs)
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
@@ -196,5 +199,4 @@ def _mean(ratios: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.exit(main())

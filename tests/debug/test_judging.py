@@ -13,7 +13,7 @@ from torch import nn
 
 import torch_ir
 from small_models import CASES
-from torch_ir import compile_graph, extract_ir, parse, validate
+from torch_ir import IRExecutor, compile_graph, extract_ir, parse, validate
 from torch_ir.backends import (
     SUPPORTED,
     DelegateBackend,
@@ -22,10 +22,11 @@ from torch_ir.backends import (
     unregister_backend,
 )
 from torch_ir.backends.delegate import body_of
+from torch_ir.debug.judging import trial
 from torch_ir.debug.judging.backends import OpaqueRunner
-from torch_ir.debug.judging.trial import judge_of
+from torch_ir.debug.judging.trial import ProgramJudge, judge_of
 from torch_ir.errors import InvalidIRError
-from torch_ir.passes import functionalize
+from torch_ir.passes import decompose, functionalize
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.tolerance import kind_of
 
@@ -495,6 +496,57 @@ def test_a_chaotic_delegate_is_judged_in_parts():
     known = {"x": x}
     run = Faulty(None, one_unit_off).compile(ir, {})
     assert "cannot be verified" in judge_of(ir)(known, run(x), known, {}).reason
+
+
+def split_up(value=1):
+    class Parts(nn.Module):
+        def forward(self, x):
+            return nn.functional.silu(torch.addcmul(x, x, x, value=value)) + 1
+
+    x = torch.randn(3, 8)
+    ir = functionalize(extract_ir(Parts(), (x,)))
+    return ir, decompose(ir), x
+
+
+def values_of(ir, x):
+    """The input and torch's results by name, and a list of the latter."""
+    results = [IRExecutor(ir, {})(x)]
+    return {"x": x, **dict(zip(ir.output_names, results, strict=True))}, results
+
+
+def test_delegates_of_one_program_are_judged_by_it(monkeypatch):
+    evaluated = []
+    known = trial.evaluate
+    monkeypatch.setattr(trial, "evaluate", lambda *args: evaluated.append(1) or known(*args))
+    ir, split, x = split_up()
+    assert len(split.nodes) > len(ir.nodes) + 2
+    judge = ProgramJudge(ir)
+    for body in (ir, split):
+        values, results = values_of(body, x)
+        error = judge.judge_of(body)(values, results, values, {})
+        assert 0 <= error.part < 1
+        assert not error.reason
+    assert len(evaluated) == 1
+    values, results = values_of(split, x * 3)
+    assert not judge.judge_of(split)(values, results, values, {}).reason
+    assert len(evaluated) == 2
+    wrong = [result * 1.001 for result in results]
+    assert judge.judge_of(split)(values, wrong, values, {}).reason
+    judge.forget()
+    judge.judge_of(split)(values, results, values, {})
+    judge.judge_of(split)(values, results, values, {})
+    assert len(evaluated) > 3
+
+
+def test_a_delegate_with_a_name_of_the_program_for_another_value():
+    ir, _, _ = split_up()
+    _, other, x = split_up(value=2)
+    values, results = values_of(other, x)
+    judge = ProgramJudge(ir).judge_of(other)
+    assert ir.output_names == other.output_names
+    assert not judge(values, results, values, {}).reason
+    own = values_of(ir, x)[1]  # right for the program, not for the delegate
+    assert judge(values, own, values, {}).reason
 
 
 # -- the script that shows a fault ----------------------------------------------------------------

@@ -25,6 +25,7 @@ from torch_ir.torch_api import is_inexact
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
+    from torch_ir.debug.judging.trial import ProgramJudge
 
 Values = Mapping[str, torch.Tensor]
 Judge = Callable[[Values, Sequence[torch.Tensor | None], Values, Symbols], Any]
@@ -79,6 +80,7 @@ class Attempts:
         samples: Inputs to try on.
         options: What was asked for.
         deadline: When no more is tried, by the monotonic clock.
+        judge: Judges delegates of other backends too; None where there are none.
     """
 
     ir: IR
@@ -87,6 +89,7 @@ class Attempts:
     samples: Samples
     options: Options
     deadline: float
+    judge: ProgramJudge | None = None
     _known: dict[tuple[str, ...], Attempt] = field(default_factory=dict[tuple[str, ...], Attempt])
 
     @property
@@ -110,7 +113,7 @@ class Attempts:
                 self.backend, body, attempt.held, self.options.settings, self.options.cache
             )
             if self.options.verify is not False:
-                attempt.judge = judge_for(body, self.options.tolerance)
+                attempt.judge = judge_for(body, self.options.tolerance, self.judge)
                 _verify(attempt, self.samples)
         except OptionalDependencyError:
             raise
@@ -282,8 +285,10 @@ def numbers_for(
     return [size.evaluate(all_known) for size in sizes]
 
 
-def judge_for(body: IR, tolerance: float | None) -> Judge:
+def judge_for(body: IR, tolerance: float | None, program: ProgramJudge | None) -> Judge:
     """Return what says how far results are off: by their meaning, or by a relative tolerance."""
     from torch_ir.debug.judging.trial import judge_of, relative_judge
 
-    return judge_of(body) if tolerance is None else relative_judge(body, tolerance)
+    if tolerance is not None:
+        return relative_judge(body, tolerance)
+    return judge_of(body) if program is None else program.judge_of(body)

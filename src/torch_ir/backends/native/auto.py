@@ -17,6 +17,7 @@ from torch_ir.backends.backend_registry import Options, Runner, find_backend, ha
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
+from torch_ir.backends.native.preparation import prepared
 from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
@@ -131,9 +132,13 @@ class Auto:
 
 class _AutoChoice:
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options):
+        from torch_ir.debug.judging.trial import ProgramJudge
+
         self.ir, self.weights, self.options = ir, weights, options
         self.deadline = time.monotonic() + options.seconds
         self.aten = compile_aten(ir, weights, options)
+        program = attempt(prepared, ir, ())  # what is refused here, each candidate says
+        self.judge = ProgramJudge(ir if isinstance(program, Raised) else program)
         self.call = self._arguments()
 
     def run(self) -> Chosen:
@@ -226,7 +231,9 @@ class _AutoChoice:
         left = max(self.deadline - time.monotonic(), 0.0)
         backend: Any = find_backend(name)
         options = replace(self.options, seconds=left)
-        made = attempt(NativeExecutor, self.ir, self.weights, (backend,), options, timed=True)
+        made = attempt(
+            NativeExecutor, self.ir, self.weights, (backend,), options, timed=self.judge
+        )
         if isinstance(made, Raised):
             return error_text(made.error)
         return made if made.delegates else "nothing runs on it"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,6 +26,9 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.ir import IR, OpNode
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
+
+if TYPE_CHECKING:
+    from torch_ir.debug.judging.trial import ProgramJudge
 
 
 def executor_of(
@@ -60,7 +63,8 @@ class NativeExecutor(DelegatingExecutor):
         backends: The backends, the preferred first.
         options: What was asked for.
         constants: Values that are in no state dict; see :class:`~torch_ir.IRExecutor`.
-        timed: Keep the arguments of a call of each delegate, to time it with.
+        timed: Judges the delegates of several executors that are timed beside each other; each
+            keeps the arguments of a call of each delegate until it settles.
 
     Attributes:
         ir: The program, with the delegates as functions.
@@ -80,11 +84,12 @@ class NativeExecutor(DelegatingExecutor):
         options: Options,
         constants: Mapping[str, torch.Tensor] | None = None,
         *,
-        timed: bool = False,
+        timed: ProgramJudge | None = None,
     ):
         require_weights(ir, weights)
         self._options = options
         self._backends = tuple(backends)
+        self._judge = timed
         program = prepared(ir, self._backends)
         payload = check_weights(program, weights or {}, strict=False, constants=constants)
         verify = options.verify
@@ -96,12 +101,14 @@ class NativeExecutor(DelegatingExecutor):
         nothing = Assignment(program, tuple(program.nodes), {}, {})
         assigned = self._assigned(nothing, self._backends, payload)
         self._bind(assigned, weights, self._backends, constants)
-        if not timed:
+        if timed is None:
             self.settle()
 
     def settle(self) -> None:
         """Forget what delegates were tried with, and what they are timed with."""
         vars(self).pop("_samples", None)
+        if self._judge is not None:
+            self._judge.forget()
         for delegate in self.delegates.values():
             if isinstance(delegate.compiled, Guarded):
                 delegate.compiled.attempt.sample = None
@@ -135,7 +142,8 @@ class NativeExecutor(DelegatingExecutor):
             if isinstance(backend, NativeBackend):
                 deadline = time.monotonic() + self._options.seconds
                 attempts = Attempts(
-                    before.ir, backend, payload, self._samples, self._options, deadline
+                    *(before.ir, backend, payload, self._samples, self._options, deadline),
+                    judge=self._judge,
                 )
                 found = self._found[backend.name] = Search(attempts).run()
                 partition = found.partition

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from torch_ir.backends.delegate import CALL
-from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
+from torch_ir.debug.reference.denotation import (
+    Evaluated,
+    Meaning,
+    allowances,
+    evaluate,
+    meaning_of,
+)
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit, within
+from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
-from torch_ir.ir import IR, OpNode
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.builder import subgraph
+from torch_ir.ops.choices import leaves_order_open
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.tolerance import spacing
 
@@ -51,6 +61,107 @@ def judge_of(body: IR) -> Judge:
     return judge
 
 
+class ProgramJudge:
+    """Judges delegates of all backends by one program, which each may have split up otherwise.
+
+    A delegate stands for the program's own operators between the values that it takes and those
+    that it gives. What they mean for some values is computed once, not for each backend. Where the
+    program has no such operators, or finds a delegate wrong, the delegate's own body decides:
+    parts may round more often than the whole.
+
+    Args:
+        ir: The program, functional.
+    """
+
+    def __init__(self, ir: IR):
+        self._ir = ir
+        self._meanings: dict[tuple[tuple[str, ...], ...], Meaning | None] = {}
+        self._evaluated: dict[Any, Evaluated] | None = {}
+
+    def forget(self) -> None:
+        """Hold no more values: from now on, each call is evaluated anew."""
+        self._evaluated = None
+
+    def judge_of(self, body: IR) -> Judge:
+        """Return what `judge_of` returns."""
+        meaning = self._meaning_of(body)
+        if meaning is None:
+            return judge_of(body)
+        by_name = {meta.name: meta for meta in body.graph_inputs}
+        inputs = [by_name[meta.name] for meta in meaning.ir.graph_inputs]
+        call = OpNode("delegate", CALL, inputs, body.graph_outputs)
+
+        def judge(given: Values, results: Results, known: Values, symbols: Symbols) -> Error:
+            try:
+                evaluated = self._evaluate(meaning, call, given, symbols)
+                torchs = [known[meta.name] for meta in call.outputs]
+                found = [
+                    _by_meaning(meaning, call, given, made, known, symbols, evaluated)
+                    for made in (torchs, results)  # whose names may stand for other values
+                ]
+            except TorchIRError:  # the denotation refuses these inputs
+                return judge_of(body)(given, results, known, symbols)
+            if not any(error.reason for error in found):
+                return found[-1]
+            return judge_of(body)(given, results, known, symbols)
+
+        return judge
+
+    def _meaning_of(self, body: IR) -> Meaning | None:
+        """The meaning of the program's operators between a body's inputs and its results."""
+        key = tuple(sorted(body.input_names)), tuple(body.output_names)
+        if key not in self._meanings:
+            nodes = _between(self._ir, body)
+            made = meaning_of(subgraph(self._ir, nodes, body.graph_outputs)) if nodes else ""
+            self._meanings[key] = (
+                None if isinstance(made, str) or made.draws or made.has_open_values else made
+            )
+        return self._meanings[key]
+
+    def _evaluate(
+        self, meaning: Meaning, call: OpNode, given: Values, symbols: Symbols
+    ) -> Evaluated:
+        inputs = [given[meta.name] for meta in call.inputs]
+        if self._evaluated is None:
+            return evaluate(meaning, call, inputs, symbols)
+        numbers = tuple(sorted(symbols.items()))
+        key = meaning.ir.output_names, numbers, tuple(map(digest, inputs))
+        if key not in self._evaluated:
+            self._evaluated[key] = evaluate(meaning, call, inputs, symbols)
+        return self._evaluated[key]
+
+
+def _between(ir: IR, body: IR) -> list[OpNode]:
+    """The nodes that make a body's results from its inputs; none where a program has no such."""
+    outside = {**{meta.name: meta for meta in ir.graph_inputs}, **_taken(ir)}
+    made = {meta.name: meta for node in ir.nodes for meta in node.outputs}
+    known = {**outside, **made}
+    wanted = [*body.graph_inputs, *body.graph_outputs]
+    if any(m.name not in known or _type(known[m.name]) != _type(m) for m in wanted):
+        return []
+    given, needed = {*body.input_names}, {*body.output_names}
+    nodes: list[OpNode] = []
+    for node in reversed(ir.nodes):
+        if needed.isdisjoint(meta.name for meta in node.outputs):
+            continue
+        if node.functions or node.binds or leaves_order_open(node.op_type, node.attrs):
+            return []
+        nodes.append(node)
+        needed |= {meta.name for meta in node.inputs} - given
+    return [] if needed & outside.keys() else nodes[::-1]
+
+
+def _taken(ir: IR) -> dict[str, TensorMeta]:
+    return {
+        name: TensorMeta(name, held.shape, held.dtype)
+        for name, (_, held) in ir.external_values().items()
+    }
+
+
+def _type(meta: TensorMeta) -> tuple[object, str]:
+    return meta.shape, meta.dtype
+
+
 def relative_judge(body: IR, tolerance: float) -> Judge:
     """Return a function as :func:`judge_of` does, for an error relative to the largest number.
 
@@ -82,6 +193,7 @@ def _by_meaning(
     results: Results,
     known: Values,
     symbols: Symbols,
+    evaluated: Evaluated | None = None,
 ) -> Error:
     inputs = [given[meta.name] for meta in call.inputs]
     pairs = [*zip(call.outputs, results, strict=True)]
@@ -89,7 +201,7 @@ def _by_meaning(
     filled = [known[meta.name] if result is None else result for meta, result in pairs]
     found = [
         a.error(with_one_unit(a.bound, a.expected))
-        for a in allowances(meaning, call, inputs, symbols, filled, {})
+        for a in allowances(meaning, call, inputs, symbols, filled, {}, evaluated=evaluated)
         if a.value in judged
     ]
     loose = next((error.loose for error in found if error.loose), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -298,6 +298,46 @@ class Allowance:
         return replace(found, loose=text)
 
 
+class Evaluated(NamedTuple):
+    """What a meaning gives for some inputs.
+
+    Attributes:
+        values: The inputs, by their names in the meaning.
+        made: Its results, and what they are made of.
+        bounds: How far a kernel's may be off.
+    """
+
+    values: Mapping[str, Array]
+    made: Mapping[str, Any]
+    bounds: Mapping[str, Any]
+
+
+def evaluate(
+    meaning: Meaning,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor | Array],
+    symbols: Mapping[str, Number],
+    errors: Mapping[str, Array] | None = None,
+) -> Evaluated:
+    """Return what a node's meaning gives, with the arguments of `allowances`.
+
+    Raises:
+        TorchIRError: The denotation refuses the inputs.
+    """
+    names = _names(meaning, node)
+    given = {meta.name: tensor for meta, tensor in zip(node.inputs, inputs, strict=True)}
+    values = {names[m.name]: _as_declared(given[m.name], m.dtype) for m in node.inputs}
+    off = {names[name]: error for name, error in (errors or {}).items()}
+    with np.errstate(all="ignore"):
+        return Evaluated(values, *_evaluated(meaning, values, symbols, off))
+
+
+def _names(meaning: Meaning, node: OpNode) -> dict[str, str]:
+    """The name of each input of a node in its meaning."""
+    own = [meta.name for meta in _distinct(node)]
+    return dict(zip(own, [meta.name for meta in meaning.ir.graph_inputs], strict=True))
+
+
 def allowances(
     meaning: Meaning,
     node: OpNode,
@@ -308,18 +348,19 @@ def allowances(
     *,
     drew: bool = False,
     errors: Mapping[str, Array] | None = None,
+    evaluated: Evaluated | None = None,
 ) -> Iterator[Allowance]:
     """Yield what each value of a node may be.
 
     Arguments and errors are those of `errors_of`; inputs may be arrays, and ``errors`` is how far
-    they may be off, by name, with the sign where that is known.
+    they may be off, by name, with the sign where that is known. ``evaluated`` is what `evaluate`
+    gave for them, where that is known.
     """
-    given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
-    names = dict(zip(given, [m.name for m in meaning.ir.graph_inputs], strict=True))
-    values = {names[m.name]: _as_declared(given[m.name], m.dtype) for m in node.inputs}
-    off = {names[name]: error for name, error in (errors or {}).items()}
-    with np.errstate(all="ignore"):
-        made, bounds = _evaluated(meaning, values, symbols, off)
+    names = _names(meaning, node)
+    values, given_made, given_bounds = evaluated or evaluate(
+        meaning, node, inputs, symbols, errors
+    )
+    made, bounds = dict(given_made), dict(given_bounds)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
     results = [meta.name for meta in meaning.ir.graph_outputs]
     triples = [
