@@ -81,6 +81,7 @@ class Attempts:
         options: What was asked for.
         deadline: When no more is tried, by the monotonic clock.
         judge: Judges delegates of other backends too; None where there are none.
+        nonfinite: Whether the caller's own inputs hold NaN or infinities.
     """
 
     ir: IR
@@ -90,6 +91,7 @@ class Attempts:
     options: Options
     deadline: float
     judge: ProgramJudge | None = None
+    nonfinite: bool = False
     _known: dict[tuple[str, ...], Attempt] = field(default_factory=dict[tuple[str, ...], Attempt])
 
     @property

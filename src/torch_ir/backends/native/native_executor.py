@@ -18,7 +18,7 @@ from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.native.preparation import prepared
-from torch_ir.backends.native.samples import SETS, Samples
+from torch_ir.backends.native.samples import SETS, Samples, holds_nonfinite
 from torch_ir.backends.native.search import Search, Searched
 from torch_ir.backends.native.verdict import Verdict, report
 from torch_ir.backends.partition import Partitioner
@@ -90,10 +90,11 @@ class NativeExecutor(DelegatingExecutor):
         self._options = options
         self._backends = tuple(backends)
         self._judge = timed
-        program = prepared(ir, self._backends)
-        payload = check_weights(program, weights or {}, strict=False, constants=constants)
         verify = options.verify
         given = () if isinstance(verify, bool) else verify
+        self._nonfinite = holds_nonfinite(given)
+        program = prepared(ir, self._backends, nonfinite=self._nonfinite)
+        payload = check_weights(program, weights or {}, strict=False, constants=constants)
         self._samples = Samples(program, weights or {}, constants, given)
         self._nodes = {node.name: node for node in program.nodes}
         self._found: dict[str, Searched] = {}
@@ -144,6 +145,7 @@ class NativeExecutor(DelegatingExecutor):
                 attempts = Attempts(
                     *(before.ir, backend, payload, self._samples, self._options, deadline),
                     judge=self._judge,
+                    nonfinite=self._nonfinite,
                 )
                 found = self._found[backend.name] = Search(attempts).run()
                 partition = found.partition

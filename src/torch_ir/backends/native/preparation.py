@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
+from torch_ir.backends.native.samples import NONFINITE, unlike, with_nonfinite
 from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, support_of
-from torch_ir.errors import PassError
+from torch_ir.errors import PassError, Raised, attempt
+from torch_ir.executor import IRExecutor
+from torch_ir.executor.samples import sample_tensors
+from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
@@ -27,12 +31,13 @@ _LOOKING = frozenset(("aten.one_hot.default",))
 """Operators that refuse what their parts take: places that there are not."""
 
 
-def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
+def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = False) -> IR:
     """Return a functional program in which a node stays whole unless its parts are taken instead.
 
     Args:
         ir: The program.
         backends: Those that take nodes, the preferred first.
+        nonfinite: Whether parts have to treat NaN and infinities as the whole does.
     """
     ir = written_out(ir)
     program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
@@ -51,7 +56,9 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend]) -> IR:
             and node.op_type not in _LOOKING
             and not support_of(backend, node, program)
         }
-        split = {kind for kind in lacking if _helps(program, kinds[kind], backend)}
+        split = {
+            kind for kind in lacking if _helps(program, kinds[kind], backend, nonfinite=nonfinite)
+        }
         if split:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
@@ -86,8 +93,8 @@ def _is_plain(node: OpNode) -> bool:
     return bool(node.outputs) and not calls and not node.binds
 
 
-def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
-    """Whether a backend takes all that an operator is made of."""
+def _helps(ir: IR, node: OpNode, backend: DelegateBackend, *, nonfinite: bool) -> bool:
+    """Whether a backend takes all that an operator is made of, which may have to be alike."""
     alone = subgraph(ir, [node], node.outputs)
     try:
         parts = _split(alone, backend, {node.op_type})
@@ -96,7 +103,25 @@ def _helps(ir: IR, node: OpNode, backend: DelegateBackend) -> bool:
     if [part.op_type for part in parts.nodes] == [node.op_type]:
         return False
     computing = [part for part in parts.nodes if not parts.effects(part).checks]
-    return all(_is_plain(part) and support_of(backend, part, parts) for part in computing)
+    if not all(_is_plain(part) and support_of(backend, part, parts) for part in computing):
+        return False
+    return not nonfinite or _are_alike(alone, parts)
+
+
+def _are_alike(whole: IR, parts: IR) -> bool:
+    """Whether two programs treat NaN and infinities alike on torch."""
+    runs = [IRExecutor(ir, {}).graph for ir in (whole, parts)]
+    for symbols in samplings(whole)[:1]:
+        tensors = sample_tensors(whole, symbols, 1, integers=True)
+        for turn in range(len(NONFINITE)):
+            given = [with_nonfinite(tensor, turn + i) for i, tensor in enumerate(tensors)]
+            first, second = [attempt(run.run, [t.clone() for t in given], symbols) for run in runs]
+            if isinstance(first, Raised) or isinstance(second, Raised):
+                return False
+            if unlike(second[0], first[0]):
+                return False
+        return True
+    return False
 
 
 def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = frozenset()) -> IR:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from torch_ir.backends.delegate import sizes_of
-from torch_ir.errors import Raised, attempt
+from torch_ir.errors import Raised, attempt, counted
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.executor.listeners import Table
@@ -162,6 +163,63 @@ class _Table(Table):
 
 
 _READS = frozenset(("aten.item.default", "aten._local_scalar_dense.default"))
+
+
+NONFINITE = (math.nan, math.inf, -math.inf)
+"""Numbers that runtimes treat as they like for speed."""
+
+
+def holds_nonfinite(given: Iterable[Sequence[Any]]) -> bool:
+    """Return whether arguments hold NaN or infinities.
+
+    Example:
+        >>> holds_nonfinite([[torch.ones(2), 3]]), holds_nonfinite([[torch.ones(2).log() / 0]])
+        (False, True)
+    """
+    leaves = [leaf for args in given for leaf in tree_leaves(args)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and is_inexact(leaf)]
+    return any(not bool(tensor.isfinite().all()) for tensor in tensors)
+
+
+def with_nonfinite(tensor: torch.Tensor, place: int) -> torch.Tensor:
+    """Return a tensor with NaN and both infinities among its numbers.
+
+    Args:
+        tensor: The tensor; one of integers is returned as it is.
+        place: Which of them comes first.
+    """
+    if not is_inexact(tensor) or not tensor.numel():
+        return tensor
+    flat = tensor.flatten().clone()  # a tensor that lies in order is its own flat form
+    for index in range(len(NONFINITE)):
+        value = NONFINITE[(index + place) % len(NONFINITE)]
+        flat[index * flat.numel() // len(NONFINITE)] = value
+    return flat.view_as(tensor)
+
+
+def unlike(results: Sequence[torch.Tensor], torchs: Sequence[torch.Tensor]) -> str:
+    """Say where results have other NaN, infinities, integers or far numbers; empty if nowhere.
+
+    Meanings leave some open: a kernel may round where it reads, or in which order it adds.
+
+    Args:
+        results: Those of a runtime, or of the parts of an operator.
+        torchs: Those of torch.
+    """
+    for result, expected in zip(results, torchs, strict=True):
+        other = (result != expected) & ~((result != result) & (expected != expected))
+        if is_inexact(expected):
+            finite = torch.isfinite(expected)
+            sizes = expected.masked_fill(~finite, 0).abs()
+            far = (result - expected).abs() > _FAR_OFF * sizes.amax() if sizes.numel() else other
+            other &= far | ~(finite & torch.isfinite(result))
+        if count := int(other.sum()):
+            return f"{count} of {counted(other.numel(), 'value')} are not what torch gives"
+    return ""
+
+
+_FAR_OFF = 0.05
+"""The part of the largest number that is more than any type rounds."""
 
 
 def drawn(ir: IR, count: int) -> Iterable[Call]:

@@ -9,21 +9,37 @@ from typing import Any
 import numpy as np
 
 from torch_ir.backends.delegate import function_of
-from torch_ir.backends.native.attempts import Attempt, Attempts
+from torch_ir.backends.native.attempts import (
+    Attempt,
+    Attempts,
+    dims_of,
+    judged_call,
+    numbers_for,
+)
+from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.native.places import computed_places
-from torch_ir.backends.native.samples import Sample, Samples
+from torch_ir.backends.native.samples import (
+    NONFINITE,
+    Sample,
+    Samples,
+    unlike,
+    with_nonfinite,
+)
 from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
 from torch_ir.errors import Raised, attempt
+from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ops.choices import leaves_ties_open
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.denote import Evaluation
+from torch_ir.semantics.dtypes import is_float, numpy_dtype
 
 OTHERWISE = "of equal elements torch chooses others than the first"
+NOT_FINITE = "on numbers that are not finite"
 COMPUTED = "it computes places in a tensor, at which a runtime does not look as torch does"
 
 
@@ -60,7 +76,10 @@ class Search:
     def run(self) -> Searched:
         """Partition the program, try each subgraph, halve what fails, and partition again."""
         partition = self._partition()
-        if self._leave_choices([node for nodes in partition.subgraphs for node in nodes]):
+        taken = [node for nodes in partition.subgraphs for node in nodes]
+        self._leave_choices(taken)
+        self._leave_nonfinite(taken)
+        if self.refused:
             partition = self._partition()
         pieces = [piece for nodes in partition.subgraphs for piece in self._pieces(nodes)]
         if self.refused and not self.attempts.is_late:
@@ -74,15 +93,36 @@ class Search:
         tried = {nodes[0].name: self.attempts.of(nodes) for nodes in pieces}
         return Searched(done, tried, self.refused)
 
-    def _leave_choices(self, nodes: Sequence[OpNode]) -> bool:
-        """Refuse the nodes that choose otherwise on torch; return whether there are any."""
+    def _leave_choices(self, nodes: Sequence[OpNode]) -> None:
+        """Refuse the nodes that choose otherwise on torch."""
         tries = self.attempts
         if tries.options.verify is False:
-            return False
+            return
         for node in chosen_otherwise(tries.ir, nodes, tries.samples):
-            body = function_of(tries.ir, [node], node.outputs, node.name, tries.backend.name)
-            self.refused[node.name] = Attempt(body, {}, reason=OTHERWISE)
-        return bool(self.refused)
+            self._refuse(node, OTHERWISE)
+
+    def _leave_nonfinite(self, nodes: Sequence[OpNode]) -> None:
+        """Refuse nodes that are wrong on NaN or infinities, where the caller verifies with such.
+
+        In a whole program few of its nodes meet them, and only at some places.
+        """
+        tries = self.attempts
+        if not tries.nonfinite:
+            return
+        kinds: dict[str, list[OpNode]] = {}
+        for node in nodes:
+            if any(is_float(numpy_dtype(meta.dtype)) for meta in node.inputs):
+                kinds.setdefault(_kind(node), []).append(node)
+        for alike in kinds.values():
+            late = tries.is_late
+            reason = "the time is up for trying it" if late else nonfinite_fault(tries, alike[0])
+            for node in alike if reason else ():
+                self._refuse(node, f"{NOT_FINITE}: {reason}")
+
+    def _refuse(self, node: OpNode, reason: str) -> None:
+        tries = self.attempts
+        body = function_of(tries.ir, [node], node.outputs, node.name, tries.backend.name)
+        self.refused[node.name] = Attempt(body, {}, reason=reason)
 
     def reason(self, name: str) -> str:
         """Return why a node is refused."""
@@ -169,3 +209,51 @@ def _is_otherwise(ir: IR, node: OpNode, sample: Sample) -> bool:
         for meta in node.outputs
         if meta.dtype == "int64"
     )
+
+
+# -- numbers that are not finite ------------------------------------------------------------------
+
+
+def nonfinite_fault(attempts: Attempts, node: OpNode) -> str:
+    """Return what is wrong with a node on NaN and infinities; empty if nothing is.
+
+    Args:
+        attempts: Those of a backend.
+        node: A node that takes numbers.
+    """
+    tried = attempts.of([node])
+    if tried.reason:
+        return tried.reason
+    body = tried.body
+    given = [name for name in body.input_names if name not in tried.held]
+    samples = [
+        s for s in attempts.samples.of(given) if not s.is_wide and s.values.keys() >= {*given}
+    ]
+    run = IRExecutor(body, {}, check_types=False)
+    for values, symbols, _ in samples[:1]:
+        for turn in range(len(NONFINITE)):
+            known = {**tried.held, **{name: values[name] for name in given}}
+            for place, name in enumerate(given):
+                known[name] = with_nonfinite(known[name], place + turn)
+            sizes = numbers_for(body, known, symbols)
+            if sizes is None:
+                continue
+            made = attempt(run, *[known[name] for name in body.input_names], *sizes)
+            if isinstance(made, Raised):  # torch refuses such
+                continue
+            known |= dict(zip(body.output_names, made, strict=True))
+            bound = {**symbols, **dims_of(body, known)}
+            try:
+                results = judged_call(tried, known, sizes, bound)
+            except DeclinedError:
+                continue
+            fault = tried.reason or unlike(results, made)
+            if fault:
+                return fault
+    return ""
+
+
+def _kind(node: OpNode) -> str:
+    """What tells nodes apart that a runtime may treat in another way."""
+    types = [(meta.dtype, len(meta.shape)) for meta in (*node.inputs, *node.outputs)]
+    return repr((node.op_type, node.attrs, types))
