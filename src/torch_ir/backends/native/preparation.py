@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
-from torch_ir.backends.native.samples import NONFINITE, unlike, with_nonfinite
+from torch_ir.backends.native.samples import TURNS, unlike, with_nonfinite
 from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
@@ -113,8 +113,8 @@ def _are_alike(whole: IR, parts: IR) -> bool:
     runs = [IRExecutor(ir, {}).graph for ir in (whole, parts)]
     for symbols in samplings(whole)[:1]:
         tensors = sample_tensors(whole, symbols, 1, integers=True)
-        for turn in range(len(NONFINITE)):
-            given = [with_nonfinite(tensor, turn + i) for i, tensor in enumerate(tensors)]
+        for turn in range(TURNS):
+            given = [with_nonfinite(tensor, turn, i) for i, tensor in enumerate(tensors)]
             first, second = [attempt(run.run, [t.clone() for t in given], symbols) for run in runs]
             if isinstance(first, Raised) or isinstance(second, Raised):
                 return False

@@ -181,20 +181,36 @@ def holds_nonfinite(given: Iterable[Sequence[Any]]) -> bool:
     return any(not bool(tensor.isfinite().all()) for tensor in tensors)
 
 
-def with_nonfinite(tensor: torch.Tensor, place: int) -> torch.Tensor:
-    """Return a tensor with NaN and both infinities among its numbers.
+TURNS = 8
+"""How often an operator is tried with such numbers."""
+
+
+def with_nonfinite(tensor: torch.Tensor, turn: int, place: int) -> torch.Tensor:
+    """Return a tensor with NaN and infinities among its numbers.
 
     Args:
         tensor: The tensor; one of integers is returned as it is.
-        place: Which of them comes first.
+        turn: Which try it is for: in the first, there is one of each; then they are some anywhere,
+            so that those of several tensors meet.
+        place: Which of the operator's inputs it is.
     """
     if not is_inexact(tensor) or not tensor.numel():
         return tensor
     flat = tensor.flatten().clone()  # a tensor that lies in order is its own flat form
-    for index in range(len(NONFINITE)):
-        value = NONFINITE[(index + place) % len(NONFINITE)]
-        flat[index * flat.numel() // len(NONFINITE)] = value
+    count = len(NONFINITE)
+    if turn < count:
+        for index in range(count):
+            flat[index * flat.numel() // count] = NONFINITE[(index + turn + place) % count]
+    else:
+        generator = torch.Generator().manual_seed(turn * 100 + place)
+        drawn = torch.rand(flat.numel(), generator=generator)
+        for index, value in enumerate(NONFINITE):
+            flat[(drawn > index * _OFTEN) & (drawn < (index + 1) * _OFTEN)] = value
     return flat.view_as(tensor)
+
+
+_OFTEN = 0.06
+"""How often each of these numbers is drawn."""
 
 
 def unlike(results: Sequence[torch.Tensor], torchs: Sequence[torch.Tensor]) -> str:

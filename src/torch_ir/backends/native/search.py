@@ -20,7 +20,7 @@ from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.native.places import computed_places
 from torch_ir.backends.native.samples import (
-    NONFINITE,
+    TURNS,
     Sample,
     Samples,
     unlike,
@@ -231,10 +231,10 @@ def nonfinite_fault(attempts: Attempts, node: OpNode) -> str:
     ]
     run = IRExecutor(body, {}, check_types=False)
     for values, symbols, _ in samples[:1]:
-        for turn in range(len(NONFINITE)):
+        for turn in range(TURNS):
             known = {**tried.held, **{name: values[name] for name in given}}
             for place, name in enumerate(given):
-                known[name] = with_nonfinite(known[name], place + turn)
+                known[name] = with_nonfinite(known[name], turn, place)
             sizes = numbers_for(body, known, symbols)
             if sizes is None:
                 continue
