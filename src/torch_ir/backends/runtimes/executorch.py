@@ -63,7 +63,8 @@ class ExecuTorch(NativeBackend):
             return Support.refused("executorch has batch norm of inference alone")
         if any(0 in meta.shape for meta in (*node.inputs, *node.outputs)):
             return Support.refused("executorch ends the process at strides of empty tensors")
-        if node.attrs.get("dim") not in (None, ()) and not all(m.shape for m in node.inputs):
+        dims = [node.attrs.get(name) for name in ("dim", "dims", "dimension")]
+        if any(dim not in (None, ()) for dim in dims) and not all(m.shape for m in node.inputs):
             return Support.refused("executorch ends the process at dimensions of scalars")
         if any(bounds.upper is None for bounds in _symbols_of(node, ir)):
             return Support.refused("executorch plans memory, and a size has no upper bound")
