@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim
 
 import torch_ir
-from torch_ir import extract_ir
+from torch_ir import extract_ir, parse
 from torch_ir.backends.backend_registry import find_backend
 from torch_ir.errors import OptionalDependencyError
 
@@ -421,3 +421,21 @@ def test_executorch_takes_batch_norm_of_inference_whole(training):
     norms = [node for node in ir.nodes if "batch_norm" in node.op_type]
     backend = find_backend("executorch")
     assert [backend.supports(node, ir).is_supported for node in norms] == [not training]
+
+
+def test_dimensions_of_scalars_are_not_for_executorch():  # it would end the process
+    pytest.importorskip("executorch", reason="executorch is not installed")
+    ir = parse("""ir {
+      input %x: f32[]
+      %sum: f32[] = aten.sum.dim_IntList(%x, dim=[0])
+      %all: f32[] = aten.sum.dim_IntList(%x, dim=[])
+      %most: f32[] = aten.logsumexp.default(%x, dim=[0])
+      %window: f32[1] = aten.unfold.default(%x, dimension=0, size=1, step=1)
+      return %sum, %all, %most, %window
+    }""")
+    backend = find_backend("executorch")
+    told = [bool(backend.supports(node, ir)) for node in ir.nodes]
+    assert told == [False, True, False, False]
+    x = torch.tensor(2.0)
+    run = torch_ir.compile(ir, {}, backend="executorch")
+    torch.testing.assert_close(run(x), (x, x, x, x.reshape(1)))
