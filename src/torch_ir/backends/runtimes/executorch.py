@@ -52,7 +52,7 @@ class ExecuTorch(NativeBackend):
 
     def supports(self, node: OpNode, ir: IR) -> Support:
         """Return whether some overload of the operator has a kernel, and what denies it."""
-        namespace, packet, _ = node.op_type.split(".")
+        namespace, packet = node.op_type.split(".")[:2]  # a call of functions has no overload
         has_kernel = packet in self._kernels or f"{packet}_copy" in self._kernels
         is_quantized = node.op_type in facts_of(self.name).inexact
         if not is_quantized and not (namespace == "aten" and has_kernel):
