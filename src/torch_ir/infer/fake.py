@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,7 +34,14 @@ from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import attribute_symbols
 from torch_ir.ops.variants import IN_PLACE_VIEWS
-from torch_ir.torch_api import ShapeEnv, assume, enable_python_dispatcher, without_mkldnn
+from torch_ir.torch_api import (
+    FakeTensorMode,
+    ShapeEnv,
+    assume,
+    enable_python_dispatcher,
+    symbolic_config,
+    without_mkldnn,
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Fakes:
     def __init__(self, ir: IR):
         self.env = ShapeEnv()
         self.mode = fake_tensor_mode(self.env, allow_non_fake_inputs=True)
+        self.ir = ir
         self.symbols: dict[str, Any] = {}
         self._ours: dict[str, str] = {}
         self._outcomes: dict[object, Outcome] = {}
@@ -94,11 +102,9 @@ class Fakes:
         for guard in ir.guards:
             assume(symbolic(guard, self.symbols))
 
-    @contextmanager
-    def tracing(self) -> Generator[None]:
+    def tracing(self) -> AbstractContextManager[None]:
         """Enter the state in which operators are called on fake tensors."""
-        with self.mode, enable_python_dispatcher(), torch.no_grad(), without_mkldnn():
-            yield
+        return _tracing(self.mode)
 
     # -- values -----------------------------------------------------------------------------------
 
@@ -248,6 +254,18 @@ class Fakes:
                 found.append(kind)
             shares = tuple([sharing(item, tensors) for item in made])
             return Outcome(tuple(found), shares, "ok" if is_known else "data-dependent")
+
+
+@contextmanager
+def _tracing(mode: FakeTensorMode) -> Generator[None]:
+    """The state in which operators are called on fake tensors.
+
+    Where torch has a general way, it goes that way, and does not ask the hint of a size which
+    other way it may go: that would be a guard that the program does not have.
+    """
+    no_hints = symbolic_config.patch(backed_size_oblivious=True)
+    with mode, enable_python_dispatcher(), torch.no_grad(), without_mkldnn(), no_hints:
+        yield
 
 
 def _require_shapes(op_type: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -53,14 +53,20 @@ class Fragment:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     reusable: bool = True
 
-    def program(self, node: OpNode) -> IR:
-        """Return the fragment as a program of the call's inputs."""
+    def program(self, node: OpNode, fakes: Fakes) -> IR:
+        """Return the fragment as a program of the call's inputs.
+
+        Args:
+            node: The call.
+            fakes: The fake tensors and symbols of the program that has the call.
+        """
         inputs = [
             TensorMeta(INPUT.format(index), meta.shape, meta.dtype)
             for index, meta in enumerate(node.inputs)
         ]
         outputs = [meta for meta in self.results if meta is not None]
-        return IR(self.nodes, inputs, outputs, [], constants=self.constants)
+        ir = IR(self.nodes, inputs, outputs, [], constants=self.constants)
+        return ir.replace(symbols=fakes.ir.symbols, guards=fakes.ir.guards)
 
     def made_of(self, done: IR) -> Fragment:
         """Return the fragment with what its program became."""
@@ -202,7 +208,8 @@ class Tracer:
             order = None if asked else channels_order(call)
             kept += [call] if order is None else permuted_copy(call, order, "{}:{}".format)
         found = [None if t is None else values.get(t.name) or own.meta(t) for t in tensors]
-        return _functional(Fragment(tuple(kept), tuple(found), (), constants, not made), node)
+        fragment = Fragment(tuple(kept), tuple(found), (), constants, not made)
+        return _functional(fragment, node, self.fakes)
 
     def _made_symbols(self, node: OpNode, results: Sequence[TensorMeta | None]) -> dict[str, str]:
         """The symbols of sizes that data decides, as torch named them now, to the program's."""
@@ -240,9 +247,9 @@ class _Owner:
         return meta.replace(shape=tuple([as_dim(self.value(dim)) for dim in meta.shape]))
 
 
-def _functional(fragment: Fragment, node: OpNode) -> Fragment:
+def _functional(fragment: Fragment, node: OpNode, fakes: Fakes) -> Fragment:
     """The fragment without in-place operators, which some decompositions use."""
-    ir = fragment.program(node)
+    ir = fragment.program(node, fakes)
     if not any(ir.effects(item).writes for item in ir.nodes):
         return fragment
     done = without_writes(ir)

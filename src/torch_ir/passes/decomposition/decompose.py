@@ -374,6 +374,38 @@ def _index_add(
     return cast(Any, index_add)(tensor, dim, index, source, alpha=factor)
 
 
+def _kron(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The product of Kronecker, for every size; torch's kernel is traced for one."""
+    rank = max(a.dim(), b.dim())
+    high = [1] * (rank - a.dim()) + list(a.shape)
+    low = [1] * (rank - b.dim()) + list(b.shape)
+    left = a.reshape([size for n in high for size in (n, 1)])
+    right = b.reshape([size for n in low for size in (1, n)])
+    return (left * right).reshape([n * m for n, m in zip(high, low, strict=True)])
+
+
+def _take_along(
+    tensor: torch.Tensor, indices: torch.Tensor, dim: int | None = None
+) -> torch.Tensor:
+    """The elements at indices along a dimension, for every size; torch's is traced for one."""
+    if dim is None:
+        return tensor.reshape(-1).gather(0, indices.reshape(-1))
+    at = dim % max(tensor.dim(), 1)
+    pairs = zip(tensor.shape, indices.shape, strict=True)
+    sizes = [
+        (n, m) if axis == at else (torch.broadcast_shapes((n,), (m,)) * 2)
+        for axis, (n, m) in enumerate(pairs)
+    ]
+    taken = tensor.expand([n for n, _ in sizes])
+    return taken.gather(at, indices.expand([m for _, m in sizes]))
+
+
+def _shuffled(tensor: torch.Tensor, groups: int) -> torch.Tensor:
+    """Channels of all groups in turn, for every size; torch's kernel is traced for one."""
+    parts = tensor.unflatten(1, [groups, tensor.shape[1] // groups])
+    return parts.transpose(1, 2).reshape(tensor.shape)
+
+
 _BY_SIZES = (
     *[f"aten.upsample_nearest{n}d" for n in (1, 3)],
     *[f"aten._upsample_nearest_exact{n}d" for n in (1, 2, 3)],
@@ -387,6 +419,9 @@ _OURS: dict[str, Decomposition] = {
     **{f"aten._upsample_nearest_exact{n}d.default": _nearest(0.5) for n in (1, 2, 3)},
     "aten.as_strided.default": _by_elements,
     "aten.index_add.default": _index_add,
+    "aten.kron.default": _kron,
+    "aten.native_channel_shuffle.default": _shuffled,
+    "aten.take_along_dim.default": _take_along,
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,
     "aten._embedding_bag_forward_only.default": _bags,

@@ -284,7 +284,7 @@ class _Decomposition:
         self, fragment: Fragment, node: OpNode, types: Sequence[TensorType]
     ) -> Fragment:
         """A fragment that was made functional after it was traced, its nodes decomposed."""
-        ir = fragment.program(node)
+        ir = fragment.program(node, self.shared.fakes)
         walk = _Decomposition(ir, self.shared, self.path)
         walk.types = {meta.name: kind for meta, kind in zip(ir.graph_inputs, types, strict=True)}
         for item in fragment.nodes:
