@@ -79,7 +79,7 @@ LEAVE_VMAP: Any = predispatch._vmap_decrement_nesting  # pyright: ignore[reportP
 BelowViewTracking = torch._C._AutoDispatchBelowADInplaceOrView  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """As :data:`BelowAutograd`, and views do not know what they are views of, which costs less."""
 
-symbolic_config: Any = torch.fx.experimental._config  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+symbolic_config: Any = torch.fx.experimental._config  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 """How torch decides by sizes that vary."""
 
 SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
