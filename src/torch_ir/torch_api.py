@@ -178,7 +178,8 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if dense._is_zerotensor():  # pyright: ignore[reportPrivateUsage]  # which has no memory; torch has no public name
         dense = torch.zeros(dense.shape, dtype=dense.dtype)
-    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
+    # by a handle of its own: what NumPy sees of another is not resized any more
+    return torch.from_dlpack(dense.as_strided((dense.numel(),), (1,)).view(torch.uint8))
 
 
 def have_equal_bytes(tensor: torch.Tensor, other: torch.Tensor) -> bool:

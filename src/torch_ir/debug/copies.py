@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from torch_ir.debug.judging.storages import is_plain, storage_key
+from torch_ir.ir import IR
+from torch_ir.ir.aliases import written_tensors
+from torch_ir.ops.effects import never_writes
 
 
 def copied(
@@ -47,3 +50,32 @@ def _copied(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> 
     if tensor.is_conj():
         copy = copy.conj()
     return torch._neg_view(copy) if tensor.is_neg() else copy  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch has no public name
+
+
+def may_resize(ir: IR) -> bool:
+    """Return whether a call may resize what it writes: with ``out=``, or to another shape.
+
+    NumPy can see the memory of a tensor only if torch no longer resizes it. It may be the memory
+    of any value that is dead by then.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> may_resize(parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[3] = aten.empty.memory_format([3])
+        ...   %z: f32[2] = aten.add.out(%x, 1, out=%y)
+        ...   return %z
+        ... }'''))
+        True
+    """
+    for node in ir.nodes:
+        schema = ir.schema_of(node.op_type)
+        if schema is None or never_writes(schema.text):
+            continue
+        shapes = [meta.shape for meta in node.outputs]
+        written = written_tensors(ir, node) or () if shapes else ()
+        if any(argument.is_written and argument.keyword_only for argument in schema.arguments):
+            return True
+        if any(meta.shape not in shapes for meta in written):
+            return True
+    return False

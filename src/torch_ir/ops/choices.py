@@ -15,6 +15,8 @@ VALUES_OPEN = frozenset(
         "new_empty.default",
         "new_empty_strided.default",
         "resize_.default",
+        "resize_as.default",
+        "resize_as_.default",
     )
 ) | {"dim_order_ops._empty_dim_order.default"}
 """Operators whose values are whatever is in memory; only type and shape are defined."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from torch_ir.debug.copies import copied, may_resize
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import DRAWS, REFUSED, Meanings, errors_of
@@ -36,6 +37,7 @@ class Denoting:
         self.decomposed = 0
         self._tally = tally
         self._meanings = Meanings(ir)
+        self._copies = may_resize(ir)
 
     def read(
         self,
@@ -57,6 +59,9 @@ class Denoting:
             return
         loose = ""
         try:
+            if self._copies:
+                inputs, outputs = map(copied, (inputs, outputs))
+                written = dict(zip(written, copied([*written.values()]), strict=True))
             for found in errors_of(meaning, node, inputs, symbols, outputs, written, drew=drew):
                 loose = loose or found[1].loose
                 yield found

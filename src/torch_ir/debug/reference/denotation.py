@@ -127,7 +127,28 @@ def _distinct(node: OpNode) -> list[TensorMeta]:
 
 
 def _meaning(ir: IR, node: OpNode) -> Meaning | str:
-    return meaning_of(alone(ir, node))
+    return meaning_of(alone(ir, _resized(ir, node)))
+
+
+def _resized(ir: IR, node: OpNode) -> OpNode:
+    """The call with the tensors of ``out=`` in the shapes that it gives them.
+
+    It reads nothing of what they were before.
+    """
+    schema = ir.schema_of(node.op_type)
+    if schema is None:
+        return node
+    inputs, names = list(node.inputs), [meta.name for meta in node.inputs]
+    aliases = [result.alias for result in schema.returns]
+    for argument in schema.arguments:
+        slot = node.slots.get(argument.name)
+        if not (argument.is_written and argument.keyword_only and isinstance(slot, int)):
+            continue
+        for meta in node.outputs:
+            is_given = aliases[meta.producer_output_idx] == argument.alias
+            if is_given and names.count(names[slot]) == 1:
+                inputs[slot] = inputs[slot].replace(shape=meta.shape)
+    return node if inputs == list(node.inputs) else node.replace(inputs=inputs)
 
 
 def meaning_of(program: IR) -> Meaning | str:
@@ -318,6 +339,7 @@ def evaluate(
     inputs: Sequence[torch.Tensor | Array],
     symbols: Mapping[str, Number],
     errors: Mapping[str, Array] | None = None,
+    written: Mapping[str, torch.Tensor] | None = None,
 ) -> Evaluated:
     """Return what a node's meaning gives, with the arguments of `allowances`.
 
@@ -325,8 +347,7 @@ def evaluate(
         TorchIRError: The denotation refuses the inputs.
     """
     names = _names(meaning, node)
-    given = {meta.name: tensor for meta, tensor in zip(node.inputs, inputs, strict=True)}
-    values = {names[m.name]: _as_declared(given[m.name], m.dtype) for m in node.inputs}
+    values = _arguments(meaning, node, inputs, written or {})
     off = {names[name]: error for name, error in (errors or {}).items()}
     with np.errstate(all="ignore"):
         return Evaluated(values, *_evaluated(meaning, values, symbols, off))
@@ -357,10 +378,8 @@ def allowances(
     gave for them, where that is known.
     """
     names = _names(meaning, node)
-    values, given_made, given_bounds = evaluated or evaluate(
-        meaning, node, inputs, symbols, errors
-    )
-    made, bounds = dict(given_made), dict(given_bounds)
+    given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
+    values, made, bounds = given.values, dict(given.made), dict(given.bounds)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
     results = [meta.name for meta in meaning.ir.graph_outputs]
     triples = [
@@ -414,6 +433,21 @@ def _open_places(
         return {}, False
     slack = None if meaning.has_open_values else bounds
     return open_places(meaning.ir, [*got], given, symbols, slack), meaning.has_open_values
+
+
+def _arguments(
+    meaning: Meaning,
+    node: OpNode,
+    inputs: Sequence[torch.Tensor | Array],
+    written: Mapping[str, torch.Tensor],
+) -> dict[str, Array]:
+    """The values of a node's inputs, by their names in its meaning."""
+    given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
+    taken = dict(zip(given, meaning.ir.graph_inputs, strict=True))
+    for meta in node.inputs:
+        if meta.name in written and taken[meta.name].shape != meta.shape:  # ``out=`` is not read
+            given[meta.name] = torch.zeros_like(written[meta.name])
+    return {taken[m.name].name: _as_declared(given[m.name], m.dtype) for m in node.inputs}
 
 
 def _as_declared(given: torch.Tensor | Array, dtype: str) -> Array:
