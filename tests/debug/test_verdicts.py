@@ -142,3 +142,16 @@ def test_a_wrong_kernel_is_found_beside_a_mask_and_in_half_types(text, dtype, wr
     finally:
         unregister_executor(op_type)
     assert report.verdict == "disagree"
+
+
+@pytest.mark.parametrize("other", [1 + 1j, torch.tensor(1 + 0.5j)])
+def test_what_is_computed_in_complex32_is_not_compared_with_the_denotation(other):
+    class Equal(torch.nn.Module):
+        def forward(self, x):
+            return x == other
+
+    x = torch.ones(3).half()
+    report = validate(extract_ir(Equal(), (x,)), {}, (x,))
+    assert report.verdict == "agree"
+    (reason,) = set(report.undenoted.values())
+    assert reason == "NumPy has no element type for complex32"

@@ -22,6 +22,9 @@ Operand: TypeAlias = Array | bool | int | float | complex
 DEFAULT_FLOAT = np.dtype("float32")
 """torch's default dtype: what a Python float is where no tensor says more."""
 
+NO_COMPLEX32 = "NumPy has no element type for complex32"
+"""Why there is no denotation where torch computes in that type, whatever the result's is."""
+
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy (or ml_dtypes) type with the same bytes as torch's.
@@ -177,7 +180,7 @@ def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
         InvalidIRError: NumPy has none.
     """
     if dtype == np.float16:
-        raise InvalidIRError("NumPy has no element type for complex32")
+        raise InvalidIRError(NO_COMPLEX32)
     return np.dtype("complex128" if dtype.itemsize == 8 else "complex64")
 
 

@@ -16,6 +16,7 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.layouts import READING_MEMORY
+from torch_ir.semantics.dtypes import NO_COMPLEX32
 
 
 class Denoting:
@@ -54,8 +55,7 @@ class Denoting:
         if node.op_type in READING_MEMORY and not is_whole(inputs[0]):
             meaning = f"{node.op_type} reads memory, not a value"
         if isinstance(meaning, str):
-            self.undenoted[node.name] = meaning
-            self._tally.left(node, meaning)
+            self._leave(node, meaning)
             return
         loose = ""
         try:
@@ -69,6 +69,9 @@ class Denoting:
             if drew:  # such as attention with dropout
                 self._left_random(node)
                 return
+            if NO_COMPLEX32 in error.message:  # float16 with a number or a scalar that is complex
+                self._leave(node, NO_COMPLEX32)
+                return
             said = error.diagnostics[0].message if error.node == "node" else error.message
             reason = f"{REFUSED}: {said}"
             yield node.name, Error(part=float("inf"), reason=reason)
@@ -79,6 +82,10 @@ class Denoting:
         else:
             self._tally.read(node, "denotation")
             self.decomposed += meaning.is_decomposed
+
+    def _leave(self, node: OpNode, reason: str) -> None:
+        self.undenoted[node.name] = reason
+        self._tally.left(node, reason)
 
     def _left_random(self, node: OpNode) -> None:
         self.random.append(node.name)

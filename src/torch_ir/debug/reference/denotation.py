@@ -31,7 +31,7 @@ from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
-from torch_ir.semantics.dtypes import Array, is_inexact, numpy_dtype
+from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtracts
@@ -158,7 +158,7 @@ def meaning_of(program: IR) -> Meaning | str:
     """
     metas = [meta for n in program.nodes for meta in (*n.inputs, *n.outputs)]
     if any(meta.dtype == "complex32" for meta in metas):
-        return "NumPy has no element type for complex32"
+        return NO_COMPLEX32
     nodes = [node for _, _, node in program.walk()]
     if any(n.op_type == AUTOCAST_REGION and n.attrs.get("enabled", True) for n in nodes):
         return "autocast changes the types of calls that are not written down"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -51,6 +52,9 @@ STEP = 8
 
 DOCUMENT_WORK = 3 * 2**17
 """Work that the expressions of one document may take, if a third of its characters is not more."""
+
+
+_BRACKETS = re.compile(r"[(),]")
 
 
 class Spelling(NamedTuple):
@@ -293,10 +297,38 @@ def _function(name: str, *parts: Normal) -> Normal:
             value = FUNCTIONS[name](*known)
             return Normal(int, constant(value), work=_work(*parts, more=STEP))
         elif name != "abs":
-            spelled = sorted(set(spelled))
+            spelled = _members(name, spelled)
             if len(spelled) == 1:
                 return parts[0]._replace(work=_work(*parts, more=STEP))
     return _made(parts, kind, f"{name}({', '.join(spelled)})")
+
+
+def _members(name: str, parts: Sequence[str]) -> list[str]:
+    """What a minimum or maximum is of: nested ones are one, and so are the constants of all."""
+    known: list[int] = []
+    others: set[str] = set()
+    for text in [inner for part in parts for inner in _arguments(name, part)]:
+        if text.removeprefix("-").isdecimal():
+            known.append(int(text))
+        else:
+            others.add(text)
+    constants = [str(FUNCTIONS[name](*known, known[0]))] if known else []
+    return sorted([*constants, *others])
+
+
+def _arguments(name: str, text: str) -> list[str]:
+    """The arguments of a call of that function; the text itself, if it is something else."""
+    if not text.startswith(f"{name}("):
+        return [text]
+    found, depth, start = list[str](), 0, len(name) + 1
+    for place in _BRACKETS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(place[0], 0)
+        if depth == 1 and place[0] == ",":
+            found.append(text[start : place.start()])
+            start = place.end() + 1
+        if depth == 0 and place.end() < len(text):  # another operation follows
+            return [text]
+    return [*found, text[start:-1]]
 
 
 def _number(part: Normal) -> Normal:
