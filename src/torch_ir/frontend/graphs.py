@@ -15,11 +15,11 @@ from torch.fx.node import map_arg
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
+from torch_ir.frontend.autocast.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
 from torch_ir.frontend.calls import ExportedCall, named_arguments, schema_of, translate_call
 from torch_ir.frontend.captures import Captured, Captures
 from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
-from torch_ir.frontend.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
 from torch_ir.frontend.symbols.runtime_asserts import (
     SymbolFact,
     runtime_asserts,

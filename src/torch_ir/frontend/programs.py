@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
 from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line, raised_as
+from torch_ir.frontend.autocast.kernel_types import types_under_autocast
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.lifted_constants import overlap, with_constants
 from torch_ir.frontend.meta import is_of_transform
@@ -75,7 +76,8 @@ def convert_exported_program(
         )
     if _calls_functorch(exported):
         exported = _decomposed(exported)
-    return _Program(exported).translate(model_name, place)
+    with types_under_autocast(exported.graph_module):
+        return _Program(exported).translate(model_name, place)
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:

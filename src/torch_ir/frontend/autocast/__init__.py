@@ -1,0 +1,1 @@
+"""Regions under autocast in traced graphs."""
