@@ -447,3 +447,29 @@ def test_copies_in_the_bodies_that_vmap_runs_have_a_rule_of_their_own(in_dim, ca
     assert made[0].stride() == copy(x[..., 0], **options).stride()
     assert torch.equal(twice, x)
     assert capfd.readouterr().err == ""
+
+
+class Ring(nn.Module):
+    """A cache that is written from a place in another buffer on."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 3))
+        self.register_buffer("place", torch.tensor(0))
+
+    def forward(self, x):
+        self.cache[:, self.place : self.place + 1] = x.sum()
+        self.place += 1
+        self.place %= 3
+        return x + 1
+
+
+def test_a_slice_between_places_from_data_has_a_size_of_its_own():
+    model = Ring()
+    lowered = to_edge(torch_ir.extract_ir(Ring(), (torch.ones(2),))).ir()
+    run = IRExecutor(lowered, Ring().state_dict())
+    for _ in range(4):
+        x = torch.randn(2)
+        assert torch.equal(run(x), model(x))
+        assert torch.equal(run.buffers["cache"], model.cache)
+        assert torch.equal(run.buffers["place"], model.place)

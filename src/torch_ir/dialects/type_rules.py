@@ -13,10 +13,11 @@ from typing import TypeAlias, cast
 from torch_ir.dialects.rules import is_custom, namespace_of
 from torch_ir.dialects.scope import VerifierScope
 from torch_ir.errors import InvalidIRError
+from torch_ir.infer.bindings import DataSizes
 from torch_ir.infer.engine import call_at
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.types import Outcome, TensorType
-from torch_ir.ir import OpNode, SymExpr, TensorMeta
+from torch_ir.ir import Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.tensor import type_text
@@ -79,7 +80,10 @@ def _compared(
             index = meta.producer_output_idx
             message = f"%{meta.name} is result {index} of {node.op_type}, which gives {count}"
             yield scope.violation("wrong-type", node, message)
-        elif made is not None and (made.shape, made.dtype) != (shape, meta.dtype):
+        elif made is not None and (made.shape, made.dtype) != (
+            _bound_by(scope, node, meta, shape, made.shape),
+            meta.dtype,
+        ):
             yield scope.violation(
                 "wrong-type",
                 node,
@@ -95,6 +99,24 @@ def _compared(
             expected="an operator that returns new memory",
             remedy="Return a copy, or mark the alias in the schema.",
         )
+
+
+def _bound_by(
+    scope: VerifierScope,
+    node: OpNode,
+    meta: TensorMeta,
+    shape: tuple[int, ...],
+    made: tuple[Dim, ...],
+) -> tuple[Dim, ...]:
+    """The shape that is recorded, with what the call gives where it gives a symbol its value.
+
+    A slice from one number to another, both from data, has a size that no sample of them tells.
+    """
+    if meta.is_static or len(made) != len(shape):
+        return shape
+    bound = scope.ir.view("data_sizes", lambda: DataSizes(scope.ir)).bound(node)
+    triples = zip(meta.shape, shape, made, strict=True)
+    return tuple([given if str(dim) in bound else size for dim, size, given in triples])
 
 
 def _qualified(op_type: str) -> str:
