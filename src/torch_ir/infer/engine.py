@@ -329,4 +329,5 @@ def sharing(made: object, given: Sequence[torch.Tensor]) -> frozenset[int]:
     if not isinstance(made, torch.Tensor) or made.layout != torch.strided:
         return frozenset()
     storage = storage_of(made)
-    return frozenset([i for i, other in enumerate(given) if storage_of(other) == storage])
+    dense = [(i, other) for i, other in enumerate(given) if other.layout == torch.strided]
+    return frozenset([i for i, other in dense if storage_of(other) == storage])

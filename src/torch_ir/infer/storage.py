@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
@@ -83,6 +83,9 @@ def _sharing(node: OpNode, inputs: Sequence[Any], made: Sequence[Any]) -> frozen
 
 
 def _storage(value: Any) -> object:
+    import torch
+
     from torch_ir.torch_api import storage_of
 
-    return object() if getattr(value, "untyped_storage", None) is None else storage_of(value)
+    is_dense = getattr(value, "layout", None) is torch.strided
+    return storage_of(cast(torch.Tensor, value)) if is_dense else object()

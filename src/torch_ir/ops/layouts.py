@@ -1,4 +1,4 @@
-"""Operators that read memory by strides."""
+"""Operators that read memory by strides, and those whose results have none."""
 
 from __future__ import annotations
 
@@ -13,3 +13,29 @@ READING_MEMORY = frozenset(
 
 BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default": (2, 3)}
 """Results that depend on strides: of a matrix in row-major order, the transpose is factored."""
+
+_KINDS = ("bsc", "bsr", "csc", "csr")
+
+MAKES_SPARSE = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_sparse_coo_tensor_unsafe.default", "_sparse_coo_tensor_with_dims.default"),
+        *("_sparse_coo_tensor_with_dims_and_tensors.default", "sparse_coo_tensor.indices"),
+        *("sparse_coo_tensor.indices_size", "sparse_coo_tensor.size"),
+        *("_sparse_compressed_tensor_unsafe.default", "to_sparse.default"),
+        *("_sparse_compressed_tensor_with_dims.default", "to_sparse.sparse_dim"),
+        *("sparse_compressed_tensor.comp_plain_value", "_to_sparse.default"),
+        *("sparse_compressed_tensor.comp_plain_value_size", "_to_sparse.sparse_dim"),
+        *(f"sparse_{kind}_tensor.ccol_row_value" for kind in ("bsc", "csc")),
+        *(f"sparse_{kind}_tensor.ccol_row_value_size" for kind in ("bsc", "csc")),
+        *(f"sparse_{kind}_tensor.crow_col_value" for kind in ("bsr", "csr")),
+        *(f"sparse_{kind}_tensor.crow_col_value_size" for kind in ("bsr", "csr")),
+        *(f"_sparse_{kind}_tensor_unsafe.default" for kind in _KINDS),
+        *(f"to_sparse_{kind}.default" for kind in _KINDS),
+        *(f"_to_sparse_{kind}.default" for kind in _KINDS),
+        *("embedding_sparse_backward.default", "_embedding_bag_sparse_backward.default"),
+        *("sparse_mask.default", "_sparse_sum.dim", "_sparse_sparse_matmul.default"),
+        *("to_mkldnn.default", "_gather_sparse_backward.default"),
+    )
+)
+"""Operators whose result is no strided tensor, or may be none."""

@@ -54,6 +54,8 @@ class Denoting:
         meaning = self._meanings.of(node)
         if node.op_type in READING_MEMORY and not is_whole(inputs[0]):
             meaning = f"{node.op_type} reads memory, not a value"
+        if any(t.layout != torch.strided for t in (*inputs, *outputs, *written.values())):
+            meaning = "NumPy has no sparse tensors"
         if isinstance(meaning, str):
             self._leave(node, meaning)
             return

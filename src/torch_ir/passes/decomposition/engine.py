@@ -24,6 +24,7 @@ from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import DENSE_OPERANDS, spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
+from torch_ir.passes.decomposition.sparse import SparseValues
 from torch_ir.steps import steps
 from torch_ir.torch_api import state_of_torch
 
@@ -164,10 +165,11 @@ class _Decomposition:
         self.builder.functions = {}  # those that are called, lowered
         self.types = external_types(ir)
         self.found = Diagnostics()
+        self.sparse = SparseValues(ir)
 
     def node(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         """Add what stands for a node."""
-        node = self.builder.mapped(node)
+        node = self.sparse.core_form(self.builder.mapped(node))
         form = _CORE_FORMS.get(node.op_type)
         is_own = node.op_type in self.shared.settings.own
         if form is not None and not (is_own or self._stays(node)):
@@ -198,6 +200,7 @@ class _Decomposition:
     # -- nodes that stay --------------------------------------------------------------------------
 
     def _keep(self, node: OpNode) -> None:
+        self.sparse.keep(node)
         self.builder.nodes.append(node)
         outcome = self.shared.fakes.outcome(node, self._types(node))
         for meta in node.outputs:
@@ -205,6 +208,7 @@ class _Decomposition:
 
     def _call(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         names = node.functions
+        self.sparse.require_none(node)
         if scopes and names:
             raise PassError("control flow under autocast is not written out")
         for name in names:
@@ -222,6 +226,7 @@ class _Decomposition:
         body = self.bodies[name]
         dtype = node.attrs.get("dtype")
         device = str(node.attrs.get("device_type"))
+        self.sparse.require_none(node)
         if device != "cpu":
             raise PassError(f"autocast for {device!r} is not written out, only that for the CPU")
         kind = dtype.name if isinstance(dtype, DType) else ""
@@ -242,6 +247,7 @@ class _Decomposition:
     # -- nodes that are replaced ------------------------------------------------------------------
 
     def _replace(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
+        self.sparse.require_none(node)
         inputs = self._types(node)
         key = (node.op_type, node.attrs, node.operands, inputs, scopes)
         fragment = self.shared.fragments.get(key)
@@ -319,6 +325,7 @@ class _Decomposition:
             )
             copy = copy.replace(binds=item.binds) if item.binds else copy
             self.builder.nodes.append(copy.derived_from(node))
+            self.sparse.keep(copy)
             values.update(zip([old.name for old in item.outputs], outputs, strict=True))
         for meta in node.outputs:
             result = fragment.results[meta.producer_output_idx]
