@@ -235,6 +235,19 @@ def test_instance_norm_in_training_writes_its_statistics(shape, is_affine):
 
 
 @pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("size", [24, 30])
+def test_instance_norm_takes_its_input_in_row_major_order_as_torch_does(size):
+    class Norm(nn.InstanceNorm1d):
+        def forward(self, x):
+            return super().forward(x.reshape(1, 1, -1).expand(1, 2, -1))
+
+    model = Norm(2, affine=True, track_running_stats=True)
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    ir = extract_ir(model, (x,))
+    assert_same(ir, functionalize(ir), model.state_dict(), (x,))
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("is_updated", [True, False])
 def test_batch_norm_in_training_keeps_the_type_of_its_statistics(dtype, is_updated):

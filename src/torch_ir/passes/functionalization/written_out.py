@@ -53,11 +53,15 @@ def instance_norm(write: WritingNode) -> None:
     operands: dict[str, TensorMeta] = {}
     for name, tensors in given.items():
         for meta in tensors:
-            packet, attrs, like = "repeat", {"repeats": (batch,)}, meta.replace(shape=(wide,))
             if name == "input":
+                ordered = emit("aten.contiguous.default", {"self": meta}, {}, meta)
                 like = meta.replace(shape=(1, wide, *shape[2:]))
-                packet, attrs = "reshape", {"shape": like.shape}
-            operands[name] = emit(f"aten.{packet}.default", {"self": meta}, attrs, like)
+                attrs = {"shape": like.shape}
+                operands[name] = emit("aten.reshape.default", {"self": ordered}, attrs, like)
+            else:
+                like = meta.replace(shape=(wide,))
+                attrs = {"repeats": (batch,)}
+                operands[name] = emit("aten.repeat.default", {"self": meta}, attrs, like)
     numbers = {name: call.attrs[name] for name in ("momentum", "eps")}
     kinds = [operands["input"], *[operands["running_mean"]] * 2]
     kinds += [operands[name] for name in ("running_mean", "running_var")]

@@ -153,9 +153,14 @@ def index_put(
 ) -> Array:
     """The tensor with ``values`` put or added at ``self[indices]``, to whose shape they broadcast.
 
+    A single value that is put where one mask is true is a number, as for ``masked_fill``.
+
     Raises:
         InvalidIRError: As for ``index``, and where dtypes differ or values do not broadcast.
     """
+    given = [item for item in indices if item is not None]
+    if values.size == 1 and not accumulate and [item.dtype for item in given] == [bool]:
+        values = np.asarray(element(values.item(), self.dtype))
     if values.dtype != self.dtype:
         raise InvalidIRError(f"{values.dtype} is not put into {self.dtype}")
     places = indexed_places(self, indices)
