@@ -309,3 +309,43 @@ def test_levels_of_functorch_that_torch_cannot_write_out_are_refused():
         "their trace for constants\n"
         "Trace the function with make_traced, or take the gradient outside the model."
     )
+
+
+leaves = torch.utils._pytree.tree_leaves
+_LOOP = torch._higher_order_ops.while_loop
+_SCAN = torch._higher_order_ops.scan
+PRODUCTS = {
+    "while_loop": lambda x: _LOOP(
+        lambda i, a: i < a.shape[0],
+        lambda i, a: (i + a.shape[0] // 2, a + i),
+        (torch.tensor(0), x.flatten().clone()),
+    ),
+    "cond": lambda x: torch.cond(
+        x.sum() > 0, lambda a: a * a.shape[0], lambda a: a + a.shape[0], (x.flatten(),)
+    ),
+    "nested": lambda x: torch.cond(
+        x.sum() > 0,
+        lambda a: torch.cond(a.mean() > 1, lambda b: b * b.shape[0], lambda b: b + 1, (a,)),
+        lambda a: a - a.shape[0],
+        (x.flatten(),),
+    ),
+    "scan": lambda x: _SCAN(
+        lambda c, a: (c + a.shape[0], a * c), x.sum(), x.flatten().expand(2, -1).clone()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_bodies_know_sizes_that_no_argument_alone_tells(name):
+    class Call(torch.nn.Module):
+        def forward(self, x):
+            return PRODUCTS[name](x)
+
+    x = torch.randn(4, 6)
+    auto = torch.export.Dim.AUTO
+    ir = torch_ir.extract_ir(Call(), (x,), dynamic_shapes=({0: auto, 1: auto},))
+    for done in (ir, torch_ir.decompose(ir)):
+        for given in (x, -x[:3], x.abs()[:, :5]):
+            made = leaves(torch_ir.IRExecutor(done, {})(given))
+            assert all(map(torch.equal, made, leaves(Call()(given))))
+    assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"

@@ -58,7 +58,8 @@ def call_plainly(
         kinds = {}
 
     def function(name: str) -> Callable[..., Any]:
-        return _function(functions[name], {**functions, **functions[name].functions}, device)
+        known = {**functions, **functions[name].functions}
+        return _function(functions[name], known, symbols, device)
 
     named = {
         name: evaluate(
@@ -109,13 +110,19 @@ def _in_order(parameters: Sequence[inspect.Parameter], named: Mapping[str, Any])
 # -- functions ------------------------------------------------------------------------------------
 
 
-def _function(ir: IR, functions: Mapping[str, IR], device: torch.device) -> Callable[..., Any]:
-    """A function of the graph, node by node."""
+def _function(
+    ir: IR, functions: Mapping[str, IR], outside: Mapping[str, Number], device: torch.device
+) -> Callable[..., Any]:
+    """A function of the graph, node by node.
+
+    Symbols that no argument tells, as of the size ``s0*s1``, are those outside.
+    """
 
     def call(*args: Any) -> Any:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         values = dict(zip([meta.name for meta in ir.graph_inputs], tensors, strict=True))
-        symbols = _symbols(ir, tensors, args)
+        given = {name: outside[name] for name in ir.symbols if name in outside}
+        symbols = given | _symbols(ir, tensors, args)
         for name, (_, value) in ir.external_values().items():
             values[name] = constant_tensor(cast(Constant, value)).to(device)
         for node in ir.nodes:

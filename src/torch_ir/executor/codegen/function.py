@@ -8,8 +8,8 @@ from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.codegen.nodes import RUN_TIME, NodeWriter
+from torch_ir.executor.codegen.outside import outside_symbols, symbols_read
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.infer.binder import Expression, parts_of
 from torch_ir.ir import Container, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.tree import leaves
 
@@ -69,7 +69,8 @@ class FunctionWriter:
     def _head(self) -> list[CodeLine]:
         if self.names.is_main:
             return [CodeLine(f"{self._indent}def {self.name}({', '.join(self._parameters())}):")]
-        lines = [CodeLine(f"{self._indent}def {self.name}(*args):")]
+        outside = [self.names.symbol(name) for name in outside_symbols(self._plan)]
+        lines = [CodeLine(f"{self._indent}def {self.name}({', '.join(['*args', *outside])}):")]
         return [*lines, *self._indented(self._body_arguments())]
 
     def _body_arguments(self) -> Iterator[CodeLine]:
@@ -227,7 +228,8 @@ def live_identifiers(
     read += [name for write in plan.writes for name in (write.target, write.value)]
     values = dict.fromkeys([name for name in read if name not in external])
     symbols = dict.fromkeys(sorted(ir.returned_symbols))
-    has_symbols = bool(ir.given_symbols) or any(step.symbols for step in plan.steps)
+    has_symbols = bool(ir.given_symbols or outside_symbols(plan))
+    has_symbols = has_symbols or any(step.symbols for step in plan.steps)
     found: list[list[str]] = []
     for part in reversed(parts):
         for position in reversed(part):
@@ -240,14 +242,7 @@ def live_identifiers(
             if has_symbols:
                 for binding in step.symbols:
                     symbols.pop(binding.symbol, None)
-                symbols.update(dict.fromkeys(_symbols(step)))
+                symbols.update(dict.fromkeys(symbols_read(plan, step)))
         watched = ["will_run", "did_run"] if observed else []
         found.append([*map(names.value, values), *map(names.symbol, symbols), *watched])
     return found[::-1]
-
-
-def _symbols(step: Step) -> Iterator[str]:
-    """The symbols that the arguments of a call are computed from."""
-    for part in parts_of(step.call.operands):
-        if isinstance(part, Expression):
-            yield from part.value.symbols

@@ -46,8 +46,11 @@ class LocalNames:
 
     def function(self, name: str) -> str:
         """Return the identifier of a function that this one refers to."""
-        path = name if self.is_main else f"{self.path}/{name}"
-        return self.module.names.of("function", path)
+        return self.module.names.of("function", self.path_of(name))
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a function that this one refers to."""
+        return name if self.is_main else f"{self.path}/{name}"
 
     def expression(self, value: SymExpr) -> str:
         """Return an expression over symbols in Python."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_ir.executor.codegen.lines import CodeLine, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
+from torch_ir.executor.codegen.outside import outside_symbols
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.infer.binder import (
     BoundCall,
@@ -181,6 +182,19 @@ class NodeWriter:
         items: list[Any] = operand.value if isinstance(operand, Literal) else []
         return [self._module.literal(item, frozen=True) for item in items]
 
+    def _function(self, name: str) -> str:
+        """A body, with the symbols that its arguments do not tell it."""
+        path = self._names.path_of(name)
+        outside = [
+            f"{self._module.names.of(f'symbol of {path}', symbol)}={self._names.symbol(symbol)}"
+            for symbol in outside_symbols(self._plan.functions[name])
+        ]
+        function = self._names.function(name)
+        if not outside:
+            return function
+        partial = self._module.imported("functools", "partial")
+        return f"{partial}({', '.join([function, *outside])})"
+
     def _operand(self, operand: Operand, *, frozen: bool) -> str:
         match operand:
             case Read(name=name):
@@ -190,7 +204,7 @@ class NodeWriter:
             case Expression(value=value):
                 return self._names.expression(value)
             case Function(name=name):
-                return self._names.function(name)
+                return self._function(name)
             case Listed(parts=parts, is_tuple=is_tuple):
                 items = [self._operand(part, frozen=frozen) for part in parts]
                 return sequence(items, is_tuple=is_tuple or frozen)
