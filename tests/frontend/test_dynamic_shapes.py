@@ -225,3 +225,30 @@ def test_no_node_is_made_for_arithmetic_on_sizes():
     assert [node.op_type for node in ir.nodes] == ["aten.new_full.default"]
     calls = [(ramp(*shape),) for shape in ((4, 5), (7, 2))]
     runs_as_eager(lambda: Unary(sized).eval(), *calls, programs=[ir])
+
+
+COUNTED = {
+    "nonzero": lambda x: torch.nonzero(torch.tensor([3])) + x[:1].long(),
+    "no dimensions": lambda x: (torch.nonzero(torch.tensor(3)), x + 1),
+    "where": lambda x: torch.where(torch.tensor([True]))[0] * x,
+    "unique": lambda x: torch.unique(torch.tensor([4.0])) * x,
+    "counts": lambda x: torch.unique(x, return_counts=True)[1] + x.long(),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_sizes_that_torch_counted_while_it_traced(name):
+    class Counts(nn.Module):
+        def forward(self, x):
+            return COUNTED[name](x)
+
+    x = torch.arange(4.0)
+    ir = torch_ir.extract_ir(Counts(), (x,))
+    assert torch_ir.parse(str(ir)) == ir
+    programs = [ir, torch_ir.functionalize(ir)]
+    programs += [] if name == "where" else [torch_ir.decompose(ir)]
+    for done in programs:
+        made, wanted = torch_ir.IRExecutor(done, {})(x), Counts()(x)
+        for one, other in zip([*made], [*wanted], strict=True):
+            assert torch.equal(one, other)
+    assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"

@@ -22,6 +22,7 @@ from torch_ir.frontend.locations import node_location
 from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.symbols.runtime_asserts import (
     SymbolFact,
+    counted_facts,
     runtime_asserts,
     squeeze_asserts,
     symbol_facts,
@@ -63,6 +64,10 @@ NUMBERS = (*SYMBOLIC_TYPES, int, float)
 _OPERATORS = (OpOverload, HigherOrderOperator)
 
 
+_FIRST_OWN = 1_000_000
+"""A number that torch gives no symbol."""
+
+
 @dataclass(slots=True)
 class Context:
     """What the translation of a program and of all its bodies share.
@@ -72,16 +77,29 @@ class Context:
         symbols: The range of each symbol of the program.
         refused: Everything that could not be translated, in program order.
         known: The symbols of sizes and numbers from data that the nodes so far have made.
+        own: Symbols that torch did not make.
     """
 
     run_devices: Collection[torch.device]
     symbols: dict[str, SymbolRange] = field(default_factory=dict[str, SymbolRange])
     refused: Diagnostics = field(default_factory=Diagnostics)
     known: set[str] = field(default_factory=set[str])
+    own: set[str] = field(default_factory=set[str])
 
     def attribute(self, value: object) -> Attribute:
         """Convert a non-tensor argument to an attribute."""
         return attribute_from_torch(value, self.run_devices)
+
+    def counted(self, operator: object, outputs: Sequence[TensorMeta]) -> tuple[SymbolFact, ...]:
+        """Return the sizes that torch counted while it traced, each with a symbol of its own."""
+        found = [
+            replace(fact, symbol=f"u{_FIRST_OWN + len(self.own) + i}")
+            for i, fact in enumerate(counted_facts(operator, outputs))
+        ]
+        for fact in found:
+            self.own.add(fact.symbol)
+            self.symbols[fact.symbol] = SymbolRange(int(fact.text), int(fact.text))
+        return tuple(found)
 
     def refuse(self, node: FxNode | None, error: InvalidIRError) -> None:
         """Note something that cannot be translated, with where it stands."""
@@ -245,6 +263,7 @@ class GraphTranslator:
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
         self._items.append(made.replace(binds=bound) if bound else made)
+        facts += self.context.counted(node.target, outputs)
         self._items.extend(runtime_asserts(facts, made, self._names))
         self._items.extend(squeeze_asserts(made, self.context.known, self._names))
         return result
@@ -280,7 +299,7 @@ class GraphTranslator:
         if isinstance(node.target, OpOverload) and not schema_of(node.target).returns:
             return None
         bodies = [
-            self._held(arg)
+            cast(GraphModule, self.module.get_submodule(str(arg.target)))
             for arg in node.args
             if isinstance(arg, FxNode) and arg.op == "get_attr"
         ]
@@ -288,9 +307,6 @@ class GraphTranslator:
             raise InvalidIRError(f"torch recorded no result for {node.target}")
         results = bodies[0].graph.output_node().args[0]
         return map_arg(results, _traced_value)
-
-    def _held(self, node: FxNode) -> GraphModule:
-        return cast(GraphModule, self.module.get_submodule(str(node.target)))
 
 
 _DIFFERENTIATED = ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")

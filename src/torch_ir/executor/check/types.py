@@ -221,12 +221,16 @@ def _no_tensor(node: OpNode, meta: TensorMeta) -> DiagnosticError:
 def _is_found(
     ir: IR, node: OpNode, meta: TensorMeta, axis: int, size: Dim, own: dict[str, Dim]
 ) -> bool:
-    """Whether a size that data decides is recorded as a symbol which the node binds to it."""
+    """Whether a size that data decides is recorded as a symbol which the node binds to it.
+
+    So is another result's that is the same size.
+    """
     sizes = ir.view("data_sizes", lambda: DataSizes(ir))
     text = str(meta.shape[axis])
-    if text in sizes.bound(node) or sizes.is_counted(node, text):
+    is_told = text in sizes.bound(node) or sizes.is_counted(node, text)
+    if is_told or own.get(text) == size or sizes.is_asserted(meta, axis):
         return own.setdefault(text, size) == size
-    return sizes.is_asserted(meta, axis)
+    return False
 
 
 def _follows(node: OpNode, dim: Dim) -> bool:

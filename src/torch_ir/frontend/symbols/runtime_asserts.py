@@ -14,7 +14,7 @@ import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ir.frontend.symbols.scalars import expression_text
-from torch_ir.ir import OpNode, SymExpr
+from torch_ir.ir import OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Names, assertion, size_read
 from torch_ir.torch_api import SYMBOLIC_TYPES, symbol_of
 
@@ -83,6 +83,27 @@ def runtime_asserts(facts: Iterable[SymbolFact], node: OpNode, names: Names) -> 
         message = f"Runtime assertion failed for expression {symbol} == {text}"
         name = names.beside(node.name, "is")
         yield assertion(name, f"{symbol} == ({text})", message, node.location)
+
+
+def counted_facts(operator: object, outputs: Sequence[TensorMeta]) -> Iterator[SymbolFact]:
+    """Yield that a size which an operator counts is a number, where torch counted in a constant.
+
+    Args:
+        operator: The operator.
+        outputs: The tensors that a call of it gives.
+    """
+    if str(operator) in _COUNTING and all(meta.is_static for meta in outputs):
+        yield SymbolFact("", str(outputs[0].shape[0]), 0, 0)
+
+
+_COUNTING = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("argwhere.default", "nonzero.default", "nonzero_numpy.default", "where.default"),
+        *("_unique.default", "_unique2.default", "unique_consecutive.default"),
+        *("unique_dim.default", "masked_select.default"),
+    )
+)
 
 
 def squeeze_asserts(node: OpNode, from_data: Set[str], names: Names) -> Iterator[OpNode]:
