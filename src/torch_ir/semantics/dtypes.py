@@ -26,6 +26,10 @@ NO_COMPLEX32 = "NumPy has no element type for complex32"
 """Why there is no denotation where torch computes in that type, whatever the result's is."""
 
 
+class Complex32Error(InvalidIRError):
+    """A call that torch computes in complex32, as float16 with a complex number, was evaluated."""
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy (or ml_dtypes) type with the same bytes as torch's.
 
@@ -177,10 +181,10 @@ def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the complex type whose parts have this type, or float32 for bfloat16.
 
     Raises:
-        InvalidIRError: NumPy has none.
+        Complex32Error: NumPy has none.
     """
     if dtype == np.float16:
-        raise InvalidIRError(NO_COMPLEX32)
+        raise Complex32Error(NO_COMPLEX32)
     return np.dtype("complex128" if dtype.itemsize == 8 else "complex64")
 
 

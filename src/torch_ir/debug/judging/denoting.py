@@ -16,7 +16,7 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.layouts import READING_MEMORY
-from torch_ir.semantics.dtypes import NO_COMPLEX32
+from torch_ir.semantics.dtypes import NO_COMPLEX32, Complex32Error
 
 
 class Denoting:
@@ -71,7 +71,7 @@ class Denoting:
             if drew:  # such as attention with dropout
                 self._left_random(node)
                 return
-            if NO_COMPLEX32 in error.message:  # float16 with a number or a scalar that is complex
+            if isinstance(error.__cause__, Complex32Error):
                 self._leave(node, NO_COMPLEX32)
                 return
             said = error.diagnostics[0].message if error.node == "node" else error.message

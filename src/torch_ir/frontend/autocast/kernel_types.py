@@ -12,11 +12,9 @@ from torch.fx.node import Node as FxNode
 from torch.fx.node import map_arg
 
 from torch_ir.errors import Raised, attempt
+from torch_ir.frontend.autocast.scopes import AUTOCAST_ARGUMENTS
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.torch_api import FakeTensor, HigherOrderOperator, OpOverload, pytree
-
-_ARGUMENTS = 5
-"""How many arguments of a region come before those of its body."""
 
 
 @contextmanager
@@ -89,9 +87,10 @@ class _Types:
             return attempt(node.target, *args, **kwargs)
 
     def _region(self, module: GraphModule, node: FxNode) -> Any:
-        device, dtype, enabled, cached, body = node.args[:_ARGUMENTS]
+        count = len(AUTOCAST_ARGUMENTS)
+        (device, dtype, enabled, cached), body = node.args[:count], node.args[count]
         held = module.get_submodule(str(cast(FxNode, body).target))
-        given = map_arg(node.args[_ARGUMENTS:], _recorded)
+        given = map_arg(node.args[count + 1 :], _recorded)
         with torch.autocast(cast(str, device), cast(Any, dtype), bool(enabled), cast(Any, cached)):
             return self.follow(cast(GraphModule, held), list(given))
 
