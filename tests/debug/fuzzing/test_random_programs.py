@@ -10,6 +10,7 @@ import torch
 from torch_ir import IR, IRExecutor, fuzz, parse, random_program, validate
 from torch_ir.backends import SUPPORTED, DelegateBackend, Support
 from torch_ir.errors import InvalidIRError
+from torch_ir.torch_versions import RECORDED, minor_version
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,8 @@ def test_random_programs_are_well_formed_and_come_back_from_text_and_json(progra
 def test_what_may_show_a_weight_and_is_written_is_declared(seed):
     program = random_program(seed, nodes=8)
     assert program.ir.check() == ()
-    assert program.ir.mutations
+    if minor_version(torch.__version__) == RECORDED:  # others have other operators to draw from
+        assert program.ir.mutations
     assert validate(program.ir, program.weights, program.inputs).verdict == "agree"
 
 
