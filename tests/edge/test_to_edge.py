@@ -473,3 +473,17 @@ def test_a_slice_between_places_from_data_has_a_size_of_its_own():
         assert torch.equal(run(x), model(x))
         assert torch.equal(run.buffers["cache"], model.cache)
         assert torch.equal(run.buffers["place"], model.place)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16])
+def test_a_single_value_of_another_dtype_is_converted_where_it_is_put(dtype):
+    class Put(nn.Module):
+        def forward(self, x, value):
+            x = x.clone()
+            x[x > 1] = value[0]
+            return x
+
+    x = torch.arange(4).to(dtype)
+    for single in (torch.tensor([7]), torch.tensor([2.5]), torch.tensor([True])):
+        lowered = to_edge(torch_ir.extract_ir(Put(), (x, single))).ir()
+        assert torch.equal(IRExecutor(lowered, {})(x, single), Put()(x, single))

@@ -25,6 +25,7 @@ from torch_ir.passes.edge.promotion import (
     COMPUTES_WIDE,
     HALVES,
     PROMOTING,
+    PUTTING,
     Operand,
     cast_number,
     promoted_dtype,
@@ -36,6 +37,12 @@ SAME_VALUE = frozenset(
     for name in ("alias", "alias_copy", "detach", "detach_copy", "lift_fresh_copy", "lift_fresh")
 )
 """Operators that give what they take: without writes and views there is no difference."""
+
+_CONVERTED = PROMOTING | PUTTING
+"""The arguments of each operator that are brought to one dtype."""
+
+_PLAIN = {"aten.div.Tensor_mode": "aten.div.Tensor"}
+"""An operator without the rounding that its name stands for."""
 
 MAX_FOLDED = 1 << 16
 """How many elements a constant may have to be converted when the program is lowered."""
@@ -165,8 +172,7 @@ class _Lowering:
         schema = lookup(node.op_type)
         if schema is None:
             return node
-        promoted = PROMOTING.get(node.op_type, ())
-        given = {name: _values_of(node, name) for name in promoted}
+        given = {name: _values_of(node, name) for name in _CONVERTED.get(node.op_type, ())}
         for argument in schema.arguments:
             value = node.attrs.get(argument.name)
             if argument.takes_tensor and argument.name not in given and _is_number(value):
@@ -188,9 +194,11 @@ class _Lowering:
         return self._narrowed(rebuilt) if wide else rebuilt
 
     def _promoted(self, node: OpNode, operands: Sequence[Operand]) -> str:
+        if node.op_type in PUTTING:
+            return node.tensors("self")[0].dtype
         keeps_whole = node.attrs.get("rounding_mode") is not None
-        op_type = "aten.div.Tensor" if node.op_type == "aten.div.Tensor_mode" else node.op_type
-        return promoted_dtype("" if keeps_whole else op_type, operands)
+        op_type = "" if keeps_whole else _PLAIN.get(node.op_type, node.op_type)
+        return promoted_dtype(op_type, operands)
 
     def _computes_wide(
         self, node: OpNode, given: Mapping[str, Sequence[Value]], dtype: str

@@ -35,6 +35,9 @@ PROMOTING: dict[str, tuple[str, ...]] = {
 }
 """The arguments that an operator brings to one dtype before it computes."""
 
+PUTTING = {"aten.index_put.default": ("values",)}
+"""The arguments that become of the dtype of ``self``: a single value, where a mask is true."""
+
 MAKES_FLOAT = frozenset(
     f"aten.{name}"
     for name in ("div.Tensor", "atan2.default", "xlogy.Tensor", "copysign.Tensor", "hypot.default")
