@@ -545,3 +545,22 @@ def test_a_change_of_shape_in_place_of_a_size_that_varies_is_followed():
     x = torch.rand(2, 4, 3) - 0.5
     result = execute_ir(functionalize(ir), (x,), weights=model.state_dict())[0]
     assert torch.equal(result, model(x))
+
+
+def test_writes_through_a_view_whose_elements_lie_together_are_not_followed():
+    class Twice(nn.Module):
+        def forward(self, x):
+            x.as_strided((2, 2), (1, 1)).mul_(2)
+            return x + 1
+
+    class Rows(nn.Module):
+        def forward(self, x):
+            x.as_strided((x.shape[0], x.shape[1]), (x.shape[1], 1)).mul_(2)
+            x.as_strided((2, 2), (x.shape[1], 2)).add_(1)
+            return x + 1
+
+    x = torch.ones(4, 5)
+    with pytest.raises(PassError) as raised:
+        functionalize(extract_ir(Twice(), (x.clone(),)))
+    assert "it writes through node 'as_strided' (aten.as_strided.default)" in str(raised.value)
+    assert_same(ir := extract_ir(Rows(), (x.clone(),)), functionalize(ir), {}, (x,))
