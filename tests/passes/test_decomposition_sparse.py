@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import IRExecutor, decompose, extract_ir, functionalize, validate
+from torch_ir import IRExecutor, decompose, extract_ir, functionalize, parse, validate
 from torch_ir.errors import PassError
 
 
@@ -57,3 +57,38 @@ def test_what_is_written_for_dense_tensors_takes_no_sparse_one():
     )
     kept = decompose(ir, preserve=("aten.t.default",))
     assert torch.equal(IRExecutor(kept, {})(X), X.t())
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_an_input_that_is_sparse_is_known_to_be(layout):
+    x = X.to_sparse() if layout == "coo" else X.to_sparse_csr()
+    ir = extract_ir(Call(lambda given: (given * 2).to_dense()), (x,))
+    assert ir.metadata["input_layouts"] == {"x": f"sparse_{layout}"}
+    for done in (ir, functionalize(ir), decompose(ir), parse(str(decompose(ir)))):
+        made = IRExecutor(done, {})(x)
+        assert made.layout == torch.strided
+        assert torch.equal(made, X * 2)
+
+
+class GraphNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("edges", torch.eye(3).roll(1, 0).to_sparse())
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, other):
+        x = torch.nn.functional.silu(torch.sparse.mm(self.edges, self.linear(x)))
+        x = torch.nn.functional.silu(torch.sparse.mm(other, x) + x)
+        return torch.log_softmax(other @ x, 1), (x[:, :3] + other).sigmoid()
+
+
+def test_products_with_dense_tensors_are_dense():
+    model, x = GraphNet().requires_grad_(False), torch.randn(3, 4)
+    args = x, torch.rand(3, 3).to_sparse()
+    ir, wanted = extract_ir(model, args), model(*args)
+    for done in (ir, decompose(ir)):
+        for made, expected in zip(
+            IRExecutor(done, model.state_dict())(*args), wanted, strict=True
+        ):
+            assert made.layout == torch.strided
+            torch.testing.assert_close(made, expected)

@@ -18,6 +18,7 @@ from torch_ir.frontend.regions.literals import is_literal
 from torch_ir.frontend.trees import tree_from_member
 from torch_ir.ir import Constant, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.builder import Names
+from torch_ir.ir.values import layout_name
 from torch_ir.torch_api import FakeTensor
 
 
@@ -54,6 +55,7 @@ class ProgramInputs:
         self._first_key: dict[int, str] = {}
         self.weights: dict[str, TensorMeta] = {}
         self.layouts: dict[str, str] = {}
+        self.input_layouts: dict[str, str] = {}
         self.mapping: dict[str, str] = {}
         self.known: dict[str, torch.Tensor] = {}
         self.graph_inputs: list[TensorMeta] = []
@@ -96,6 +98,8 @@ class ProgramInputs:
         if isinstance(value, torch.Tensor):
             meta = tensor_meta(node.name, value)
             self.graph_inputs.append(meta)
+            if value.layout is not torch.strided:
+                self.input_layouts[node.name] = layout_name(value.layout)
             self.arguments.append(TensorLeaf(node.name))
             return meta
         leaf = ValueLeaf(self._context.attribute(value))
@@ -137,9 +141,8 @@ class ProgramInputs:
             if stored is not None:  # a tied weight is one weight, under the key that comes first
                 key = self.mapping[node.name] = self._first_key.setdefault(id(stored), key)
             self.weights.setdefault(key, meta.replace(name=key))
-            layout = node.meta["val"].layout
-            if layout is not torch.strided:
-                self.layouts[key] = str(layout).removeprefix("torch.")
+            if node.meta["val"].layout is not torch.strided:
+                self.layouts[key] = layout_name(node.meta["val"].layout)
         return meta
 
     def add_constants(self, constants: Mapping[str, torch.Tensor]) -> None:

@@ -32,7 +32,7 @@ from torch_ir.ir import (
 )
 from torch_ir.ir.builder import mutations_in_place
 from torch_ir.ir.functions import merged_functions
-from torch_ir.ir.queries import LAYOUTS
+from torch_ir.ir.queries import INPUT_LAYOUTS, LAYOUTS
 from torch_ir.torch_api import guards_of, range_ends, storage_of
 
 Place: TypeAlias = Callable[[IR, Mapping[str, torch.Tensor]], tuple[IR, dict[str, torch.Tensor]]]
@@ -139,6 +139,7 @@ class _Program:
         signature = self._signature(results)
         guards = () if signature is None else tuple(dict.fromkeys(self._guards()))
         self._raise_refusals()
+        layouts = (LAYOUTS, self.inputs.layouts), (INPUT_LAYOUTS, self.inputs.input_layouts)
         ir = IR(
             nodes=tuple(self.body.nodes),
             graph_inputs=tuple(self.inputs.graph_inputs),
@@ -154,7 +155,7 @@ class _Program:
             signature=signature,
             weight_aliases=_aliases(self.exported, self.inputs.weights),
             mutations=mutations,
-            metadata={LAYOUTS: self.inputs.layouts} if self.inputs.layouts else {},
+            metadata={key: found for key, found in layouts if found},
         )
         if place is not None:
             ir, self.inputs.known = place(ir, self.inputs.known)

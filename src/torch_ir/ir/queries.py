@@ -126,10 +126,22 @@ LAYOUTS = "layouts"
 """Key in the metadata of a program: the layout of each weight that is not dense, by its key."""
 
 
+INPUT_LAYOUTS = "input_layouts"
+"""Key in the metadata of a program: the layout of each input that is not dense, by its name."""
+
+
 def layout_of(ir: IR, key: str) -> str:
     """Return the layout that a weight had when the program was extracted."""
-    layouts = ir.metadata.get(LAYOUTS)
-    return str(layouts.get(key, "strided")) if isinstance(layouts, FrozenDict) else "strided"
+    return _layout(ir.metadata.get(LAYOUTS), key)
+
+
+def input_layout_of(ir: IR, name: str) -> str:
+    """Return the layout that a graph input had when the program was extracted."""
+    return _layout(ir.metadata.get(INPUT_LAYOUTS), name)
+
+
+def _layout(layouts: object, name: str) -> str:
+    return str(layouts.get(name, "strided")) if isinstance(layouts, FrozenDict) else "strided"
 
 
 def listed_gradients(ir: IR) -> tuple[str, ...]:

@@ -195,6 +195,17 @@ def map_attribute(value: Attribute, change: Callable[[Attribute], Attribute]) ->
     return change(value)
 
 
+def layout_name(layout: object) -> str:
+    """Return the name of a layout of torch.
+
+    Example:
+        >>> import torch
+        >>> layout_name(torch.ones(2).to_sparse().layout)
+        'sparse_coo'
+    """
+    return str(layout).removeprefix("torch.")
+
+
 def dtype_name(value: object, *, strict: bool = True) -> str:
     """Return torch's canonical name of an element type given as a name or a ``torch.dtype``.
 

@@ -39,3 +39,24 @@ MAKES_SPARSE = frozenset(
     )
 )
 """Operators whose result is no strided tensor, or may be none."""
+
+GIVES_DENSE = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_to_dense.default", "to_dense.default", "values.default", "_values.default"),
+        *("indices.default", "_indices.default", "crow_indices.default", "col_indices.default"),
+        *("ccol_indices.default", "row_indices.default", "sum.default", "any.default"),
+        *("norm.Scalar", "norm.ScalarOpt_dtype", "_sparse_sum.default"),
+    )
+)
+"""Operators whose result is strided whatever the layout of their operands."""
+
+DENSE_WITH_DENSE = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("mm.default", "bmm.default", "mv.default", "matmul.default", "linear.default"),
+        *("addmm.default", "addmv.default", "_sparse_mm.default", "_sparse_addmm.default"),
+        *("add.Tensor", "sub.Tensor"),
+    )
+)
+"""Operators whose result is strided where some operand is."""

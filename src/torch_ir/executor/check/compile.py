@@ -28,7 +28,7 @@ from torch_ir.ir import IR, Constant, Device, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
 from torch_ir.ir.queries import layout_of
 from torch_ir.ir.tensor import type_text
-from torch_ir.ir.values import RUN_DEVICE, attribute_leaves
+from torch_ir.ir.values import RUN_DEVICE, attribute_leaves, layout_name
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
@@ -421,7 +421,7 @@ def _fits(tensor: torch.Tensor, declared: TensorMeta | Constant) -> bool:
 
 
 def _with_layout(ir: IR, key: str, tensor: torch.Tensor) -> torch.Tensor:
-    layout, expected = str(tensor.layout).removeprefix("torch."), layout_of(ir, key)
+    layout, expected = layout_name(tensor.layout), layout_of(ir, key)
     if layout != expected and tensor.layout is not torch.strided:
         raise DiagnosticError(
             "wrong-payload",

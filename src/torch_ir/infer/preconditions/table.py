@@ -27,6 +27,7 @@ from torch_ir.infer.preconditions.faults import (
     strided_rows,
 )
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
+from torch_ir.ir.values import layout_name
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.torch_api import FakeTensor
@@ -119,7 +120,7 @@ def _other_layouts(named: Arguments) -> Faults:
         items: Any = value if isinstance(value, list | tuple) else [value]
         for item in items:
             if isinstance(item, torch.Tensor) and (item.is_nested or item.layout != torch.strided):
-                kind = "nested" if item.is_nested else str(item.layout).removeprefix("torch.")
+                kind = "nested" if item.is_nested else layout_name(item.layout)
                 yield f"{name} is a {kind} tensor, and has to be dense"
 
 

@@ -400,6 +400,11 @@ def _take_along(
     return taken.gather(at, indices.expand([m for _, m in sizes]))
 
 
+def _sparse_product(sparse: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+    """A product with a sparse matrix; torch's transposes one that it takes for dense."""
+    return torch.mm(sparse, dense)
+
+
 def _shuffled(tensor: torch.Tensor, groups: int) -> torch.Tensor:
     """Channels of all groups in turn, for every size; torch's kernel is traced for one."""
     parts = tensor.unflatten(1, [groups, tensor.shape[1] // groups])
@@ -419,6 +424,7 @@ _OURS: dict[str, Decomposition] = {
     **{f"aten._upsample_nearest_exact{n}d.default": _nearest(0.5) for n in (1, 2, 3)},
     "aten.as_strided.default": _by_elements,
     "aten.index_add.default": _index_add,
+    "aten._sparse_mm.default": _sparse_product,
     "aten.kron.default": _kron,
     "aten.native_channel_shuffle.default": _shuffled,
     "aten.take_along_dim.default": _take_along,

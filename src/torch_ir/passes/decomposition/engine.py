@@ -247,7 +247,6 @@ class _Decomposition:
     # -- nodes that are replaced ------------------------------------------------------------------
 
     def _replace(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
-        self.sparse.require_none(node)
         inputs = self._types(node)
         key = (node.op_type, node.attrs, node.operands, inputs, scopes)
         fragment = self.shared.fragments.get(key)
@@ -257,6 +256,7 @@ class _Decomposition:
             fragment = self._traced(node, inputs, function, contexts)
             if fragment.reusable:
                 self.shared.fragments[key] = fragment
+        self.sparse.require_none(node, unless=fragment.nodes)
         avoided = self.shared.settings.avoided
         if avoided and any(item.op_type in avoided for item in fragment.nodes):
             self._keep(node)
