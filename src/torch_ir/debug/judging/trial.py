@@ -125,7 +125,8 @@ class ProgramJudge:
         if self._evaluated is None:
             return evaluate(meaning, call, inputs, symbols)
         numbers = tuple(sorted(symbols.items()))
-        key = meaning.ir.output_names, numbers, tuple(map(digest, inputs))
+        names = meaning.ir.input_names, meaning.ir.output_names
+        key = names, numbers, tuple(map(digest, inputs))
         if key not in self._evaluated:
             self._evaluated[key] = evaluate(meaning, call, inputs, symbols)
         return self._evaluated[key]
