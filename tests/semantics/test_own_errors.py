@@ -229,3 +229,16 @@ def test_a_quotient_that_is_cut_off_is_one_of_two(dtype: torch.dtype, divisor: A
 def test_a_power_is_off_by_its_exponent(op_type: str, more: tuple[float, ...]) -> None:
     part = parts_of(op_type, torch.linspace(-25, -1, 9600), *more)
     assert 0.05 < part <= 1
+
+
+def test_channels_that_come_last_of_lines_are_added_step_by_step():
+    """torch has channels last for images and volumes alone; seed 9000 draws one line."""
+    count, found = of_operator(
+        "aten.batch_norm.default",
+        dtypes=["float16", "bfloat16"],
+        seeds=range(9000, 9004),
+        sizes=["large"],
+        operands=["transposed"],
+    )
+    assert count >= 4
+    assert not found

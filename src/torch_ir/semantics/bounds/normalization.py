@@ -168,12 +168,16 @@ BY_STEPS = 5
 
 
 def _is_laid_out(call: BoundedCall) -> bool:
-    """Whether channels come second or last in memory, and what is given for each lies together."""
+    """Whether channels come second or last in memory, and what is given for each lies together.
+
+    torch knows channels that come last of images and volumes alone.
+    """
     values = call["input"]
     given = [call[name] for name in ("weight", "bias", "running_mean", "running_var")]
     if not all(a is None or a.flags.c_contiguous for a in given):
         return False
-    return values.flags.c_contiguous or np.moveaxis(values, 1, -1).flags.c_contiguous
+    is_last = values.ndim > 3 and np.moveaxis(values, 1, -1).flags.c_contiguous
+    return values.flags.c_contiguous or is_last
 
 
 def _by_given(
