@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import torch_ir
+from frontend.doubled import Doubled
 from older_torch import since_2_13
 from torch_ir.errors import CompileError, TraceError
 from torch_ir.passes import inline_functions
@@ -45,19 +46,6 @@ class Straight(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient * ctx.saved_tensors[0].abs()
-
-
-class Doubled(torch.autograd.Function):
-    """Doubles in place, which no call of a body says."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x.mul_(2)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 7
 
 
 class Chosen(torch.autograd.Function):
@@ -138,7 +126,7 @@ def applied(function):
 
 TRANSLATED = (*map(applied, (Clipped, Straight, Drops, Same)), several, recomputed)
 straight = applied(Straight)
-NAMES = tuple(f"{__name__}.{name}" for name in ("Doubled", "Chosen"))
+NAMES = tuple(f"{kind.__module__}.{kind.__name__}" for kind in (Doubled, Chosen))
 LONG = (torch.sin, torch.relu, torch.cos, torch.tanh)
 X = torch.tensor([[0.2, -1.4, 3.0]])
 

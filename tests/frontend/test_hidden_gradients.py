@@ -8,7 +8,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 import torch_ir
-from frontend.test_custom_gradients import Doubled
+from frontend.doubled import Doubled
 from torch_ir.errors import CompileError, ConversionError, TraceError
 
 X = torch.tensor([[0.2, -1.4, 3.0]])
