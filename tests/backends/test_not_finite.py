@@ -73,3 +73,27 @@ def test_parts_that_treat_infinities_in_another_way_are_not_taken_for_the_whole(
         torch.testing.assert_close(run(other), Resized()(other), equal_nan=True)
     run = torch_ir.compile(ir, {}, backend=Torch(lacks=operator), verify=[(x,)])
     assert not run.assignment.left
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_numbers_of_8_bits_are_looked_at_too(dtype):
+    class Wide(nn.Module):
+        def forward(self, x):
+            return torch.tanh(x.to(torch.float32))
+
+    x = torch.tensor([[0.5, math.nan], [1.0, -2.0]]).to(dtype)
+    run = torch_ir.compile(
+        extract_ir(Wide(), (x,)), {}, backend=Torch(forgets_nan=True), verify=[(x,)]
+    )
+    assert [verdict.nodes for verdict in run.verdicts if not verdict.used] == [("tanh",)]
+    torch.testing.assert_close(run(x), Wide()(x), equal_nan=True)
+
+
+def test_a_sparse_argument_to_verify_with_is_taken():
+    class Dense(nn.Module):
+        def forward(self, x):
+            return torch.tanh(x.to_dense())
+
+    x = torch.eye(3).to_sparse()
+    run = torch_ir.compile(extract_ir(Dense(), (x,)), {}, backend=Torch(), verify=[(x,)])
+    torch.testing.assert_close(run(x), Dense()(x))

@@ -178,7 +178,14 @@ def holds_nonfinite(given: Iterable[Sequence[Any]]) -> bool:
     """
     leaves = [leaf for args in given for leaf in tree_leaves(args)]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and is_inexact(leaf)]
-    return any(not bool(tensor.isfinite().all()) for tensor in tensors)
+    return any(not bool(_wide(tensor).isfinite().all()) for tensor in tensors)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in a type and layout in which torch compares: not those of 8 bits, nor sparse."""
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
+    is_narrow = dense.is_floating_point() and dense.dtype.itemsize == 1
+    return dense.to(torch.float32) if is_narrow else dense
 
 
 TURNS = 8
@@ -189,14 +196,14 @@ def with_nonfinite(tensor: torch.Tensor, turn: int, place: int) -> torch.Tensor:
     """Return a tensor with NaN and infinities among its numbers.
 
     Args:
-        tensor: The tensor; one of integers is returned as it is.
+        tensor: The tensor; one of integers, or a sparse one, is returned as it is.
         turn: Which try it is for: in the first, there is one of each; then they are some anywhere,
             so that those of several tensors meet.
         place: Which of the operator's inputs it is.
     """
-    if not is_inexact(tensor) or not tensor.numel():
+    if not is_inexact(tensor) or not tensor.numel() or tensor.layout is not torch.strided:
         return tensor
-    flat = tensor.flatten().clone()  # a tensor that lies in order is its own flat form
+    flat = _wide(tensor).flatten().clone()  # a tensor that lies in order is its own flat form
     count = len(NONFINITE)
     if turn < count:
         for index in range(count):
@@ -206,7 +213,7 @@ def with_nonfinite(tensor: torch.Tensor, turn: int, place: int) -> torch.Tensor:
         drawn = torch.rand(flat.numel(), generator=generator)
         for index, value in enumerate(NONFINITE):
             flat[(drawn > index * _OFTEN) & (drawn < (index + 1) * _OFTEN)] = value
-    return flat.view_as(tensor)
+    return flat.view_as(tensor).to(tensor.dtype)
 
 
 _OFTEN = 0.06
@@ -222,7 +229,7 @@ def unlike(results: Sequence[torch.Tensor], torchs: Sequence[torch.Tensor]) -> s
         results: Those of a runtime, or of the parts of an operator.
         torchs: Those of torch.
     """
-    for result, expected in zip(results, torchs, strict=True):
+    for result, expected in zip(map(_wide, results), map(_wide, torchs), strict=True):
         other = (result != expected) & ~((result != result) & (expected != expected))
         if is_inexact(expected):
             finite = torch.isfinite(expected)

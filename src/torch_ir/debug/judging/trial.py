@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ class ProgramJudge:
         by_name = {meta.name: meta for meta in body.graph_inputs}
         inputs = [by_name[meta.name] for meta in meaning.ir.graph_inputs]
         call = OpNode("delegate", CALL, inputs, body.graph_outputs)
+        by_body = cache(lambda: judge_of(body))
 
         def judge(given: Values, results: Results, known: Values, symbols: Symbols) -> Error:
             try:
@@ -100,10 +102,10 @@ class ProgramJudge:
                     for made in (torchs, results)  # whose names may stand for other values
                 ]
             except TorchIRError:  # the denotation refuses these inputs
-                return judge_of(body)(given, results, known, symbols)
+                return by_body()(given, results, known, symbols)
             if not any(error.reason for error in found):
                 return found[-1]
-            return judge_of(body)(given, results, known, symbols)
+            return by_body()(given, results, known, symbols)
 
         return judge
 
