@@ -6,19 +6,10 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 
+from functions import Call
 from torch_ir import extract_ir, validate
 from torch_ir.executor import register_executor, unregister_executor
-
-
-class Call(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def _add(x):

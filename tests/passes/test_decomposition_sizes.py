@@ -9,19 +9,10 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from functions import Call
 from torch_ir import IRExecutor, decompose, extract_ir, parse, to_edge
 from torch_ir.debug.fuzzing.random_programs import random_program
 from torch_ir.errors import Raised, attempt
-
-
-class Call(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
 
 CALLS = {
     "isin": lambda x: torch.isin(x, x[0]),

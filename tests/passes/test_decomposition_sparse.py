@@ -6,17 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from functions import Call
 from torch_ir import IRExecutor, decompose, extract_ir, functionalize, parse, validate
 from torch_ir.errors import PassError
-
-
-class Call(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def _written(x):
