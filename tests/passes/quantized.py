@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
+from importlib.util import find_spec
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantize and dequantize
@@ -15,7 +17,9 @@ from torch_ir.passes import FuseQuantized, run_passes
 
 qd = torch.ops.quantized_decomposed
 
-if not hasattr(torch.ops.torchao, "dequantize_affine"):  # torchao may be installed, or not
+if find_spec("torchao") is not None:
+    import_module("torchao.quantization.quant_primitives")  # defines it, and fails if others have
+else:
     LIBRARY = torch.library.Library("torchao", "FRAGMENT")
     LIBRARY.define(
         "dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, "

@@ -11,6 +11,7 @@ from torch import nn
 from passes.equal import assert_same
 from torch_ir import compile_graph, decompose, extract_ir
 from torch_ir.dialects.backend import bind_pattern_to_op, ops
+from torch_ir.dialects.backend.binding import bindings
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import ExecutionError, PassError
 from torch_ir.infer.resolve import resolve_operator
@@ -218,9 +219,10 @@ def test_a_tolerance_is_relative_to_the_results_of_the_pattern():
 
 def test_the_operators_of_the_specification_have_its_schemas():
     for op_type, text in BACKEND_SCHEMAS.items():
-        assert str(resolve_operator(op_type)._schema) == text.replace(
-            "-> Tensor qc", "-> Tensor qc"
-        )
+        registered = str(resolve_operator(op_type)._schema)
+        bound = bindings().get(op_type)
+        if bound is None or not bound.has_kernel:  # those of ExecuTorch keep their own
+            assert registered == text
 
 
 @pytest.mark.parametrize("name", ["add", "mul", "sub", "floordiv", "gt", "lt", "ge", "le", "eq"])
@@ -272,5 +274,6 @@ def test_b9_rows_of_a_quantized_table_are_dequantized_by_row_or_group():
         torch.tensor([[1]]),
     )
     assert groups.tolist() == [[[8.0, 10.0, 24.0, 28.0]]]
+    pattern = bindings()["quantized_decomposed.embedding_byte.default"].pattern
     with pytest.raises(ExecutionError, match="embedding_byte has 2 rows"):
-        embedding(weight, torch.ones(3), torch.ones(3), 0, 255, torch.tensor([0]))
+        pattern(weight, torch.ones(3), torch.ones(3), 0, 255, torch.tensor([0]))

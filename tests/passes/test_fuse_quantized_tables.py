@@ -11,6 +11,7 @@ from torch.nn import functional
 from passes.equal import assert_same
 from passes.quantized import LEVELS, Calls, codes, every_level, fused, names, qd
 from torch_ir import IRExecutor, compile_graph, extract_ir
+from torch_ir.dialects.backend.binding import bindings
 from torch_ir.dialects.backend.packing import pack, unpack
 from torch_ir.errors import ExecutionError
 from torch_ir.infer.resolve import resolve_operator
@@ -45,10 +46,44 @@ def by_row(dtype, offsets):
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_b9_rows_of_a_table_with_a_scale_for_each_are_embedding_byte(dtype, offsets, padding):
     source, buffers = by_row(dtype, offsets)
-    expected = ["embedding_byte"] if offsets is not None else ["full", "embedding_byte"]
     model = rows_of(source, padding=padding)
     for level, _, after in every_level(model, (INDICES,), **buffers):
-        assert names(after) == expected, level
+        assert names(after) == [*made_first(level, offsets), "embedding_byte"], level
+
+
+def made_first(level, offsets):
+    """The operator that makes zero points of the scales' type."""
+    if offsets is None:
+        return ["full"]
+    cast = "_to_dim_order_copy" if level == "edge" else "_to_copy"
+    return [] if offsets.is_floating_point else [cast]
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+@pytest.mark.parametrize("offsets", [torch.int64, torch.int32, torch.int16, torch.int8])
+def test_zero_points_have_the_type_that_kernels_of_the_target_ask_for(offsets, bits):
+    """ExecuTorch's own operators refuse zero points of another type than the scales."""
+    if bits == 8:
+        source, buffers = by_row(torch.int8, offsets)
+        if offsets == torch.int8:
+            pytest.skip("dequantizing wraps around, and such tables are left")
+    else:
+        low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+        def source(w, s, z):
+            if offsets == torch.int8:
+                affine = torch.ops.torchao.dequantize_affine
+                return affine(w, [1, 4], s, z, torch.int8, low, high, torch.float32)
+            grouped = qd.dequantize_per_channel_group
+            return grouped(w, s, z, low, high, torch.int8, 4, torch.float32)
+
+        weight = torch.arange(low, low + 2**bits, dtype=torch.int8).repeat(2 ** (6 - bits))
+        scales = torch.linspace(0.1, 2.0, 16).view(4, 4)
+        zero_points = torch.arange(16).view(4, 4).remainder(high + 1).to(offsets)
+        buffers = {"w": weight.view(4, 16), "s": scales, "z": zero_points}
+    for level, _, after in every_level(rows_of(source), (INDICES,), **buffers):
+        call = after.nodes[-1]
+        assert call.tensor("weight_zero_points").dtype == "float32", level
 
 
 @pytest.mark.parametrize("offsets", [None, torch.int32, torch.float32])
@@ -58,10 +93,9 @@ def test_b9_rows_of_a_table_with_a_scale_for_each_group_are_too(offsets):
 
     scales = torch.linspace(0.1, 2.0, 8).view(4, 2)
     zero_points = {} if offsets is None else {"z": torch.arange(8).view(4, 2).to(offsets)}
-    expected = ["embedding_byte"] if offsets is not None else ["full", "embedding_byte"]
     buffers = {"w": codes(4, 6, dtype=torch.int8), "s": scales, **zero_points}
     for level, _, after in every_level(rows_of(source), (INDICES,), **buffers):
-        assert names(after) == expected, level
+        assert names(after) == [*made_first(level, offsets), "embedding_byte"], level
 
 
 AFFINE = {
@@ -91,7 +125,7 @@ def test_b9_tables_of_torchao_are_packed_where_their_codes_are_few(name, offsets
     buffers = {"w": weight, "s": scales, **zero_points}
     for level, _, after in every_level(rows_of(source), (INDICES,), **buffers):
         assert names(after)[-1] == expected, level
-        assert len(after.nodes) <= 2
+        assert len(after.nodes) <= 2 + (offsets is not None)
 
 
 def with_constants(ir: IR, buffers) -> IR:
@@ -158,8 +192,9 @@ def test_a_table_that_something_else_uses_stays_beside_its_rows():
         table = source(**kept)
         return functional.linear(functional.embedding(indices, table), table) + x
 
-    for _, _, after in every_level(model, (INDICES, torch.ones(4)), LEVELS, **buffers):
-        assert names(after)[:2] == ["dequantize_per_channel", "embedding_byte"]
+    for level, _, after in every_level(model, (INDICES, torch.ones(4)), LEVELS, **buffers):
+        first = ["dequantize_per_channel", *made_first(level, torch.int64), "embedding_byte"]
+        assert names(after)[:3] == first
 
 
 # -- packing --------------------------------------------------------------------------------------
@@ -215,7 +250,7 @@ def test_b9_what_does_not_fill_bytes_or_fit_is_an_error():
 
 @pytest.mark.parametrize("bits", [4, 2])
 def test_b9_as_many_scales_as_rows_are_asked_for(bits):
-    embedding = resolve_operator(f"quantized_decomposed.embedding_{bits}bit.default")
+    embedding = bindings()[f"quantized_decomposed.embedding_{bits}bit.default"].pattern
     packed = torch.zeros(2, 2, dtype=torch.uint8)
     with pytest.raises(ExecutionError) as caught:
         embedding(packed, torch.ones(3), None, -8, 7, torch.tensor([0]))

@@ -12,6 +12,7 @@ import torch
 from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.openness import open_places
 from torch_ir.debug.reference.tolerance_check import Error, as_ordered, ties_resolved, within
+from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
@@ -167,13 +168,20 @@ def meaning_of(program: IR) -> Meaning | str:
     try:
         functional = without_writes(program)
         if _lacking(functional) is not None:
-            functional = decomposed(functional)
+            functional = decomposed(functional, table=_patterns(functional))
     except PassError as error:
         return error.message if error.picture is None else f"{error.message}: {error.picture}"
     lacking = _lacking(functional)
     if lacking is not None:
         return f"{lacking} has no denotation"
     return _stated(Meaning(functional, True, _draws(functional)))
+
+
+def _patterns(ir: IR) -> dict[str, Any]:
+    """The patterns for which operators that a program calls stand, also those with a kernel."""
+    called = {node.op_type for _, _, node in ir.walk()}
+    known = bindings().items()
+    return {name: found.pattern for name, found in known if found.is_meaning and name in called}
 
 
 def _stated(meaning: Meaning) -> Meaning | str:

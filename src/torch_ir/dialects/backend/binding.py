@@ -34,11 +34,18 @@ class PatternBinding:
         pattern: The function that computes the same with other operators, in the order of the
             schema's arguments.
         has_kernel: Whether the operator has a kernel of its own; it is never decomposed then.
+        tolerance: How far results of that kernel may be from the pattern's.
     """
 
     schema: Schema
     pattern: Callable[..., Any]
     has_kernel: bool
+    tolerance: float = 0.0
+
+    @property
+    def is_meaning(self) -> bool:
+        """Whether the operator means what the pattern computes, no more and no less."""
+        return self.tolerance == 0
 
 
 _BINDINGS: dict[str, PatternBinding] = {}
@@ -109,7 +116,7 @@ def bind_pattern_to_op(
             _require_equal(schema, cast(Any, operator), pattern, tried, tolerance)
         else:
             _register(library, schema, pattern, define=operator is None)
-        _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, is_whole)
+        _BINDINGS[schema.op_type] = PatternBinding(schema, pattern, is_whole, tolerance)
         note_registered(schema.op_type)
         return function
 

@@ -28,12 +28,11 @@ def _register() -> None:
     for op_type, schema in BACKEND_SCHEMAS.items():
         namespace, packet, kind = op_type.split(".")
         known = overload(namespace, packet, kind)
-        if known is not None and has_kernel(known):
-            continue
         text = schema.partition("::")[2]
         if namespace == "executorch_prims":
-            PRIMS.define(text)
-            PRIMS.impl(f"{packet}.{kind}", _PRIMS[packet], "CompositeExplicitAutograd")
+            if known is None or not has_kernel(known):
+                PRIMS.define(text)
+                PRIMS.impl(f"{packet}.{kind}", _PRIMS[packet], "CompositeExplicitAutograd")
         else:
             name = f"{packet}.{kind}"
             target = text if known is None else text.partition("(")[0]

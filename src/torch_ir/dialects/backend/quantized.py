@@ -175,6 +175,7 @@ PATTERNS: Mapping[str, Function] = {
 # -- examples -------------------------------------------------------------------------------------
 
 _A, _OUT = (0.1, 3, 0, 255), (0.3, 3, 0, 255)
+_TABLE_RANGES = {"embedding_byte": (0, 255), "embedding_4bit": (-8, 7), "embedding_2bit": (-2, 1)}
 
 
 def example(name: str) -> tuple[Any, ...]:
@@ -189,7 +190,8 @@ def example(name: str) -> tuple[Any, ...]:
         return (torch.tensor([[-2, -1, 0, 1]], dtype=torch.int8),)
     if packet.startswith("embedding_"):
         scales, zero_points = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 2.0])
-        return (codes.reshape(2, 2), scales, zero_points, 0, 255, torch.tensor([[1, 0]]))
+        low, high = _TABLE_RANGES[packet]
+        return (codes.reshape(2, 2), scales, zero_points, low, high, torch.tensor([[1, 0]]))
     if packet.startswith(("add", "mul")):
         return (codes, *_A, codes.flip(0), 0.2, 3, 0, 255, *_OUT)
     taps = (1, 1) if packet.startswith("conv") else ()

@@ -320,12 +320,40 @@ class Codes:
 
     def copy(self, codes: TensorMeta, node: OpNode) -> TensorMeta:
         """Add codes in memory of their own, as quantizing would lay them out there."""
-        by_order = "dim_order_ops._clone_dim_order.default"
-        op_type = by_order if self.is_edge else "aten.clone.default"
+        op_types = ("aten.clone.default", "dim_order_ops._clone_dim_order.default")
+        return self._add_copy(op_types, codes, node, "copy")
+
+    def cast(self, value: TensorMeta, dtype: str, node: OpNode) -> TensorMeta:
+        """Add a value in another type, with the place of a node."""
+        op_types = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
+        return self._add_copy(op_types, value, node, dtype, dtype=dtype)
+
+    def zeros(self, like: TensorMeta, node: OpNode) -> TensorMeta:
+        """Add zeros of a value's shape and type, with the place of a node."""
+        name = self.names.fresh(f"{node.name}_zeros")
+        made = TensorMeta(name, like.shape, like.dtype, name)
+        attrs = {"size": tuple(like.shape), "fill_value": 0, "dtype": DType(like.dtype)}
+        full = OpNode(name, "aten.full.default", [], [made], attrs, {}, node.location)
+        self.nodes.append(full.derived_from(node))
+        return made
+
+    def _add_copy(
+        self,
+        op_types: tuple[str, str],
+        value: TensorMeta,
+        node: OpNode,
+        label: str,
+        dtype: str | None = None,
+    ) -> TensorMeta:
+        """Add a copy by the operator of ATen or the one of Edge."""
+        op_type = op_types[self.is_edge]
         if self.is_edge:
             self.operators[op_type] = DIM_ORDER_SCHEMAS[op_type]
-        name = self.names.fresh(f"{codes.name.split('.')[0]}_copy")
-        copy = codes.replace(name=name, producer_node=name, producer_output_idx=0)
-        clone = OpNode(name, op_type, [codes], [copy], {}, {"self": 0}, node.location)
-        self.nodes.append(clone.derived_from(node))
+        name = self.names.fresh(f"{value.name.split('.')[0]}_{label}")
+        copy = value.replace(
+            name=name, producer_node=name, producer_output_idx=0, dtype=dtype or value.dtype
+        )
+        attrs = {} if dtype is None else {"dtype": DType(dtype)}
+        made = OpNode(name, op_type, [value], [copy], attrs, {"self": 0}, node.location)
+        self.nodes.append(made.derived_from(node))
         return copy

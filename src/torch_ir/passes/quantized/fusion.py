@@ -53,7 +53,8 @@ def fuse_quantized(ir: IR) -> IR:
     the result has the same bits. What only moves elements (``cat``, slices, views, the largest
     element of a window) works on the codes where the scale and zero point stay the same. Rows of
     a quantized table become ``embedding_byte``, or ``embedding_4bit`` and ``embedding_2bit`` of
-    the packed table where codes are declared to have so few bits.
+    the packed table where codes are declared to have so few bits; its zero points are cast to the
+    type of its scales, which represents exactly what lies among codes.
 
     The codes of one call are all ``uint8`` or all ``int8``, but for weights, which may be either.
     A place is left alone where something else uses what is inside, or something writes to it.
@@ -260,21 +261,16 @@ class _Fuser:
         given, bits = self._given(match), bits_of(match)
         if bits < 8:
             given["weight"] = self._packed(node, given["weight"], bits)
-        elif "weight_zero_points" not in given:
-            given["weight_zero_points"] = self._zeros(node, given["weight_scales"])
+        scales, zero_points = given["weight_scales"], given.get("weight_zero_points")
+        if zero_points is not None and zero_points.dtype != scales.dtype:
+            given["weight_zero_points"] = self.codes.cast(zero_points, scales.dtype, node)
+        elif zero_points is None and bits == 8:
+            given["weight_zero_points"] = self.codes.zeros(scales, node)
         packet = "embedding_byte" if bits == 8 else f"embedding_{bits}bit"
         whole = node.derived_from(*sorted([node, *match.nodes.values()], key=self.order))
         self._emit(f"{packet}.default", whole, given, node.outputs[0])
         self.codes.passed.add(match.nodes["table"].name)
         return True
-
-    def _zeros(self, node: OpNode, scales: TensorMeta) -> TensorMeta:
-        name = self.codes.names.fresh(f"{node.name}_zero_points")
-        made = TensorMeta(name, scales.shape, "int64", name)
-        attrs = {"size": tuple(scales.shape), "fill_value": 0, "dtype": DType("int64")}
-        full = OpNode(name, "aten.full.default", [], [made], attrs, {}, node.location)
-        self.codes.nodes.append(full.derived_from(node))
-        return made
 
     def _packed(self, node: OpNode, weight: TensorMeta, bits: int) -> TensorMeta:
         name = self.codes.names.fresh(f"{node.name}_packed")
