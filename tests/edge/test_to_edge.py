@@ -10,6 +10,7 @@ from torch.export import Dim, export
 
 import torch_ir
 from dialects.graphs import graph, value
+from older_torch import since_2_13
 from torch_ir import IR, IRExecutor, OpNode
 from torch_ir.dialects import edge, verify
 from torch_ir.edge import to_edge
@@ -464,6 +465,7 @@ class Ring(nn.Module):
         return x + 1
 
 
+@since_2_13("refuses a slice between places from data")
 def test_a_slice_between_places_from_data_has_a_size_of_its_own():
     model = Ring()
     lowered = to_edge(torch_ir.extract_ir(Ring(), (torch.ones(2),))).ir()
