@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.backends.assignment import Assignment, assign
 from torch_ir.backends.delegate import body_of, delegates
-from torch_ir.backends.protocol import DelegateBackend, Delegated
+from torch_ir.backends.protocol import DelegateBackend, Delegated, bound_call
 from torch_ir.errors import (
     BackendError,
     ExecutionError,
@@ -150,6 +150,11 @@ class DelegatingExecutor:
             ExecutionError: A node or a subgraph cannot be run; the message names it.
         """
         return self._host(*args, **kwargs)
+
+    @property
+    def direct_call(self) -> Callable[..., Any]:
+        """What a call of this executor calls: who keeps it saves a step."""
+        return bound_call(self._host)
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:

@@ -5,8 +5,8 @@ They are checked against what the graph was extracted for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import torch
 
@@ -148,24 +148,34 @@ def takes_tensors_alone(ir: IR) -> bool:
     return is_alone and names == [meta.name for meta in ir.graph_inputs]
 
 
-def gives_outputs(ir: IR) -> bool:
-    """Return whether the model's result is the tuple of the graph's outputs, in order."""
+Results: TypeAlias = Callable[[tuple[torch.Tensor, ...], Symbols], Any]
+"""Gives a program's outputs the model's own structure."""
+
+
+def results_reader(ir: IR) -> Results:
+    """Return what gives results the model's own structure; a tuple where it has none."""
     tree = None if ir.signature is None else ir.signature.outputs
+    names = [meta.name for meta in ir.graph_outputs]
+    if tree is None or _is_tuple_of(tree, names):
+        return lambda outputs, symbols: outputs
+    if isinstance(tree, TensorLeaf) and len(names) == 1:
+        return lambda outputs, symbols: outputs[0]
+    return lambda outputs, symbols: structured(
+        tree, dict(zip(names, outputs, strict=True)), symbols
+    )
+
+
+def _is_tuple_of(tree: Tree, names: Sequence[str]) -> bool:
+    """Whether the model's result is the tuple of the graph's outputs, in order."""
     if not isinstance(tree, Container) or tree.type != "tuple":
-        return tree is None
-    names = [leaf.name for leaf in tree.children if isinstance(leaf, TensorLeaf)]
-    return len(names) == len(tree.children) and names == [m.name for m in ir.graph_outputs]
+        return False
+    found = [leaf.name for leaf in tree.children if isinstance(leaf, TensorLeaf)]
+    return len(found) == len(tree.children) and found == names
 
 
 def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:
-    """Give results the model's own structure; a tuple where it has none."""
-    if ir.signature is None:
-        return outputs
-    tree = ir.signature.outputs
-    if isinstance(tree, TensorLeaf) and len(outputs) == 1:
-        return outputs[0]
-    values = dict(zip([meta.name for meta in ir.graph_outputs], outputs, strict=True))
-    return structured(tree, values, symbols)
+    """Give results the model's own structure, once; see :func:`results_reader`."""
+    return results_reader(ir)(outputs, symbols)
 
 
 def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:

@@ -15,8 +15,7 @@ from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     flatten_arguments,
-    gives_outputs,
-    results_of,
+    results_reader,
     takes_tensors_alone,
 )
 from torch_ir.executor.listeners import Listener
@@ -91,7 +90,7 @@ class IRExecutor:
         self._graph: ExecGraph | None = None
         self._plainly: Plainly | None = None
         self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
-        self._gives_outputs = gives_outputs(ir)
+        self._results = results_reader(ir)
         self._last: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
         if weights is not None:
             self.load_weights_from_state_dict(weights)
@@ -191,9 +190,9 @@ class IRExecutor:
             outputs = plainly(args)
             if outputs is not None:
                 self._last = args, outputs
-                return outputs if self._gives_outputs else results_of(self.ir, outputs, given)
+                return self._results(outputs, given)
         outputs, symbols = self._run(args, given)
-        return outputs if self._gives_outputs else results_of(self.ir, outputs, symbols)
+        return self._results(outputs, symbols)
 
     @public
     def call_observed(

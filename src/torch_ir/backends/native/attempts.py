@@ -49,7 +49,7 @@ class Attempt:
 
     body: IR
     held: Mapping[str, torch.Tensor]
-    call: Any = None
+    call: Safe | None = None
     judge: Judge | None = None
     part: float = math.nan
     reason: str = ""
@@ -192,6 +192,7 @@ def judged_call(
     body = attempt.body
     given = [known[name].contiguous() for name in body.input_names if name not in attempt.held]
     copies = [tensor.clone() for tensor in given]
+    assert attempt.call is not None  # noqa: S101  # what is judged was made
     with torch.no_grad():
         results = list(attempt.call(*copies, *sizes))
     fault = misfit(body.graph_outputs, results) or _misshaped(body.graph_outputs, results, symbols)
@@ -201,8 +202,7 @@ def judged_call(
     if not all(map(is_same, given, copies)):
         attempt.part, attempt.reason = math.inf, "it writes to its inputs"
         return ()
-    if isinstance(attempt.call, Safe):
-        results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
+    results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
     assert attempt.judge is not None  # noqa: S101  # nothing is called here unverified
     judged = [None if exact_only and is_inexact(result) else result for result in results]
     error = attempt.judge(known, judged, known, symbols)

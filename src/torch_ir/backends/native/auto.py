@@ -65,12 +65,13 @@ class Chosen:
 
     def __init__(self, runner: Any, candidates: Sequence[Candidate], backend: str):
         self._runner = runner
+        self._call = getattr(runner, "direct_call", runner)
         self.candidates = tuple(candidates)
         self.backend = backend
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure."""
-        return self._runner(*args, **kwargs)
+        return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)

@@ -16,7 +16,7 @@ from torch_ir.backends.native.attempts import (
     said,
     shared_places,
 )
-from torch_ir.backends.native.building import DeclinedError, bound_call
+from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.samples import SETS
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
@@ -41,7 +41,8 @@ class Guarded:
         self.attempt = attempt
         self.is_used = True
         self.us = self.other_us = math.nan
-        self._call = bound_call(attempt.call)
+        assert attempt.call is not None  # noqa: S101  # what is refused has no delegate
+        self._on = attempt.call.on
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
         self._torch = IRExecutor(body, {}, check_types=False)
@@ -53,7 +54,7 @@ class Guarded:
         if (self._left and self._is_news(given)) or not self.is_used:
             return self._with_torch(given)
         try:
-            return self._call(*given)
+            return self._on(given)
         except DeclinedError:
             return self._with_torch(given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
