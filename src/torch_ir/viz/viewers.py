@@ -30,8 +30,8 @@ def register_viewer(suffix: str) -> Callable[[Viewer], Viewer]:
         >>> @register_viewer("count")
         ... def count(ir):
         ...     return f"{len(ir.nodes)} nodes"
-        >>> VIEWERS.names()
-        ('count',)
+        >>> "count" in VIEWERS.names()
+        True
         >>> VIEWERS.unregister("count")
     """
     return VIEWERS.register(suffix)

@@ -122,11 +122,12 @@ def _register() -> None:
             key = "CompositeImplicitAutograd"
             with quietly():
                 LIBRARY.impl(name, _KERNELS[name], key, allow_override=True)
-            continue
-        LIBRARY.define(schema.partition("::")[2])
-        LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
+        else:
+            LIBRARY.define(schema.partition("::")[2])
+            LIBRARY.impl(name, _KERNELS[name], "CompositeExplicitAutograd")
+            if name in _META:
+                LIBRARY.impl(name, _META[name], "Meta")
         if name in _META:
-            LIBRARY.impl(name, _META[name], "Meta")
             rule = _batched(name)
             torch.library.register_vmap(f"dim_order_ops::{name}", rule, lib=LIBRARY)
 

@@ -140,10 +140,10 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
         PassError: The operator is torch's own, or has a decomposition already.
 
     Example:
-        >>> @register_decomposition("acme.softclip.default")
-        ... def softclip(x, limit=1.0):
-        ...     return x / (1 + x.abs() / limit)
-        >>> unregister_decomposition("acme.softclip.default")
+        >>> @register_decomposition("my_library.softsign.default")
+        ... def softsign(x):
+        ...     return x / (1 + x.abs())
+        >>> unregister_decomposition("my_library.softsign.default")
     """
 
     def decorate(function: Decomposition) -> Decomposition:
