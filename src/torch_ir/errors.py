@@ -429,6 +429,16 @@ def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rais
         return Raised(as_error(error))
 
 
+def short(values: object) -> str:
+    """Return the beginning of what represents values, on one line.
+
+    Example:
+        >>> short(["a"])
+        "['a']"
+    """
+    return f"{values!r:.300}".replace("\n", " ")
+
+
 def counted(count: int, noun: str) -> str:
     """Format a number with its noun, in the plural where the number asks for it.
 

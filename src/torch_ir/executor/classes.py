@@ -13,7 +13,14 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InputError, InvalidIRError, first_line, raised_as
+from torch_ir.errors import (
+    ExecutionError,
+    InputError,
+    InvalidIRError,
+    attempt,
+    first_line,
+    raised_as,
+)
 from torch_ir.ir import Container
 from torch_ir.ir.tree import (
     DEFAULT_DICT,
@@ -76,10 +83,7 @@ def _failed(what: str, kind: type[Any], does: str, error: Exception) -> str:
 
 
 def _is_equal(context: object, expected: object) -> bool:
-    try:
-        return bool(context == expected)
-    except Exception:  # noqa: BLE001  # contexts of strangers compare as they like
-        return False
+    return attempt(lambda: bool(context == expected)) is True  # strangers' compare as they like
 
 
 def _same_member(expected: object, value: object, path: str) -> Sequence[Any]:

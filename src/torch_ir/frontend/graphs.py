@@ -18,8 +18,8 @@ from torch_ir.frontend.attributes import attribute_from_torch, tensor_meta
 from torch_ir.frontend.autocast.scopes import AUTOCAST_ARGUMENTS, Begin, End, Item, ScopeFolder
 from torch_ir.frontend.calls import ExportedCall, named_arguments, schema_of, translate_call
 from torch_ir.frontend.captures import Captured, Captures
+from torch_ir.frontend.conversions import NodeInfo, conversion_of
 from torch_ir.frontend.locations import node_location
-from torch_ir.frontend.registry import NodeInfo, conversion_of
 from torch_ir.frontend.symbols.runtime_asserts import (
     SymbolFact,
     counted_facts,
@@ -306,7 +306,7 @@ class GraphTranslator:
         if len(bodies) != 1:
             raise InvalidIRError(f"torch recorded no result for {node.target}")
         results = bodies[0].graph.output_node().args[0]
-        return map_arg(results, _traced_value)
+        return map_arg(results, lambda made: made.meta["val"])
 
 
 _DIFFERENTIATED = ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
@@ -322,10 +322,6 @@ def _run_value(node: FxNode) -> Any:
     args, kwargs = map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"].detach())
     with modes[0], torch.no_grad():
         return cast(OpOverload, node.target)(*args, **kwargs)
-
-
-def _traced_value(node: FxNode) -> Any:
-    return node.meta["val"]
 
 
 def _bound_symbols(node: FxNode) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from torch_ir.errors import ExecutionError, InvalidIRError, PassError, first_line
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError, Raised, attempt, first_line
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
@@ -89,34 +89,16 @@ def _exact(attrs: Mapping[str, Any]) -> Hashable:
 # -- calls that may fail --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A call that raised an error."""
-
-    error: Exception
-
-    def outcome(self, op_type: str) -> Outcome:
-        """Return the outcome of a call of an operator that failed in this way."""
-        error = self.error
-        if isinstance(error, NO_FAKE_RESULT) or isinstance(error.__cause__, NO_FAKE_RESULT):
-            return Outcome(kind=_unknown_kind(op_type, error))
-        if isinstance(error, InvalidIRError):  # an expression has no value
-            return Outcome(kind="data-dependent")
-        if isinstance(error, PassError | ExecutionError):
-            return Outcome(kind="refused", refusal=error.message, remedy=error.remedy or "")
-        return Outcome(kind="refused", refusal=first_line(error))
-
-
-def attempt(call: Callable[[], T]) -> T | Failure:
-    """Return what a call of kernels gives, or its failure.
-
-    Args:
-        call: Calls operators.
-    """
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001  # kernels raise anything; callers look at it
-        return Failure(error)
+def refused(op_type: str, raised: Raised) -> Outcome:
+    """Return the outcome of a call of an operator that raised an error."""
+    error = raised.error
+    if isinstance(error, NO_FAKE_RESULT) or isinstance(error.__cause__, NO_FAKE_RESULT):
+        return Outcome(kind=_unknown_kind(op_type, error))
+    if isinstance(error, InvalidIRError):  # an expression has no value
+        return Outcome(kind="data-dependent")
+    if isinstance(error, PassError | ExecutionError):
+        return Outcome(kind="refused", refusal=error.message, remedy=error.remedy or "")
+    return Outcome(kind="refused", refusal=first_line(error))
 
 
 def _unknown_kind(op_type: str, error: Exception) -> Kind:
@@ -270,8 +252,8 @@ def _on_fakes(
             *map(autocast, signature.regions),
         ):
             stack.enter_context(cast(Any, context))
-        made = attempt(lambda: trial(signature))
-        return made.outcome(signature.op_type) if isinstance(made, Failure) else look(made)
+        made = attempt(trial, signature)
+        return refused(signature.op_type, made) if isinstance(made, Raised) else look(made)
 
 
 def autocast(region: Region) -> Any:

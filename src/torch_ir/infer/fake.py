@@ -12,11 +12,11 @@ from torch._guards import Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError, InvalidIRError, PassError
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError, Raised, attempt
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
-from torch_ir.infer.engine import Failure, attempt, call_at, draws_by_name, flatten, quiet, sharing
+from torch_ir.infer.engine import call_at, draws_by_name, flatten, quiet, refused, sharing
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.preconditions.table import PRECONDITIONS, find_shape_fault
 from torch_ir.infer.resolve import operator_of
@@ -241,8 +241,8 @@ class Fakes:
         with quiet(), self.tracing():
             tensors = [self.tensor(kind) for kind in types]
             made = attempt(lambda: list(flatten(self.call(node, tensors))))
-            if isinstance(made, Failure):
-                return made.outcome(node.op_type)
+            if isinstance(made, Raised):
+                return refused(node.op_type, made)
             metas = {meta.producer_output_idx: meta for meta in node.outputs}
             found: list[TensorType | None] = []
             is_known = True

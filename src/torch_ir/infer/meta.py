@@ -14,8 +14,9 @@ from typing import cast
 
 import torch
 
+from torch_ir.errors import Raised, attempt
 from torch_ir.infer.dispatch import PythonBinding, bindings_of, first_reaching, twin_of
-from torch_ir.infer.engine import Failure, Trial, attempt, evaluate, remembered, trial
+from torch_ir.infer.engine import Trial, evaluate, remembered, trial
 from torch_ir.infer.recurrence import in_two_steps
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
@@ -60,8 +61,8 @@ def evaluate_fake(signature: CallSignature) -> MetaResult:
 
 def _evaluate_meta(signature: CallSignature) -> MetaResult:
     with no_gradients():
-        made = attempt(lambda: trial(signature, "meta"))  # a kernel may lack a meta version
-        outcome = made if isinstance(made, Failure) else made.outcome()
+        made = attempt(trial, signature, "meta")  # a kernel may lack a meta version
+        outcome = made if isinstance(made, Raised) else made.outcome()
         if isinstance(made, Trial) and isinstance(outcome, Outcome) and outcome.kind == "ok":
             operator = cast(OpOverload, resolve_operator(signature.op_type))
             args, kwargs = tuple(made.args), made.kwargs

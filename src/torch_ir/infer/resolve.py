@@ -42,7 +42,7 @@ from torch_ir.torch_versions import RECORDED
 
 # Libraries that register the operators of a namespace when they are imported.
 _REGISTERED_BY = {
-    "higher_order": "torch_ir.frontend.gradients.call",
+    "higher_order": "torch_ir.frontend.gradients.autograd_function",
     "dim_order_ops": "torch_ir.dialects.edge.dim_order_kernels",
     "executorch_prims": "torch_ir.dialects.backend.kernels",
     "quantized_decomposed": "torch_ir.dialects.backend.kernels",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
+from torch_ir.errors import Raised, attempt
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
 
@@ -65,13 +66,13 @@ def _results(fakes: Fakes, node: OpNode, inputs: Sequence[object]) -> Sequence[A
     Torch's Python implementations, which trace more, copy where its kernels do not: they come
     second.
     """
-    from torch_ir.infer.engine import Failure, attempt, flatten
+    from torch_ir.infer.engine import flatten
     from torch_ir.torch_api import enable_python_dispatcher
 
     for context in (nullcontext, enable_python_dispatcher):
         with context():
             made = attempt(lambda: list(flatten(fakes.call(node, inputs))))
-        if not isinstance(made, Failure):
+        if not isinstance(made, Raised):
             return made
     return ()  # its memory is taken to be its own
 

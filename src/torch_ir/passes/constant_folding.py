@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError, first_line, raised_as
+from torch_ir.errors import PassError, Raised, attempt, first_line, raised_as
 from torch_ir.infer.binder import RUN_DEVICE, bind
-from torch_ir.infer.engine import Failure, attempt, call_at, flatten
+from torch_ir.infer.engine import call_at, flatten
 from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.infer.types import TensorType
@@ -177,7 +177,7 @@ def _run(
         return {}
 
     results = _called(node, inputs, device)
-    if isinstance(results, Failure):  # the node stays, and raises when the program runs
+    if isinstance(results, Raised):  # the node stays, and raises when the program runs
         return {}
     found: dict[str, torch.Tensor] = {}
     for meta in node.outputs:
@@ -190,7 +190,7 @@ def _run(
 
 def _called(
     node: OpNode, inputs: Sequence[torch.Tensor], device: torch.device
-) -> list[object] | Failure:
+) -> list[object] | Raised:
     """What torch gives for a node."""
 
     def call() -> list[object]:
@@ -209,7 +209,7 @@ def _is_checked(node: OpNode, known: Mapping[str, torch.Tensor], device: torch.d
         node.op_type in TYPE_CHECKS
         and all(meta.name in known for meta in node.inputs)
         and all(_is_fixed(leaf) for v in node.attrs.values() for leaf in attribute_leaves(v))
-        and not isinstance(_called(node, [known[m.name] for m in node.inputs], device), Failure)
+        and not isinstance(_called(node, [known[m.name] for m in node.inputs], device), Raised)
     )
 
 

@@ -25,16 +25,16 @@ from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
 from torch_ir.ops.extensions import meaning_hint
 from torch_ir.ops.schema import lookup
 from torch_ir.semantics.arguments import Value, arguments_of
-from torch_ir.semantics.calls import (
+from torch_ir.semantics.draws import Draws
+from torch_ir.semantics.dtypes import Array, numpy_dtype
+from torch_ir.semantics.numbers import of_no_elements
+from torch_ir.semantics.program_call import (
     external_arrays,
     require_ranges,
     size_of,
     symbols_of,
     tensors_of,
 )
-from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, numpy_dtype
-from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Denotation, denotation, has_denotation
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from torch_ir.traced.arguments import Flat
+from torch_ir.traced.call_key import Flat
 from torch_ir.traced.entry import CacheEntry
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.explain import Description, differences

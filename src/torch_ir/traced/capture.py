@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
-from torch_ir.frontend.gradients.call import CallWithGradient
+from torch_ir.frontend.gradients.autograd_function import CallWithGradient
 from torch_ir.frontend.gradients.watching import HOOKS, recorded_functions
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import quiet
@@ -35,7 +35,7 @@ from torch_ir.torch_api import (
     requires_grad,
     version_of,
 )
-from torch_ir.traced.arguments import Flat
+from torch_ir.traced.call_key import Flat
 from torch_ir.traced.closure_lifting import BelowAutogradNeeded, ClosureLifter, without_saving
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.guard import ClosureGuard

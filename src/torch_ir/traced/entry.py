@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.errors import InputError
 from torch_ir.executor.inputs import check_inputs
-from torch_ir.traced.arguments import Flat
+from torch_ir.traced.call_key import Flat
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.explain import Description
 from torch_ir.traced.program import Program

@@ -14,8 +14,8 @@ from torch_ir.arguments import public
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import InputError, TraceError
 from torch_ir.ir import IR
-from torch_ir.traced.arguments import Flat, flatten, is_foreign
 from torch_ir.traced.cache import CacheInfo, ProgramCache
+from torch_ir.traced.call_key import Flat, flatten, is_foreign
 from torch_ir.traced.capture import trace
 from torch_ir.traced.dialects import in_dialect, require_dialect
 from torch_ir.traced.entry import CacheEntry, is_apart

@@ -25,7 +25,7 @@ from torch_ir.torch_api import (
     storage_of,
     version_of,
 )
-from torch_ir.traced.arguments import value_token
+from torch_ir.traced.call_key import value_token
 from torch_ir.traced.guards.captured_names import is_library
 from torch_ir.traced.modes import NAMES, modes
 
@@ -135,8 +135,9 @@ def error_of(
 
     The call is made on zeros. It is a refusal where zeros go through.
     """
-    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_tensor(leaf)]
-    is_called = any(map(callable, pytree.tree_leaves((args, kwargs))))
+    leaves = pytree.tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    is_called = any(map(callable, leaves))
     if is_called or not all(type(n) is int for t in tensors for n in (*t.shape, *t.stride())):
         return error
     if sum(map(_extent, tensors)) > _MOST_ELEMENTS:
@@ -150,10 +151,6 @@ def error_of(
         f"torch cannot trace {getattr(func, '__name__', func)}: {first_line(error)}{at_user()}",
         remedy=_OUTSIDE,
     )
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _extent(tensor: torch.Tensor) -> int:

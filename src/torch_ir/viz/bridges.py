@@ -9,7 +9,7 @@ from torch_ir.errors import printable
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.tensor import type_text
-from torch_ir.ir.text.values import spell_value
+from torch_ir.ir.text.value_text import spell_value
 from torch_ir.viz.document import LONGEST_TEXT
 from torch_ir.viz.fold import short_operator
 from torch_ir.viz.hierarchy import ModuleGroup, hierarchy

@@ -9,7 +9,7 @@ from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.text.constants import spell_constant
-from torch_ir.ir.text.values import spell_value
+from torch_ir.ir.text.value_text import spell_value
 from torch_ir.viz.hierarchy import ModuleGroup, hierarchy
 
 LONGEST_TEXT = 2000

@@ -150,7 +150,7 @@ def _from_code(
     meta: bool,
     train: bool,
 ) -> IR:
-    from torch_ir.cli.arguments import prepared
+    from torch_ir.cli.user_model import prepared
     from torch_ir.frontend import extract_ir
 
     with progress(f"building {target}"):

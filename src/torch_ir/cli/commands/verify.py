@@ -88,7 +88,7 @@ def _with_values(
     """The model with its weights, and arguments with values."""
     import torch
 
-    from torch_ir.cli.arguments import materialized, prepared
+    from torch_ir.cli.user_model import materialized, prepared
 
     torch.manual_seed(seed)
     built = prepared(target, inputs, meta=False, seed=seed)

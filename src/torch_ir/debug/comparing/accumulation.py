@@ -24,6 +24,7 @@ from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.executor import IRExecutor
+from torch_ir.executor.autograd.differentiable import is_differentiable
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
@@ -90,18 +91,13 @@ def _with_choices(program: IR, made: Tensors, values: dict[str, torch.Tensor]) -
     """
     names, chosen = Names.of(program), dict[str, TensorMeta]()
     for node in program.nodes:
-        if any(_is_rounded(meta) for meta in node.inputs):
+        if any(is_differentiable(meta) for meta in node.inputs):
             for meta in node.outputs:
-                if meta.name in made and not _is_rounded(meta):
+                if meta.name in made and not is_differentiable(meta):
                     chosen[meta.name] = TensorMeta(names.fresh(meta.name), meta.shape, meta.dtype)
     values |= {chosen[name].name: made[name] for name in chosen}
     nodes = [with_inputs(node, chosen) for node in program.nodes]
     return program.replace(nodes=nodes, graph_inputs=[*program.graph_inputs, *chosen.values()])
-
-
-def _is_rounded(meta: TensorMeta) -> bool:
-    dtype: torch.dtype = getattr(torch, meta.dtype)
-    return dtype.is_floating_point or dtype.is_complex
 
 
 def _whole_run(

@@ -15,6 +15,7 @@ from torch_ir.debug.judging.storages import Place, storage_key
 from torch_ir.debug.memory import PlainCall
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.tensor_comparison import digest
+from torch_ir.errors import Raised, attempt
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 
@@ -47,16 +48,18 @@ def expected(
     device: torch.device,
 ) -> Expected | None:
     """Call torch's plain operator of a node that writes nothing; None where that raises."""
-    learned = dict(symbols)
-    storages = [storage_key(tensor) for tensor in inputs]
-    try:
+
+    def called() -> Expected:
+        learned = dict(symbols)
+        storages = [storage_key(tensor) for tensor in inputs]
         made = call_plainly(node, inputs, symbols, ir.functions, device)
         bind(node, made, learned)
         kinds = [_kind(made[meta.producer_output_idx]) for meta in node.outputs]
-    except Exception:  # noqa: BLE001  # the run raises it too, and says more of it
-        return None
-    places = [Place.of(item) for item in made]
-    return Expected(PlainCall(inputs, storages, places), kinds, learned)
+        places = [Place.of(item) for item in made]
+        return Expected(PlainCall(inputs, storages, places), kinds, learned)
+
+    found = attempt(called)
+    return None if isinstance(found, Raised) else found  # the run raises it too, and says more
 
 
 def _kind(tensor: torch.Tensor) -> Kind:

@@ -63,7 +63,7 @@ def with_open_places(
     """Return a result with another's values in the places that a call leaves as memory was."""
     if node.op_type != "aten._grouped_mm.default" or expected.shape != got.shape:
         return expected
-    slots = [(node.operands or {}).get(name) for name in ("self", "mat2", "offs")]
+    slots = [node.slots.get(name) for name in ("self", "mat2", "offs")]
     first, second, offs = [inputs[s] if isinstance(s, int) else None for s in slots]
     if first is None or second is None or offs is None:
         return expected

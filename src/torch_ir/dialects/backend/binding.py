@@ -14,7 +14,7 @@ import torch  # noqa: TID253  # operators are bound where torch is
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode  # noqa: TID253  # as above
 
 from torch_ir.dialects.backend.sampling import close, samples
-from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean
+from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean, short
 from torch_ir.ops.rules import note_registered
 from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
 from torch_ir.torch_api import fresh, operator_schema, overload, overload_name, pytree
@@ -259,14 +259,10 @@ def _require_equal(
         if len(expected) != len(got) or not all(close(*pair, tolerance) for pair in pairs):
             raise PassError(
                 f"the kernel of {schema.op_type} does not compute what the pattern does",
-                picture=f"arguments {_short(arguments)}\npattern   {_short(expected)}\n"
-                f"kernel    {_short(got)}",
+                picture=f"arguments {short(arguments)}\npattern   {short(expected)}\n"
+                f"kernel    {short(got)}",
                 remedy="Correct one of them, or give the tolerance that they agree within.",
             )
-
-
-def _short(values: Any) -> str:
-    return f"{values!r:.300}".replace("\n", " ")
 
 
 def _name(function: Callable[..., Any]) -> str:

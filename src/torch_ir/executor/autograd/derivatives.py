@@ -16,9 +16,9 @@ from typing import Any, cast
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from torch_ir.errors import ExecutionError, first_line
+from torch_ir.errors import ExecutionError, Raised, attempt, first_line
 from torch_ir.frontend.meta import fake_tensor_mode
-from torch_ir.infer.engine import Failure, attempt, call_with, flatten, remembered
+from torch_ir.infer.engine import call_with, flatten, remembered
 from torch_ir.infer.types import CallSignature, TensorType
 from torch_ir.torch_api import enable_python_dispatcher
 
@@ -91,7 +91,7 @@ def _prove(
                 return _forward(signature, wanted) if forward else _backward(signature, wanted)
 
         found = attempt(tried)
-        if not isinstance(found, Failure):
+        if not isinstance(found, Raised):
             return found
         if isinstance(found.error, ExecutionError):  # it is not the call that is at fault
             raise found.error

@@ -16,7 +16,11 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, t
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
-from torch_ir.frontend.gradients.call import CallWithGradient, Gradient, autograd_function
+from torch_ir.frontend.gradients.autograd_function import (
+    CallWithGradient,
+    Gradient,
+    autograd_function,
+)
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     SingleLevelFunction,

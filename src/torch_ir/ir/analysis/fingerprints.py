@@ -21,7 +21,7 @@ from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
-from torch_ir.ir.text.values import spell_value
+from torch_ir.ir.text.value_text import spell_value
 from torch_ir.ir.tree import Container, TensorLeaf, Tree
 from torch_ir.ir.values import (
     Attribute,

@@ -18,7 +18,7 @@ from torch_ir.ir.text.constants import spell_constant
 from torch_ir.ir.text.lexer import quote, sigil, word
 from torch_ir.ir.text.printer import located_node_text, scope_of
 from torch_ir.ir.text.trees import spell_tree
-from torch_ir.ir.text.values import spell_type, spell_value
+from torch_ir.ir.text.value_text import spell_type, spell_value
 from torch_ir.ir.tree import map_names
 from torch_ir.ir.values import FunctionRef
 from torch_ir.ops.schema import Slots

@@ -18,7 +18,7 @@ from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.lexer import Line, is_word, parse_int, read_word, spell_int, word
-from torch_ir.ir.text.values import read_value, spell_value
+from torch_ir.ir.text.value_text import read_value, spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.ops.schema import KNOWN_NAMESPACES, Argument, Slots, known_operators, lookup
 

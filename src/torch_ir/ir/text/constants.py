@@ -17,7 +17,7 @@ from torch_ir.frozen import identical
 from torch_ir.ir.dtypes import STRUCT_CODES
 from torch_ir.ir.tensor import Constant, ConstantView, type_text
 from torch_ir.ir.text.lexer import Line, read_int, read_sigil, sigil, spell_int
-from torch_ir.ir.text.values import spell_value
+from torch_ir.ir.text.value_text import spell_value
 from torch_ir.ir.values import Attribute
 
 MAX_ELEMENTS = 16

@@ -11,7 +11,7 @@ from torch_ir.ir.text.constants import constant_from_values, read_view
 from torch_ir.ir.text.draft import Draft, require_new
 from torch_ir.ir.text.lexer import Line, read_sigil
 from torch_ir.ir.text.nodes import Types, read_names
-from torch_ir.ir.text.values import read_type, read_value
+from torch_ir.ir.text.value_text import read_type, read_value
 from torch_ir.ir.text.views import WrittenView
 
 

@@ -11,7 +11,7 @@ from torch_ir.ir.text.draft import Draft, DraftNode, require_new
 from torch_ir.ir.text.lexer import Line, parse_int, read_sigil, read_word, unquote_name
 from torch_ir.ir.text.locations import read_location
 from torch_ir.ir.text.printer import derived_name, result_index
-from torch_ir.ir.text.values import read_type
+from torch_ir.ir.text.value_text import read_type
 
 Types: TypeAlias = dict[str, tuple[str, tuple[Dim, ...]]]
 """Types that have been read, by their text."""

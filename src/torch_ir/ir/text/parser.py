@@ -14,7 +14,7 @@ from torch_ir.ir.text.given_constants import ConstantReader
 from torch_ir.ir.text.lexer import TOKEN, Line, read_int, read_sigil, read_string, read_word
 from torch_ir.ir.text.nodes import Types, read_meta, read_names, read_node, read_reference
 from torch_ir.ir.text.trees import read_tree
-from torch_ir.ir.text.values import read_value
+from torch_ir.ir.text.value_text import read_value
 from torch_ir.ir.tree import Signature
 from torch_ir.ops.schema import parse_schema
 from torch_ir.steps import uncollected

@@ -17,7 +17,7 @@ from torch_ir.ir.text.lexer import quote, sigil, spell_int, word
 from torch_ir.ir.text.locations import spell_location
 from torch_ir.ir.text.scope import NameScope, names_by_key, spell_producer
 from torch_ir.ir.text.trees import spell_tree
-from torch_ir.ir.text.values import spell_type, spell_value
+from torch_ir.ir.text.value_text import spell_type, spell_value
 
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 

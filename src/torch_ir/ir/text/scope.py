@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.lexer import sigil, spell_int, word
-from torch_ir.ir.text.values import spell_type
+from torch_ir.ir.text.value_text import spell_type
 
 
 class NameScope:

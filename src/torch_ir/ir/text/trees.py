@@ -23,7 +23,7 @@ from torch_ir.ir.text.lexer import (
     sigil,
     word,
 )
-from torch_ir.ir.text.values import MAX_DEPTH, read_value, spell_value
+from torch_ir.ir.text.value_text import MAX_DEPTH, read_value, spell_value
 from torch_ir.ir.tree import Container, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.values import Attribute
 

@@ -12,10 +12,10 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_ir.errors import InvalidIRError, PassError, first_line
+from torch_ir.errors import InvalidIRError, PassError, Raised, attempt, first_line
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.infer.binder import RUN_DEVICE
-from torch_ir.infer.engine import Failure, attempt, flatten
+from torch_ir.infer.engine import flatten
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.types import TensorType, recorded
 from torch_ir.ir import IR, Attribute, Constant, OpNode, SymExpr, TensorMeta
@@ -124,7 +124,7 @@ class Tracer:
             tensors = [self.fakes.tensor(layout) for layout in inputs]
             sizes = list(self.fakes.symbols.values())
             traced = attempt(lambda: make_fx(call, decomposition_table=table)(tensors, sizes))
-        if isinstance(traced, Failure):
+        if isinstance(traced, Raised):
             error = traced.error
             raise PassError(f"torch cannot decompose it: {first_line(error)}") from error
         try:

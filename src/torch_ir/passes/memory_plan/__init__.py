@@ -2,6 +2,6 @@
 
 from torch_ir.passes.memory_plan.offsets import Piece
 from torch_ir.passes.memory_plan.packing import arrange
-from torch_ir.passes.memory_plan.plan import MemoryPlan, plan_memory
+from torch_ir.passes.memory_plan.planning import MemoryPlan, plan_memory
 
 __all__ = ["MemoryPlan", "Piece", "arrange", "plan_memory"]

@@ -15,7 +15,7 @@ from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you
 from torch_ir.ir import IR, DType, SymExpr
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.symbols import Dim
-from torch_ir.ir.text.values import spell_value
+from torch_ir.ir.text.value_text import spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.serde import write_atomically
 from torch_ir.steps import steps

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from torch_ir.dialects.backend.sampling import close, varied
-from torch_ir.errors import PassError, Raised, attempt
+from torch_ir.errors import PassError, Raised, attempt, short
 from torch_ir.infer.types import TensorType
 from torch_ir.torch_api import is_inexact, pytree
 
@@ -60,8 +60,8 @@ def require_same(
     given = f", {dict(attributes)}" if attributes else ""
     raise PassError(
         "the replacement does not compute what the pattern does",
-        picture=f"arguments   {_short(list(inputs))}{given}\npattern     {_short(expected)}\n"
-        f"replacement {_short(got)}",
+        picture=f"arguments   {short(list(inputs))}{given}\npattern     {short(expected)}\n"
+        f"replacement {short(got)}",
         remedy="Correct one of them, or give the tolerance that they agree within.",
     )
 
@@ -167,7 +167,3 @@ def _specials(tensor: torch.Tensor) -> torch.Tensor:
     return values.repeat(tensor.numel() // len(_SPECIAL) + 1)[: tensor.numel()].reshape(
         tensor.shape
     )
-
-
-def _short(values: Any) -> str:
-    return f"{values!r:.300}".replace("\n", " ")

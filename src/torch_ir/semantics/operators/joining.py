@@ -12,7 +12,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.broadcast import broadcast_shape, broadcast_to
+from torch_ir.semantics.broadcast import broadcast_all
 from torch_ir.semantics.dtypes import Array, rounded
 from torch_ir.semantics.dtypes import result_dtype as common_dtype
 from torch_ir.semantics.numbers import element
@@ -342,5 +342,4 @@ def diag_embed(self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
 @denotes("aten.broadcast_tensors.default")
 def broadcast_tensors(tensors: Sequence[Array]) -> tuple[Array, ...]:
     """The tensors in the shape that they have together."""
-    shape = broadcast_shape(*(tensor.shape for tensor in tensors))
-    return tuple(broadcast_to(tensor, shape) for tensor in tensors)
+    return broadcast_all(*tensors)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torch_ir.torch_api import FakeTensor
-from torch_ir.traced.arguments import Token
+from torch_ir.traced.call_key import Token
 from torch_ir.traced.guards.collector import Collector
 
 

@@ -29,7 +29,7 @@ from torch.nn.parameter import is_lazy
 from torch_ir.errors import TraceError
 from torch_ir.frozen import Same
 from torch_ir.torch_api import global_module_hooks
-from torch_ir.traced.arguments import Token, tensor_token, value_token
+from torch_ir.traced.call_key import Token, tensor_token, value_token
 from torch_ir.traced.guards.captured_names import captured_names, is_library, is_library_module
 from torch_ir.traced.guards.named_values import NamedValues
 from torch_ir.traced.guards.probes import probe_of_value

@@ -12,7 +12,7 @@ import torch
 from torch_ir.frozen import Same
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import pytree
-from torch_ir.traced.arguments import Token, value_token
+from torch_ir.traced.call_key import Token, value_token
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.modes import NAMES
 

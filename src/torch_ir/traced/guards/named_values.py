@@ -9,7 +9,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from torch_ir.frozen import Same
-from torch_ir.traced.arguments import Token
+from torch_ir.traced.call_key import Token
 from torch_ir.traced.guards.captured_names import FREE, IMPORTED, is_library_module
 from torch_ir.traced.guards.guard import MISSING, ClosureGuard
 from torch_ir.traced.guards.probes import probe_of

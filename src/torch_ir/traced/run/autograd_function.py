@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import torch
 
 from torch_ir.executor import compile_graph
-from torch_ir.traced.arguments import flatten
+from torch_ir.traced.call_key import flatten
 from torch_ir.traced.capture import trace
 from torch_ir.traced.functional import Compute, Functional, with_inputs
 from torch_ir.traced.guards.closure import Closure
