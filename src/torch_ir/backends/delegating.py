@@ -123,11 +123,15 @@ class DelegatingExecutor:
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
         host = self.ir.replace(nodes=nodes, functions=functions)
-        host = _with_checked_sizes(host)
+        host = self._hosted(_with_checked_sizes(host))
         self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
         weakref.finalize(self, _forget, tuple(kernels))
+
+    def _hosted(self, host: IR) -> IR:
+        """The program with calls of delegates, as torch runs it."""
+        return host
 
     def _delegate(
         self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend

@@ -23,6 +23,7 @@ from torch_ir.backends.native.search import Search, Searched
 from torch_ir.backends.native.verdict import Verdict, report
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
+from torch_ir.backends.state_writes import in_place
 from torch_ir.ir import IR, OpNode
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
@@ -153,6 +154,10 @@ class NativeExecutor(DelegatingExecutor):
                 partition = Partitioner(backend)(before.ir)
             before = before.after(backend.name, partition)
         return before
+
+    def _hosted(self, host: IR) -> IR:
+        own = {name for name, made in self.delegates.items() if isinstance(made.compiled, Guarded)}
+        return in_place(host, own) if own == self.delegates.keys() else host
 
     def _delegate(
         self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend

@@ -10,6 +10,7 @@ from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, support_of
+from torch_ir.backends.state_writes import with_writes_apart
 from torch_ir.errors import PassError, Raised, attempt
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.samples import sample_tensors
@@ -62,7 +63,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
         if split:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
-    return program
+    return with_writes_apart(program)
 
 
 def _zeroed(node: OpNode) -> OpNode:

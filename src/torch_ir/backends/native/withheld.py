@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torch_ir.backends.state_writes import is_state_write
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ops.layouts import BY_LAYOUT, READING_MEMORY
 
@@ -15,7 +16,8 @@ def withheld(node: OpNode, ir: IR) -> str:
 
     torch raises where an integer is divided by zero; runtimes end the process, or give numbers.
     Runtimes have no strides, so that an operator which reads memory by strides, and all that
-    decides how this memory lies, is torch's.
+    decides how this memory lies, is torch's. So is what writes a row of a cache, all of
+    which a runtime would give.
 
     Args:
         node: The node.
@@ -35,6 +37,8 @@ def withheld(node: OpNode, ir: IR) -> str:
     """
     if _divides_by_data(node):
         return "runtimes do not raise where an integer is divided by zero"
+    if is_state_write(node, ir):
+        return "torch writes a part of a buffer in place"
     if node.name in ir.view("layout-bound nodes", lambda: _layout_bound(ir)):
         return "memory is read by strides, which runtimes do not have"
     return ""
