@@ -56,6 +56,30 @@ def test_storage_offsets_that_depend_on_data_are_read_as_the_program_runs():
         assert [t.shape for t in got] == [t.shape for t in expected]
 
 
+class Cache(torch.nn.Module):
+    """A cache that is written at a place from data, beside a call of vmap."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 6, 3))
+
+    def forward(self, x, place):
+        place = place.item()
+        self.cache[:, place : place + 1] = x
+        return self.cache + torch.func.vmap(torch.sum)(x)[:, None, None]
+
+
+def test_storage_offsets_from_data_keep_their_symbols_where_torch_traces_again():
+    x = torch.arange(6.0).reshape(2, 1, 3)
+    ir = kept(extract_ir(Cache(), (x, torch.tensor(1))))
+    assert ir.check() == ()
+    model, run = Cache(), IRExecutor(ir, Cache().state_dict())
+    for place in (0, 4, 4, 5):
+        given = (x + place, torch.tensor(place))
+        assert torch.equal(run(*given), model(*given))
+        assert torch.equal(run.buffers["cache"], model.cache)
+
+
 def test_bits_of_sizes_are_combined():
     def bits(m, x):
         n = x.shape[0]

@@ -273,6 +273,7 @@ class GraphTranslator:
         if isinstance(node.target, OpOverload):
             # a graph that torch traces again gives old symbols the names of new ones
             renamed = {str(symbol) for symbol in node.meta.get("unbacked_bindings") or ()}
+            renamed |= self._layout_symbols  # which the views that have them bind, before a query
             for fact in symbol_facts(value):
                 if fact.symbol not in self.context.known:
                     self.context.known.add(fact.symbol)
