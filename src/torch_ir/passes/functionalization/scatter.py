@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from torch_ir.ir import DType, OpNode, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 
 
 class Emit(Protocol):
@@ -38,6 +39,7 @@ class ViewWrite:
         base: The whole tensor before the write.
         value: The new value of the part.
         emit: Adds nodes.
+        covered: Which part of the view is written.
     """
 
     node: OpNode
@@ -45,6 +47,7 @@ class ViewWrite:
     base: TensorMeta
     value: TensorMeta
     emit: Emit
+    covered: Coverage
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the view."""
@@ -91,13 +94,16 @@ def _reshape(write: ViewWrite) -> TensorMeta | None:
 
 
 def _expand(write: ViewWrite) -> TensorMeta | None:
-    """Reduce a value written through ``expand`` to its base, whose repeats must be equal."""
+    """Reduce a value written through ``expand`` to its base: to the repeats that are written."""
     value, added = write.value, len(write.value.shape) - len(write.base.shape)
     for dim, size in enumerate(write.value.shape):
         if size == 1 or (dim >= added and write.base.shape[dim - added] == size):
             continue
+        place = write.covered.repeat(dim)
+        if place is None:
+            return None  # a kernel may write one place twice
         shape = (*value.shape[:dim], 1, *value.shape[dim + 1 :])
-        attrs = {"dim": dim, "start": 0, "end": 1}
+        attrs = {"dim": dim, "start": place, "end": place + 1}
         like = value.replace(shape=shape)
         value = write.emit("aten.slice.Tensor", {"self": value}, attrs, like)
     return _reshape(replace(write, value=value))
@@ -355,9 +361,7 @@ _IDENTITIES = (
 RULES: Mapping[str, Rule] = {
     **{f"aten.{name}": cast(Rule, _reshape) for name in _RESHAPES},
     **{f"aten.{name}": cast(Rule, identity) for name in _IDENTITIES},
-    "aten.expand.default": _expand,
-    "aten.expand_as.default": _expand,
-    "aten.broadcast_to.default": _expand,
+    **dict.fromkeys(EXPANDS, cast(Rule, _expand)),
     "aten.permute.default": lambda write: _permute(write, write.attr("dims")),
     "aten.numpy_T.default": lambda write: _permute(write, list(range(write.rank))[::-1]),
     "aten.transpose.int": lambda write: _transpose(write, write.attr("dim0"), write.attr("dim1")),

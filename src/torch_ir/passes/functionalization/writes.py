@@ -15,6 +15,7 @@ from torch_ir.ops.schema import Schema, Slots, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
+from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import View
 from torch_ir.torch_api import operator_schema
@@ -151,8 +152,18 @@ class WritingNode:
 
     def assign(self, view: View, value: TensorMeta) -> None:
         """Write a value through a view: all that it is a part of has a new value."""
-        emit = self.emit
-        new = [(view, value)]
+        covered, new = Coverage(self.node, view.meta), [(view, value)]
+        made: list[tuple[str, Mapping[str, Any]]] = []
+
+        def emit(
+            op_type: str,
+            operands: Mapping[str, TensorMeta],
+            attrs: Mapping[str, Any],
+            like: TensorMeta,
+        ) -> TensorMeta:
+            made.append((op_type, attrs))
+            return self.emit(op_type, operands, attrs, like)
+
         for item in view.up()[:-1]:
             if item.parent is None or item.made is None:  # only the whole has none
                 break
@@ -160,12 +171,16 @@ class WritingNode:
             rule = RULES.get(item.made.op_type)
             whole = None
             if rule is not None:
-                whole = rule(ViewWrite(item.made, item.meta, base, value, emit))
+                whole = rule(ViewWrite(item.made, item.meta, base, value, emit, covered))
             if whole is None:
                 raise CannotFollowError(
                     f"it writes through node {item.made.name!r} ({item.made.op_type})"
                 )
+            covered.go_up(item.made, made, base)
+            made.clear()
             value = whole
+            if item.made.op_type in EXPANDS:  # the repeats beside those that are written follow
+                new = new[:1]
             new.append((item.parent, value))
         view.storage.version += 1
         for item, current in new:

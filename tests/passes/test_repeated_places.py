@@ -1,0 +1,56 @@
+"""Writes through views many elements of which are one place in memory."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_ir
+from torch_ir.errors import PassError
+
+FOLLOWED = {
+    "one repeat": lambda v: v[1].fill_(3.0),
+    "the last repeat": lambda v: v[-1].copy_(torch.arange(3.0)),
+    "some repeats": lambda v: v[2:].zero_(),
+    "every other": lambda v: v[1::2].fill_(2.0),
+    "a slice of a slice": lambda v: v[1:][1:].fill_(2.0),
+    "none": lambda v: v[4:].fill_(2.0),
+    "turned": lambda v: v.t()[:, 3].mul_(2.0),
+    "all": lambda v: v.fill_(2.0),
+    "a column": lambda v: v[:, 1].fill_(2.0),
+    "columns of a repeat": lambda v: v[2, 1:].add_(1.0),
+    "deeper": lambda v: v.unsqueeze(0).expand(2, 4, 3)[1, 3].add_(1.0),
+    "where a row is true": lambda v: v.masked_fill_(torch.tensor([True, False, True]), 3.0),
+}
+OPEN = {
+    "one index": lambda v: v.index_fill_(0, torch.tensor([1]), 7.0),
+    "where a column is true": lambda v: v.masked_fill_(torch.arange(4)[:, None] == 2, 3.0),
+    "a diagonal": lambda v: v.diagonal().fill_(1.0),
+}
+
+
+def writes(write):
+    class Writes(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            v = y[0].expand(4, 3)
+            write(v)
+            return y, v + 0
+
+    return Writes()
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_write_to_some_of_the_repeats_of_an_expanded_tensor_reaches_it(name):
+    model, x = writes(FOLLOWED[name]), torch.rand(2, 3)
+    ir = torch_ir.extract_ir(model, (x,))
+    for program in (torch_ir.functionalize(ir), torch_ir.decompose(ir)):
+        made = torch_ir.IRExecutor(program, {})(x)
+        assert all(map(torch.equal, made, model(x)))
+
+
+@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.filterwarnings("ignore:Use of")
+def test_a_write_that_gives_repeats_several_values_is_refused(name):
+    ir = torch_ir.extract_ir(writes(OPEN[name]), (torch.rand(2, 3),))
+    with pytest.raises(PassError, match=r"writes through node 'expand' \(aten\.expand\.default\)"):
+        torch_ir.functionalize(ir)
