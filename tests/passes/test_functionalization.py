@@ -5,6 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.export import Dim
 
 from counting import growth
 from passes.equal import assert_same
@@ -564,3 +565,16 @@ def test_writes_through_a_view_whose_elements_lie_together_are_not_followed():
         functionalize(extract_ir(Twice(), (x.clone(),)))
     assert "it writes through node 'as_strided' (aten.as_strided.default)" in str(raised.value)
     assert_same(ir := extract_ir(Rows(), (x.clone(),)), functionalize(ir), {}, (x,))
+
+
+def test_writes_through_turned_strides_of_sizes_that_vary_are_followed():
+    class Turned(nn.Module):
+        def forward(self, x):
+            x.as_strided((x.shape[1], x.shape[0]), (1, x.shape[1])).mul_(2)
+            x.as_strided((3, 2), (2, 3)).add_(1)
+            return x + 1
+
+    rows = {"x": {0: Dim("n", min=3), 1: Dim("m", min=3)}}
+    ir = extract_ir(Turned(), (torch.ones(4, 5),), dynamic_shapes=rows)
+    for sizes in ((4, 5), (6, 3)):
+        assert_same(ir, functionalize(ir), {}, (torch.rand(sizes),))

@@ -1,14 +1,16 @@
-"""The exact storage that results share, where the tables leave it open."""
+"""Places in memory: the storage that results share, and whether elements lie apart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, cast
 
 from torch_ir.errors import Raised, attempt
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
+from torch_ir.ir.symbols import Dim, SymExpr, as_dim
 
 if TYPE_CHECKING:
     from torch_ir.infer.fake import Fakes
@@ -22,6 +24,54 @@ def decided_aliases(ir: IR) -> Aliases:
     """
     names = ir.aliases.undecided
     return ir.aliases.decided(_shares(ir, names)) if names else ir.aliases
+
+
+def are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
+    """Return whether the elements of a strided tensor surely lie at places of their own.
+
+    Args:
+        sizes: The sizes of its dimensions. What is to be known of symbols is that none is 0.
+        strides: How many elements of memory lie from one place of each dimension to the next.
+
+    Example:
+        >>> are_apart((2, 3), (3, 1)), are_apart((2, 3), (1, 1)), are_apart((2, 3), (3, 2))
+        (True, False, True)
+        >>> are_apart((SymExpr("s0"), 4), (1, SymExpr("s0")))
+        True
+    """
+    known = [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size != 1]
+    if 0 in sizes:
+        return True
+    if any(stride == 0 for stride, _ in known):
+        return False
+    numbers = [(a, b) for a, b in known if isinstance(a, int) and isinstance(b, int)]
+    if len(numbers) < len(known):
+        return any(map(_are_beyond, permutations(known)))
+    return _are_beyond(sorted(numbers)) or _are_counted_apart(numbers)
+
+
+def _are_beyond(dims: Sequence[tuple[Dim, Dim]]) -> bool:
+    """Whether each stride is beyond all that those before it reach."""
+    reach: Dim = 1
+    for place, (stride, size) in enumerate(dims):
+        if place and not _is_at_least(stride, reach):
+            return False
+        reach = as_dim(f"({stride}) * ({size})")
+    return True
+
+
+def _is_at_least(one: Dim, other: Dim) -> bool:
+    """Whether one number is surely another one or more."""
+    return SymExpr(f"({one}) - ({other})").text.isdecimal()
+
+
+def _are_counted_apart(dims: Sequence[tuple[int, int]]) -> bool:
+    import numpy as np
+
+    places = np.zeros(1, np.int64)
+    for stride, size in dims:
+        places = np.add.outer(places, np.arange(size) * stride).ravel()
+    return np.unique(places).size == places.size
 
 
 def _shares(ir: IR, names: frozenset[str]) -> dict[str, frozenset[str]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
+from torch_ir.infer.storage import are_apart
 from torch_ir.ir import DType, OpNode, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
@@ -190,31 +191,9 @@ def _unfold(write: ViewWrite) -> TensorMeta | None:
     return whole
 
 
-def _are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
-    """Return whether the elements of a view surely lie at places of their own.
-
-    Each stride is beyond all that smaller ones reach, or the order is row-major.
-    """
-    known = [pair for pair in zip(strides, sizes, strict=True) if pair[1] != 1]
-    if len(known) == 1:
-        return known[0][0] != 0
-    rows: list[Dim] = [1]
-    for size in reversed(sizes[1:]):
-        rows.insert(0, as_dim(f"({rows[0]}) * ({size})"))
-    if list(strides) == rows:
-        return True
-    reach = 0
-    numbers = [(a, b) for a, b in known if isinstance(a, int) and isinstance(b, int)]
-    for stride, size in sorted(numbers):
-        if stride <= reach:
-            return False
-        reach += stride * (size - 1)
-    return len(numbers) == len(known)
-
-
 def _as_strided(write: ViewWrite) -> TensorMeta | None:
     sizes, strides = [cast(Sequence[Dim], write.attr(name)) for name in ("size", "stride")]
-    if not _are_apart(sizes, strides):
+    if not are_apart(sizes, strides):
         return None  # a kernel may write one place twice
     return write.scatter("as_strided_scatter.default", **write.node.attrs)
 
